@@ -1,0 +1,411 @@
+"""The ports through which the pure rooms meet the world, and the one way they wait.
+
+The log, the replicas, the controller and the request handlers are plain Python: they never touch a
+socket, a thread, a clock or a file by themselves. They are given a `Clock`, `Timers`, `Files`,
+`Random` and `Jobs`, and whatever is not ready yet is a `Later`. The Twisted shell implements the
+ports over the real machine (os_files.py, net/jobs.py, net/ports.py), the simulator over a virtual
+one (tests/sim), so the very same code runs under both.
+
+Everything here belongs to one thread, the reactor's, except `File` and `Files`, which jobs may use
+from theirs.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Coroutine, Generator
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar, cast
+
+T = TypeVar("T")
+U = TypeVar("U")
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+
+
+class Cancelled(Exception):
+    """The wait was given up: its deadline passed, its client left, or the broker is stopping."""
+
+
+class Later(Generic[T]):
+    """A value that comes later: one consumer, one outcome, and a way to give up.
+
+    The producer calls `succeed` or `fail` once; the consumer calls `then` once, before or after.
+    An outcome that arrives after `cancel` is dropped, which is why a continuation never runs for a
+    client that has left. ``await later`` works inside a coroutine started with `spawn`.
+
+    >>> answer: Later[int] = Later()
+    >>> answer.then(print, print)
+    >>> answer.succeed(42)
+    42
+    """
+
+    __slots__ = ("_error", "_on_cancel", "_on_error", "_on_value", "_state", "_value")
+
+    _WAITING, _SUCCEEDED, _FAILED, _CANCELLED = range(4)
+
+    def __init__(self, on_cancel: Callable[[], None] | None = None) -> None:
+        self._state = self._WAITING
+        self._value: T | None = None
+        self._error: Exception | None = None
+        self._on_value: Callable[[T], None] | None = None
+        self._on_error: Callable[[Exception], None] | None = None
+        self._on_cancel = on_cancel
+
+    @property
+    def done(self) -> bool:
+        """Whether an outcome, or a cancellation, has come."""
+        return self._state != self._WAITING
+
+    def then(
+        self, on_value: Callable[[T], None], on_error: Callable[[Exception], None]
+    ) -> None:
+        """Call one of the two with the outcome, now if it is here already."""
+        assert self._on_value is None, "a Later has one consumer"
+        self._on_value, self._on_error = on_value, on_error
+        if self._state != self._WAITING:
+            self._deliver()
+
+    def succeed(self, value: T) -> None:
+        """Give the value; dropped when the consumer has cancelled."""
+        if self._state == self._CANCELLED:
+            return
+        assert self._state == self._WAITING, "a Later has one outcome"
+        self._state, self._value = self._SUCCEEDED, value
+        if self._on_value is not None:
+            self._deliver()
+
+    def fail(self, error: Exception) -> None:
+        """Give the reason there is no value; dropped when the consumer has cancelled."""
+        if self._state == self._CANCELLED:
+            return
+        assert self._state == self._WAITING, "a Later has one outcome"
+        self._state, self._error = self._FAILED, error
+        if self._on_error is not None:
+            self._deliver()
+
+    def cancel(self) -> None:
+        """Give up waiting: the consumer hears `Cancelled`, the producer's cancel hook runs once."""
+        if self._state != self._WAITING:
+            return
+        self._state, self._error = self._CANCELLED, Cancelled()
+        if self._on_cancel is not None:
+            self._on_cancel()
+        if self._on_error is not None:
+            self._deliver()
+
+    def map(self, function: Callable[[T], U]) -> Later[U]:
+        """A Later of ``function(value)``; an error it raises becomes the outcome."""
+        mapped: Later[U] = Later(self.cancel)
+
+        def on_value(value: T) -> None:
+            try:
+                result = function(value)
+            except Exception as error:
+                mapped.fail(error)
+            else:
+                mapped.succeed(result)
+
+        self.then(on_value, mapped.fail)
+        return mapped
+
+    def _deliver(self) -> None:
+        on_value, on_error = self._on_value, self._on_error
+        assert on_value is not None and on_error is not None
+        if self._state == self._SUCCEEDED:
+            on_value(cast(T, self._value))
+        else:
+            assert self._error is not None
+            on_error(self._error)
+
+    def __await__(self) -> Generator[Later[Any], Any, T]:
+        return cast(T, (yield self))
+
+
+def ready(value: T) -> Later[T]:
+    """A Later that has its value already."""
+    later: Later[T] = Later()
+    later.succeed(value)
+    return later
+
+
+def failed(error: Exception) -> Later[Any]:
+    """A Later that has failed already."""
+    later: Later[Any] = Later()
+    later.fail(error)
+    return later
+
+
+def spawn(coroutine: Coroutine[Later[Any], Any, T]) -> Later[T]:
+    """Run `coroutine` until it waits, go on whenever what it awaits arrives; its result as a Later.
+
+    Cancelling the result cancels what the coroutine is waiting for at that moment, which raises
+    `Cancelled` inside it.
+    """
+    waiting_for: Later[Any] | None = None
+
+    def cancel() -> None:
+        if waiting_for is not None:
+            waiting_for.cancel()
+
+    result: Later[T] = Later(cancel)
+
+    def step(resume: Callable[[], Later[Any]]) -> None:
+        nonlocal waiting_for
+        try:
+            waiting_for = resume()
+        except StopIteration as stop:
+            result.succeed(stop.value)
+        except Exception as error:
+            result.fail(error)
+        else:
+            waiting_for.then(
+                lambda value: step(lambda: coroutine.send(value)),
+                lambda error: step(lambda: coroutine.throw(error)),
+            )
+
+    step(lambda: coroutine.send(None))
+    return result
+
+
+async def gather(laters: list[Later[T]]) -> list[T]:
+    """Every value in order; the first failure by position is raised once all have ended."""
+    values: list[T] = []
+    first_error: Exception | None = None
+    for later in laters:
+        try:
+            values.append(await later)
+        except Exception as error:
+            first_error = first_error or error
+    if first_error is not None:
+        raise first_error
+    return values
+
+
+MaybeLater: TypeAlias = T | Later[T]
+"""What a call returns that is usually ready at once and sometimes has to wait."""
+
+
+async def settle(value: MaybeLater[T]) -> T:
+    """The value itself, awaited only if it has to be."""
+    if isinstance(value, Later):
+        return await value
+    return value
+
+
+class Clock(Protocol):
+    """Two clocks: one people set, one nobody can."""
+
+    def now_ms(self) -> int:
+        """Wall-clock milliseconds since the epoch; may jump. Only for what is written to disk."""
+        ...
+
+    def monotonic_ms(self) -> float:
+        """Milliseconds since some fixed moment; never jumps. For deadlines, sessions, intervals."""
+        ...
+
+
+class Timer(Protocol):
+    """A call that is due later."""
+
+    def cancel(self) -> None:
+        """Do not call; harmless when it has been called already."""
+        ...
+
+
+class Timers(Protocol):
+    """Calls in the future, on the reactor's thread."""
+
+    def call_later(self, delay_ms: float, function: Callable[[], None]) -> Timer:
+        """Call `function` once, `delay_ms` from now; 0 means after the current turn."""
+        ...
+
+
+class Random(Protocol):
+    """Chance, from the machine or from a seed."""
+
+    def random_bytes(self, length: int) -> bytes:
+        """`length` unpredictable bytes, as for topic ids and cluster ids."""
+        ...
+
+    def randrange(self, stop: int) -> int:
+        """An int in [0, stop)."""
+        ...
+
+
+class Jobs(Protocol):
+    """Work that may wait on a disk or take long, away from the reactor."""
+
+    def submit(self, lane: str, function: Callable[[], T]) -> Later[T]:
+        """Run `function` after the lane's earlier jobs; its outcome arrives on the reactor's thread.
+
+        Lanes are serial: two jobs of one lane never overlap, jobs of different lanes may. Cancelling
+        the Later drops the outcome; the job itself still runs.
+        """
+        ...
+
+
+class File(Protocol):
+    """An open file: appended at its end, read anywhere, counted so that a reader outlives a close."""
+
+    path: str
+
+    def fileno(self) -> int:
+        """The descriptor for sendfile; -1 where there is no kernel below (the simulator)."""
+        ...
+
+    def append(self, data: Buffer) -> None:
+        """Write all of `data` at the end. On OSError a part of it may be there: truncate."""
+        ...
+
+    def pread(self, length: int, position: int) -> bytes:
+        """Up to `length` bytes from `position`; fewer only at the end of the file."""
+        ...
+
+    def size(self) -> int:
+        """Bytes in the file."""
+        ...
+
+    def truncate(self, size_bytes: int) -> None:
+        """Cut the file to `size_bytes`."""
+        ...
+
+    def sync(self) -> None:
+        """Make all of the file durable (fdatasync). A job's work, never the reactor's."""
+        ...
+
+    def cached(self, position: int, length: int) -> bool:
+        """Whether these bytes are in the page cache, so that reading them cannot wait."""
+        ...
+
+    def drop_cache(self) -> None:
+        """Forget cached clean pages, so that the next read comes from the disk itself."""
+        ...
+
+    def retain(self) -> None:
+        """One more holder: the descriptor stays open until each holder has called `close`."""
+        ...
+
+    def close(self) -> None:
+        """One holder less. Idempotence is the holder's business."""
+        ...
+
+
+class Files(Protocol):
+    """A file system. A rename, a new name and a removed name last only after `sync_dir`."""
+
+    def open_append(self, path: str) -> File:
+        """Open for append and read, creating an empty file if there is none."""
+        ...
+
+    def open_read(self, path: str) -> File:
+        """Open for reading. Raises FileNotFoundError."""
+        ...
+
+    def read_file(self, path: str) -> bytes:
+        """The whole of a small file. Raises FileNotFoundError."""
+        ...
+
+    def rename(self, source: str, target: str) -> None:
+        """Give `source` the name `target`, replacing what was there."""
+        ...
+
+    def unlink(self, path: str) -> None:
+        """Remove a file's name. Raises FileNotFoundError."""
+        ...
+
+    def mkdir(self, path: str) -> None:
+        """Make a directory and its missing parents; harmless when it is there."""
+        ...
+
+    def rmdir(self, path: str) -> None:
+        """Remove an empty directory."""
+        ...
+
+    def listdir(self, path: str) -> list[str]:
+        """The names in a directory, sorted."""
+        ...
+
+    def exists(self, path: str) -> bool:
+        """Whether a file or directory has this name."""
+        ...
+
+    def is_dir(self, path: str) -> bool:
+        """Whether this name is a directory."""
+        ...
+
+    def modified_ms(self, path: str) -> int:
+        """When the file was last written, wall-clock milliseconds."""
+        ...
+
+    def sync_dir(self, path: str) -> None:
+        """Make the names in a directory durable. A job's work."""
+        ...
+
+    def sync_fs(self, path: str) -> None:
+        """Make the whole file system holding `path` durable (syncfs). A job's work."""
+        ...
+
+    def supports_sync_fs(self, path: str) -> bool:
+        """Whether `sync_fs` may be trusted there: ext4 or xfs, Linux 5.8 or newer."""
+        ...
+
+    def device(self, path: str) -> int:
+        """The number of the file system holding `path` (st_dev)."""
+        ...
+
+    def lock(self, path: str) -> Callable[[], None]:
+        """Take an exclusive lock on `path`; the result lets go. Raises BlockingIOError if taken."""
+        ...
+
+
+class Turn:
+    """What must follow the current call, soon, but never inside it.
+
+    High watermarks move and logs become dirty deep inside an append; the waits they complete and the
+    sync rounds they need are started here, after the call that caused them has returned. A shell that
+    handles many requests in one go wraps them in ``with turn:``, so that all their appends share one
+    sync round; outside of that a deferred call runs as soon as the reactor is free.
+    """
+
+    __slots__ = ("_calls", "_depth", "_scheduled", "_timers")
+
+    def __init__(self, timers: Timers) -> None:
+        self._timers = timers
+        self._calls: deque[Callable[[], None]] = deque()
+        self._depth = 0
+        self._scheduled = False
+
+    def defer(self, function: Callable[[], None]) -> None:
+        """Run `function` when the current turn ends."""
+        self._calls.append(function)
+        if self._depth == 0:
+            self._schedule()
+
+    def __enter__(self) -> Turn:
+        self._depth += 1
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._depth == 1:
+            try:
+                self._run()
+            finally:
+                self._depth = 0
+                if self._calls:  # A call raised: the ones behind it still get their turn.
+                    self._schedule()
+        else:
+            self._depth -= 1
+
+    def _schedule(self) -> None:
+        if not self._scheduled:
+            self._scheduled = True
+            self._timers.call_later(0, self._run_scheduled)
+
+    def _run_scheduled(self) -> None:
+        self._scheduled = False
+        with self:
+            pass
+
+    def _run(self) -> None:
+        while self._calls:
+            self._calls.popleft()()
