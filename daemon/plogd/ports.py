@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator
-from typing import Any, Generic, Protocol, TypeAlias, TypeVar, cast
+from typing import Any, Generic, Protocol, Self, TypeAlias, TypeVar, cast
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -56,9 +56,7 @@ class Later(Generic[T]):
         """Whether an outcome, or a cancellation, has come."""
         return self._state != self._WAITING
 
-    def then(
-        self, on_value: Callable[[T], None], on_error: Callable[[Exception], None]
-    ) -> None:
+    def then(self, on_value: Callable[[T], None], on_error: Callable[[Exception], None]) -> None:
         """Call one of the two with the outcome, now if it is here already."""
         assert self._on_value is None, "a Later has one consumer"
         self._on_value, self._on_error = on_value, on_error
@@ -358,6 +356,18 @@ class Files(Protocol):
         ...
 
 
+class Report(Protocol):
+    """Where the pure rooms tell what an operator should know; the shell makes it a log line."""
+
+    def __call__(self, message: str, **fields: object) -> None:
+        """`message` is a format string with named fields, stable enough to grep for."""
+        ...
+
+
+def silence(message: str, **fields: object) -> None:
+    """A `Report` that tells nobody."""
+
+
 class Turn:
     """What must follow the current call, soon, but never inside it.
 
@@ -381,7 +391,7 @@ class Turn:
         if self._depth == 0:
             self._schedule()
 
-    def __enter__(self) -> Turn:
+    def __enter__(self) -> Self:
         self._depth += 1
         return self
 

@@ -1,0 +1,132 @@
+"""`BrokerConfig`: every setting of the broker, what they mean together, and how they are described.
+
+The settings themselves stand in general_settings.py, network_settings.py and log_settings.py, one
+field each. Only what has an effect stands there, because DescribeConfigs shows this table and must
+be true; Kafka's other names are in known_settings.py. Reading files is loading.py's work; a topic's
+own settings are in plogd/topic_config.py.
+
+A `BrokerConfig` that came through `load_config` holds only allowed values; one built by hand, as in
+tests, is not checked.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from plogd.config.general_settings import DEFAULT_DATA_DIR, GeneralSettings
+from plogd.config.listener import (
+    Listener,
+    advertised_listeners,
+    bound_listeners,
+    parse_protocol_map,
+)
+from plogd.config.log_settings import LogSettings
+from plogd.config.network_settings import NetworkSettings
+from plogd.config.setting import (
+    ConfigEntry,
+    ConfigSource,
+    ConfigSynonym,
+    Setting,
+    Value,
+    settings_of,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BrokerConfig(LogSettings, NetworkSettings, GeneralSettings):
+    """The settings of one broker; immutable, so a reload makes a new one."""
+
+    # Names set in a file or on the command line, even if to the default. Not a setting itself.
+    explicit: frozenset[str] = dataclasses.field(default=frozenset(), compare=False, repr=False)
+
+    def value(self, row: Setting) -> Value:
+        """The value of one setting."""
+        value: Value = getattr(self, row.attribute)
+        return value
+
+    def is_set(self, row: Setting) -> bool:
+        """Whether somebody has chosen this value."""
+        return row.name in self.explicit or self.value(row) != row.default
+
+    @property
+    def data_dirs(self) -> tuple[str, ...]:
+        """Where the partitions live: ``log.dirs``, or our default in the working directory."""
+        return self.log_dirs or (DEFAULT_DATA_DIR,)
+
+    def bound_listeners(self) -> tuple[Listener, ...]:
+        """The listeners to open. Raises ValueError, which `cross_check` reports at the start."""
+        protocols = parse_protocol_map(self.listener_security_protocol_map)
+        return bound_listeners(self.listeners, protocols, self.controller_listener_names)
+
+    def advertised_by_name(self) -> dict[str, Listener]:
+        """``advertised.listeners`` by listener name, empty if it is not set; see `Listener`."""
+        return advertised_listeners(
+            self.advertised_listeners or (),
+            self.bound_listeners(),
+            parse_protocol_map(self.listener_security_protocol_map),
+            self.controller_listener_names,
+        )
+
+    def describe(self) -> list[ConfigEntry]:
+        """Every setting as DescribeConfigs shows it."""
+        return [self._describe(row) for row in settings_of(BrokerConfig).values()]
+
+    def _describe(self, row: Setting) -> ConfigEntry:
+        synonyms = tuple(synonyms_of(self, row))
+        return ConfigEntry(
+            name=row.name,
+            value=row.shown(self.value(row)),
+            source=synonyms[0].source if synonyms else ConfigSource.DEFAULT,
+            read_only=row.update == "read-only",
+            sensitive=row.sensitive,
+            type=row.type,
+            documentation=row.doc,
+            synonyms=synonyms,
+        )
+
+
+def synonyms_of(config: BrokerConfig, row: Setting) -> Iterator[ConfigSynonym]:
+    """The value somebody set, then the default; a default of null is no synonym, as in Kafka."""
+    if config.is_set(row):
+        yield ConfigSynonym(
+            name=row.name,
+            value=row.shown(config.value(row)),
+            source=ConfigSource.STATIC_BROKER,
+        )
+    if row.default is not None:
+        yield ConfigSynonym(
+            name=row.name, value=row.shown(row.default), source=ConfigSource.DEFAULT
+        )
+
+
+def cross_check(config: BrokerConfig) -> Iterator[tuple[str, str]]:
+    """What only several settings together make wrong, as (name of one of them, problem)."""
+    if config.log_dirs == ():
+        yield "log.dirs", "names no directory"
+    if 0 < config.queued_max_request_bytes < config.socket_request_max_bytes:
+        yield (
+            "queued.max.request.bytes",
+            "a request of socket.request.max.bytes"
+            f" ({config.socket_request_max_bytes}) would never fit",
+        )
+    yield from _check_listeners(config)
+
+
+def _check_listeners(config: BrokerConfig) -> Iterator[tuple[str, str]]:
+    # Each step needs the one before it, so only the first problem is told.
+    try:
+        parse_protocol_map(config.listener_security_protocol_map)
+    except ValueError as error:
+        yield "listener.security.protocol.map", str(error)
+        return
+    try:
+        config.bound_listeners()
+    except ValueError as error:
+        yield "listeners", str(error)
+        return
+    try:
+        config.advertised_by_name()
+    except ValueError as error:
+        yield "advertised.listeners", str(error)

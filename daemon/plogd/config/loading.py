@@ -1,0 +1,204 @@
+"""Reading the settings from files and the command line, at the start and again on SIGHUP.
+
+Each file is followed by ``conf.d/*.properties`` beside it, in the order of their names; ``-o k=v``
+comes last, and the last one wins. Wrong values are collected and reported together, each with its
+file and line; a name nobody knows, or one plog does not use yet, is a warning. This is the one
+module of plogd that reads files before there is a broker with a Files port.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from plog.errors import PlogError
+from plogd.config.broker_config import BrokerConfig, cross_check
+from plogd.config.known_settings import EARLIER_NAMES, KAFKA_4_NAMES, REFUSED, is_known_to_kafka
+from plogd.config.properties import PropertiesError, parse_properties
+from plogd.config.setting import Setting, nearest_name, settings_of
+
+
+class ConfigError(PlogError):
+    """The settings cannot be used; `problems` are all there is to correct, one line each."""
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = tuple(problems)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """Where a value was set: a line of a file, or the command line if `path` is None."""
+
+    path: str | None = None
+    line: int = 0
+
+    def __str__(self) -> str:
+        return "-o" if self.path is None else f"{self.path}:{self.line}:"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedConfig:
+    """A configuration that may be used, what to warn about, and where each set value came from."""
+
+    config: BrokerConfig
+    warnings: tuple[str, ...]
+    sources: Mapping[str, Origin]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reload:
+    """What a reload changes: `config` to use from now on, the names it changes, and the names
+    whose new values need a restart; `config` still has their old ones.
+    """
+
+    config: BrokerConfig
+    applied: tuple[str, ...]
+    needs_restart: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Given:
+    """A value as somebody wrote it."""
+
+    name: str
+    text: str
+    origin: Origin
+
+    def __str__(self) -> str:
+        return f"{self.origin} {self.name}={self.text}"
+
+
+def load_config(files: Sequence[str | Path], overrides: Sequence[str] = ()) -> LoadedConfig:
+    """The settings of `files` and then of `overrides` (``name=value``).
+
+    Raises:
+        ConfigError: a file cannot be read, or a value is wrong; with every problem there is.
+    """
+    problems: list[str] = []
+    given = [*_read_files([Path(file) for file in files], problems)]
+    given += _read_overrides(overrides, problems)
+    chosen, warnings = _choose(given)
+    problems += [f"{g}: {REFUSED[g.name]}" for g in given if g.name in REFUSED and g.text.strip()]
+    values = _parse(chosen, problems)
+    if problems:
+        raise ConfigError(problems)
+    config = BrokerConfig(explicit=frozenset(chosen), **values)
+    problems = [_located(name, problem, config, chosen) for name, problem in cross_check(config)]
+    if problems:
+        raise ConfigError(problems)
+    sources = {name: g.origin for name, g in chosen.items()}
+    return LoadedConfig(config=config, warnings=tuple(warnings), sources=sources)
+
+
+def reloadable(old: BrokerConfig, new: BrokerConfig) -> Reload:
+    """What of `new` a running broker that uses `old` may take over."""
+    applied: list[Setting] = []
+    needs_restart: list[Setting] = []
+    for row in settings_of(BrokerConfig).values():
+        if old.value(row) != new.value(row):
+            (needs_restart if row.update == "read-only" else applied).append(row)
+    kept = {row.name for row in needs_restart}
+    changes: dict[str, Any] = {row.attribute: new.value(row) for row in applied}
+    explicit = (new.explicit - kept) | (old.explicit & kept)
+    return Reload(
+        config=dataclasses.replace(old, explicit=explicit, **changes),
+        applied=tuple(row.name for row in applied),
+        needs_restart=tuple(row.name for row in needs_restart),
+    )
+
+
+def _read_files(files: Sequence[Path], problems: list[str]) -> Iterator[_Given]:
+    for i, file in enumerate(files):
+        yield from _read_file(file, problems)
+        if file.parent not in [later.parent for later in files[i + 1 :]]:
+            for extra in _extra_files(file.parent / "conf.d", problems):
+                yield from _read_file(extra, problems)
+
+
+def _extra_files(folder: Path, problems: list[str]) -> list[Path]:
+    try:
+        files = sorted(folder.iterdir())
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        problems.append(f"{folder}: {error.strerror}")
+        return []
+    return [file for file in files if file.suffix == ".properties" and file.name[0] != "."]
+
+
+def _read_file(file: Path, problems: list[str]) -> Iterator[_Given]:
+    try:
+        data = file.read_bytes()
+    except OSError as error:
+        problems.append(f"{file}: {error.strerror}")
+        return
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        text = data.decode("latin-1")  # As Java has always read such files.
+    try:
+        assignments = parse_properties(text)
+    except PropertiesError as error:
+        problems.append(f"{file}:{error.line}: {error.problem}")
+        return
+    for assignment in assignments:
+        origin = Origin(path=str(file), line=assignment.line)
+        yield _Given(name=assignment.key, text=assignment.value, origin=origin)
+
+
+def _read_overrides(overrides: Sequence[str], problems: list[str]) -> Iterator[_Given]:
+    for override in overrides:
+        name, equals, text = override.partition("=")
+        if not equals or not name.strip():
+            problems.append(f"-o {override}: not of the form name=value")
+            continue
+        yield _Given(name=name.strip(), text=text, origin=Origin())
+
+
+def _choose(given: Sequence[_Given]) -> tuple[dict[str, _Given], list[str]]:
+    """The last value given for each setting, by its own name even if an alias was used."""
+    rows = settings_of(BrokerConfig)
+    own_name = {alias: row.name for row in rows.values() for alias in row.aliases}
+    chosen: dict[str, _Given] = {}
+    warnings: list[str] = []
+    for g in given:
+        name = own_name.get(g.name, g.name)
+        if name not in rows:
+            warnings.append(f"{g.origin} {_why_unused(g.name)}")
+            continue
+        earlier = chosen.get(name)
+        if earlier is not None and earlier.name != g.name and earlier.text != g.text:
+            warnings.append(f"{g} replaces {earlier}: they are two names of one setting")
+        chosen[name] = g
+    return chosen, list(dict.fromkeys(warnings))
+
+
+def _why_unused(name: str) -> str:
+    if is_known_to_kafka(name):
+        return f"{name} is known to Kafka, not used by plog yet"
+    nearest = nearest_name(name, [*settings_of(BrokerConfig), *KAFKA_4_NAMES, *EARLIER_NAMES])
+    hint = f"; did you mean {nearest}?" if nearest else ""
+    return f"{name} is not a setting{hint}"
+
+
+def _parse(chosen: Mapping[str, _Given], problems: list[str]) -> dict[str, Any]:
+    """Values by attribute; a type checker cannot know which is of which type."""
+    rows: Mapping[str, Setting] = settings_of(BrokerConfig)
+    values: dict[str, Any] = {}
+    for name, g in chosen.items():
+        try:
+            values[rows[name].attribute] = rows[name].parse(g.text)
+        except ValueError as error:
+            problems.append(f"{g}: {error}")
+    return values
+
+
+def _located(name: str, problem: str, config: BrokerConfig, chosen: Mapping[str, _Given]) -> str:
+    if name in chosen:
+        return f"{chosen[name]}: {problem}"
+    row = settings_of(BrokerConfig)[name]
+    return f"{name}={row.format(config.value(row))} (the default): {problem}"

@@ -1,0 +1,167 @@
+"""Settings of the network: listeners, connections, and the bounds on what clients may occupy.
+
+A part of `BrokerConfig` (broker_config.py). Kafka's names, types, bounds and defaults; where one of
+these is ours, the text says so. What a listener's text means is listener.py's business.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from plogd.config.setting import INT_MAX, KIB, MIB, MINUTE_MS, SECOND_MS, SettingType, setting
+
+
+@dataclass(frozen=True, kw_only=True)
+class NetworkSettings:
+    """Listeners and connections, requests."""
+
+    listeners: tuple[str, ...] = setting(
+        "listeners",
+        ("PLAINTEXT://:9092",),
+        "Where clients connect: `NAME://host:port`, an IPv6 address in brackets. No host means"
+        " every interface, port 0 a free one. Names and ports are unique, except that one IPv4 and"
+        " one IPv6 address may share a port.",
+        importance="high",
+        group="Listeners and connections",
+    )
+    advertised_listeners: tuple[str, ...] | None = setting(
+        "advertised.listeners",
+        None,
+        "The addresses clients are told to use, by listener name. A listener without one advertises"
+        " the address and port the asking client itself has connected to.",
+        type=SettingType.LIST,
+        importance="high",
+    )
+    listener_security_protocol_map: str = setting(
+        "listener.security.protocol.map",
+        "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT",
+        "Security protocol of each listener name. Only `PLAINTEXT` is served yet: a listener that"
+        " asks for another keeps the broker from starting.",
+        importance="low",
+    )
+    controller_listener_names: tuple[str, ...] = setting(
+        "controller.listener.names",
+        (),
+        "Listeners of these names are not opened: plog's controller needs none. Kafka requires it;"
+        " here it only lets a Kafka file be used as it is.",
+        importance="high",
+    )
+    socket_send_buffer_bytes: int = setting(
+        "socket.send.buffer.bytes",
+        100 * KIB,
+        "SO_SNDBUF of client sockets; -1 leaves it to the system.",
+        at_least=1,
+        also=(-1,),
+        unit="bytes",
+        importance="high",
+    )
+    socket_receive_buffer_bytes: int = setting(
+        "socket.receive.buffer.bytes",
+        100 * KIB,
+        "SO_RCVBUF of client sockets; -1 leaves it to the system.",
+        at_least=1,
+        also=(-1,),
+        unit="bytes",
+        importance="high",
+    )
+    socket_listen_backlog_size: int = setting(
+        "socket.listen.backlog.size",
+        50,
+        "Connections the kernel holds until they are accepted; `net.core.somaxconn` caps it.",
+        at_least=1,
+    )
+    max_connections: int = setting(
+        "max.connections",
+        INT_MAX,
+        "Open client connections of this broker; a further one is closed at once.",
+        at_least=0,
+        update="cluster-wide",
+    )
+    max_connections_per_ip: int = setting(
+        "max.connections.per.ip",
+        INT_MAX,
+        "Open client connections from one address; a further one is closed at once.",
+        at_least=0,
+        update="cluster-wide",
+    )
+    connections_max_idle_ms: int = setting(
+        "connections.max.idle.ms",
+        10 * MINUTE_MS,
+        "A connection that has been silent this long is closed; -1 never.",
+        type=SettingType.LONG,
+        at_least=1,
+        also=(-1,),
+        unit="ms",
+    )
+
+    socket_request_max_bytes: int = setting(
+        "socket.request.max.bytes",
+        100 * MIB,
+        "Largest request; the connection that announces a larger one is closed.",
+        at_least=1,
+        unit="bytes",
+        importance="high",
+        group="Requests",
+    )
+    queued_max_requests: int = setting(
+        "queued.max.requests",
+        500,
+        "Requests of all connections that may be in progress; at that many, no more are read.",
+        at_least=1,
+        importance="high",
+    )
+    queued_max_request_bytes: int = setting(
+        "queued.max.request.bytes",
+        256 * MIB,
+        "Memory for requests that are arriving or in progress; while it is used up, no more are"
+        " read. -1 means no bound, which is Kafka's default; ours is not. At least"
+        " `socket.request.max.bytes`.",
+        type=SettingType.LONG,
+        at_least=1,
+        also=(-1,),
+        unit="bytes",
+    )
+    plog_response_buffer_max_bytes: int = setting(
+        "plog.response.buffer.max.bytes",
+        MIB,
+        "While more than this waits to be sent on a connection, no further request is read from"
+        " it. Records that go from the file to the socket directly are not counted.",
+        at_least=64 * KIB,
+        unit="bytes",
+    )
+    plog_partial_request_timeout_ms: int = setting(
+        "plog.partial.request.timeout.ms",
+        30 * SECOND_MS,
+        "A connection whose unfinished request has grown by less than"
+        " `plog.partial.request.min.rate.bytes` a second for this long is closed.",
+        at_least=SECOND_MS,
+        unit="ms",
+    )
+    plog_partial_request_min_rate_bytes: int = setting(
+        "plog.partial.request.min.rate.bytes",
+        KIB,
+        "Slowest a request may arrive, in bytes a second; see `plog.partial.request.timeout.ms`.",
+        at_least=1,
+        unit="bytes",
+    )
+    plog_request_turn_max_requests: int = setting(
+        "plog.request.turn.max.requests",
+        64,
+        "Requests of one connection that are handled before the others get their turn.",
+        at_least=1,
+        importance="low",
+    )
+    fetch_max_bytes: int = setting(
+        "fetch.max.bytes",
+        55 * MIB,
+        "Largest answer to a fetch, whatever the client asks for; a first batch that is larger"
+        " still goes out whole.",
+        at_least=KIB,
+        unit="bytes",
+    )
+    max_incremental_fetch_session_cache_slots: int = setting(
+        "max.incremental.fetch.session.cache.slots",
+        1000,
+        "Fetch sessions the broker remembers; with 0 every fetch names all its partitions.",
+        at_least=0,
+    )

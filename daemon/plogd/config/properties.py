@@ -1,0 +1,114 @@
+r"""Java's .properties text format, in which Kafka writes its settings.
+
+Pure: text in, assignments with their line numbers out. Follows java.util.Properties: comments with
+``#`` or ``!``, keys ended by ``=``, ``:`` or white space, a line continued by an odd number of
+backslashes at its end, ``\t \n \r \f \uXXXX`` escapes; any other escaped character stands for
+itself. Reading files is loading.py's work.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+_SPACE = " \t\f"
+_ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+_LINE_END = re.compile(r"\r\n|\r|\n")
+# A key runs to the first separator no backslash stands before.
+_KEY = re.compile(r"(?:\\.|[^\\=: \t\f])*", re.DOTALL)
+_SEPARATOR = re.compile(r"[ \t\f]*[=:]?[ \t\f]*")
+
+
+class PropertiesError(ValueError):
+    """The text is not a .properties file; `line` is where, counted from 1."""
+
+    def __init__(self, line: int, problem: str) -> None:
+        super().__init__(f"line {line}: {problem}")
+        self.line = line
+        self.problem = problem
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assignment:
+    """One ``key=value``; `line` is where it begins, counted from 1."""
+
+    line: int
+    key: str
+    value: str
+
+
+def parse_properties(text: str) -> list[Assignment]:
+    """Every assignment in order, repeated keys included. Raises PropertiesError.
+
+    >>> [(a.key, a.value) for a in parse_properties("# note\\na.b = 1, \\\\\\n   2\\n")]
+    [('a.b', '1, 2')]
+    """
+    assignments = []
+    for line, content in _logical_lines(text):
+        key_match = _KEY.match(content)
+        assert key_match is not None  # The pattern matches the empty string too.
+        separator = _SEPARATOR.match(content, key_match.end())
+        assert separator is not None
+        assignments.append(
+            Assignment(
+                line=line,
+                key=_unescape(key_match.group(), line),
+                value=_unescape(content[separator.end() :], line),
+            )
+        )
+    return assignments
+
+
+def escape_value(value: str) -> str:
+    """`value` as it has to stand behind ``key=``.
+
+    >>> escape_value(" C:\\\\logs")
+    '\\\\ C:\\\\\\\\logs'
+    """
+    escaped = value.replace("\\", "\\\\")
+    for letter, character in _ESCAPES.items():
+        escaped = escaped.replace(character, "\\" + letter)
+    return "\\" + escaped if escaped.startswith(" ") else escaped
+
+
+def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
+    """(first line number, content) without comments, blank lines and leading white space."""
+    natural = iter(enumerate(_LINE_END.split(text), start=1))
+    for number, raw in natural:
+        content = raw.lstrip(_SPACE)
+        if not content or content[0] in "#!":
+            continue
+        while _is_continued(content):
+            _, following = next(natural, (0, ""))
+            content = content[:-1] + following.lstrip(_SPACE)
+        yield number, content
+
+
+def _is_continued(line: str) -> bool:
+    backslashes = len(line) - len(line.rstrip("\\"))
+    return backslashes % 2 == 1
+
+
+def _unescape(text: str, line: int) -> str:
+    if "\\" not in text:
+        return text
+    parts = []
+    position = 0
+    while position < len(text):
+        character = text[position]
+        position += 1
+        if character != "\\":
+            parts.append(character)
+            continue
+        escaped = text[position : position + 1]
+        position += 1
+        if escaped == "u":
+            digits = text[position : position + 4]
+            if not re.fullmatch(r"[0-9a-fA-F]{4}", digits):
+                raise PropertiesError(line, "\\u needs four hexadecimal digits behind it")
+            parts.append(chr(int(digits, 16)))
+            position += 4
+        else:
+            parts.append(_ESCAPES.get(escaped, escaped))
+    return "".join(parts)

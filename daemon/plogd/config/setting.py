@@ -1,0 +1,303 @@
+"""What a setting is: its name, type, default, bounds and text, declared once as a dataclass field.
+
+`config.BrokerConfig` and `topic_config.TopicConfig` are tables of such fields. Everything else is
+made from them: reading a text value, refusing a wrong one, DescribeConfigs, docs/configuration.md
+and etc/server.properties. This module knows no single setting.
+
+Type and source numbers are those of DescribeConfigs. Values are read as Kafka's ConfigDef reads
+them: trimmed; whole numbers in decimal; booleans in any case; lists separated by commas.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from enum import IntEnum
+from typing import Any, Literal, TypeAlias, TypeVar, cast
+
+T = TypeVar("T")
+
+Value: TypeAlias = bool | int | float | str | tuple[str, ...] | None
+UpdateMode: TypeAlias = Literal["read-only", "per-broker", "cluster-wide"]
+Importance: TypeAlias = Literal["high", "medium", "low"]
+
+INT_MAX = 2**31 - 1
+LONG_MAX = 2**63 - 1
+SECOND_MS = 1_000
+MINUTE_MS = 60 * SECOND_MS
+HOUR_MS = 60 * MINUTE_MS
+DAY_MS = 24 * HOUR_MS
+KIB = 1024
+MIB = 1024 * KIB
+GIB = 1024 * MIB
+
+
+class SettingType(IntEnum):
+    """The type of a setting, numbered as DescribeConfigs numbers it."""
+
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    SHORT = 4
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+    CLASS = 8
+    PASSWORD = 9
+
+
+class ConfigSource(IntEnum):
+    """Where a value comes from, numbered as DescribeConfigs numbers it."""
+
+    UNKNOWN = 0
+    DYNAMIC_TOPIC = 1
+    DYNAMIC_BROKER = 2
+    DYNAMIC_DEFAULT_BROKER = 3
+    STATIC_BROKER = 4
+    DEFAULT = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigSynonym:
+    """One of the places a value could come from, strongest first in `ConfigEntry.synonyms`."""
+
+    name: str
+    value: str | None
+    source: ConfigSource
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigEntry:
+    """One setting as DescribeConfigs shows it; `value` is None for null and for what is secret."""
+
+    name: str
+    value: str | None
+    source: ConfigSource
+    read_only: bool
+    sensitive: bool
+    type: SettingType
+    documentation: str
+    synonyms: tuple[ConfigSynonym, ...]
+
+    @property
+    def is_default(self) -> bool:
+        """Whether nobody has set it (the flag of DescribeConfigs version 0)."""
+        return self.source is ConfigSource.DEFAULT
+
+
+_INTEGER = re.compile(r"[+-]?[0-9]+", re.ASCII)
+_DECIMAL = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?", re.ASCII)
+_WHOLE_NUMBER_LIMIT = {
+    SettingType.SHORT: 2**15 - 1,
+    SettingType.INT: INT_MAX,
+    SettingType.LONG: LONG_MAX,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """One row of a table. `also` holds values allowed outside the bounds, such as -1 for "none"."""
+
+    name: str
+    type: SettingType
+    default: Value
+    doc: str
+    at_least: float | None = None
+    at_most: float | None = None
+    also: tuple[int, ...] = ()
+    one_of: tuple[str, ...] = ()
+    unit: str = ""
+    importance: Importance = "medium"
+    update: UpdateMode = "read-only"
+    group: str = ""
+    aliases: tuple[str, ...] = ()
+    # Broker settings a topic's setting falls back to, strongest first, with the factor to its unit.
+    synonyms: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def attribute(self) -> str:
+        """The field that holds the value: the name with underscores for dots."""
+        return self.name.replace(".", "_")
+
+    @property
+    def sensitive(self) -> bool:
+        """Whether the value must never be shown."""
+        return self.type is SettingType.PASSWORD
+
+    @property
+    def allowed(self) -> str:
+        """The allowed values for people, as in error messages and docs; empty if anything is."""
+        if self.type is SettingType.BOOLEAN:
+            return "true, false"
+        if self.one_of:
+            some = "any of " if self.type is SettingType.LIST else ""
+            return some + ", ".join(self.one_of)
+        low, high = _number_text(self.at_least), _number_text(self.at_most)
+        if low and high:
+            bounds = f"{low} to {high}"
+        elif low:
+            bounds = f"at least {low}"
+        else:
+            bounds = f"at most {high}" if high else ""
+        extra = ", ".join(str(value) for value in self.also)
+        return f"{extra}, or {bounds}" if extra and bounds else bounds
+
+    def parse(self, text: str) -> Value:
+        """The value `text` stands for. Raises ValueError saying what is wrong and what is allowed.
+
+        >>> Setting(name="a.ms", type=SettingType.INT, default=1, doc="", at_least=1).parse(" 7 ")
+        7
+        """
+        text = text.strip()
+        try:
+            value = self._read(text)
+            self._check(value)
+        except ValueError as error:
+            allowed = f"; allowed: {self.allowed}" if self.allowed else ""
+            unit = f" ({self.unit})" if self.unit and allowed else ""
+            raise ValueError(f"{error}{allowed}{unit}") from None
+        return value
+
+    def _read(self, text: str) -> Value:
+        if self.type is SettingType.BOOLEAN:
+            if text.lower() not in ("true", "false"):
+                raise ValueError("neither true nor false")
+            return text.lower() == "true"
+        if self.type in _WHOLE_NUMBER_LIMIT:
+            if not _INTEGER.fullmatch(text):
+                raise ValueError("not a whole number")
+            return int(text)
+        if self.type is SettingType.DOUBLE:
+            if not _DECIMAL.fullmatch(text):
+                raise ValueError("not a number")
+            return float(text)
+        if self.type is SettingType.LIST:
+            return tuple(item.strip() for item in text.split(",")) if text else ()
+        return text
+
+    def _check(self, value: Value) -> None:
+        if isinstance(value, tuple):
+            self._check_list(value)
+        elif isinstance(value, str):
+            if self.one_of and value not in self.one_of:
+                raise ValueError("not one of the possible values")
+        elif not isinstance(value, bool) and isinstance(value, int | float):
+            self._check_number(value)
+
+    def _check_list(self, items: tuple[str, ...]) -> None:
+        if "" in items:
+            raise ValueError("has an empty entry")
+        if len(set(items)) < len(items):
+            raise ValueError("has an entry twice")
+        if self.one_of and not set(items) <= set(self.one_of):
+            raise ValueError("has an entry that is none of the possible values")
+
+    def _check_number(self, value: float) -> None:
+        if value in self.also:
+            return
+        if self.at_least is not None and value < self.at_least:
+            raise ValueError("too small")
+        if self.at_most is not None and value > self.at_most:
+            raise ValueError("too large")
+        limit = _WHOLE_NUMBER_LIMIT.get(self.type)
+        if limit is not None and not -limit - 1 <= value <= limit:
+            raise ValueError(f"does not fit the type {self.type.name}")
+
+    def format(self, value: Value) -> str | None:
+        """The text of a value, as Kafka prints it; None for null.
+
+        >>> Setting(name="a", type=SettingType.LIST, default=(), doc="").format(("x", "y"))
+        'x,y'
+        """
+        if value is None:
+            return None
+        if isinstance(value, bool):
+            return "true" if value else "false"
+        if isinstance(value, tuple):
+            return ",".join(value)
+        return str(value)
+
+    def shown(self, value: Value) -> str | None:
+        """As `format`, but None for what is secret."""
+        return None if self.sensitive else self.format(value)
+
+
+def _number_text(number: float | None) -> str:
+    """A bound for people; no text for "as large as the type goes"."""
+    return "" if number is None or number in (INT_MAX, LONG_MAX) else f"{number}"
+
+
+def _type_of(default: object) -> SettingType:
+    """The type a default implies; LONG, and the type behind a None, have to be said."""
+    for python_type, setting_type in (
+        (bool, SettingType.BOOLEAN),  # Before int, which it is too.
+        (int, SettingType.INT),
+        (float, SettingType.DOUBLE),
+        (str, SettingType.STRING),
+        (tuple, SettingType.LIST),
+    ):
+        if isinstance(default, python_type):
+            return setting_type
+    raise TypeError(f"say the type of a setting whose default is {default!r}")
+
+
+def setting(
+    name: str,
+    default: T,
+    doc: str,
+    *,
+    type: SettingType | None = None,
+    at_least: float | None = None,
+    at_most: float | None = None,
+    also: tuple[int, ...] = (),
+    one_of: tuple[str, ...] = (),
+    unit: str = "",
+    importance: Importance = "medium",
+    update: UpdateMode = "read-only",
+    group: str = "",
+    aliases: tuple[str, ...] = (),
+    synonyms: tuple[tuple[str, int], ...] = (),
+) -> T:
+    """Declare a dataclass field that holds a setting. `group` starts a new section of the docs."""
+    row = Setting(
+        name=name,
+        type=_type_of(default) if type is None else type,
+        default=cast(Value, default),
+        doc=doc,
+        at_least=at_least,
+        at_most=at_most,
+        also=also,
+        one_of=one_of,
+        unit=unit,
+        importance=importance,
+        update=update,
+        group=group,
+        aliases=aliases,
+        synonyms=synonyms,
+    )
+    # For a type checker the field's type is the default's; at run time it is a dataclass field.
+    return field(default=default, metadata={"setting": row})
+
+
+_rows_by_table: dict[type[Any], Mapping[str, Setting]] = {}
+
+
+def settings_of(table: type[Any]) -> Mapping[str, Setting]:
+    """The rows of a table by name, in the order they are declared."""
+    rows = _rows_by_table.get(table)
+    if rows is None:
+        declared = [f.metadata["setting"] for f in fields(table) if "setting" in f.metadata]
+        rows = _rows_by_table[table] = {row.name: row for row in declared}
+    return rows
+
+
+def nearest_name(name: str, names: Iterable[str]) -> str | None:
+    """The most similar of `names`, for "did you mean"; None if nothing is near.
+
+    >>> nearest_name("log.retention.hour", ["log.retention.hours", "num.partitions"])
+    'log.retention.hours'
+    """
+    matches = difflib.get_close_matches(name, list(names), n=1, cutoff=0.75)
+    return matches[0] if matches else None

@@ -1,0 +1,261 @@
+"""What a record batch must be before a log takes it, and what the topic makes of it.
+
+Size, checksum and header are checked where the batch lies; it is copied only if the topic's
+``compression.type`` asks for another codec. Records are looked at only where the header cannot
+tell: for keys on a compacted topic, for a lower bound on timestamps, for another codec. Kafka
+walks (and decompresses) every batch; here a checksum that is right and a header that agrees with
+itself are enough, since whoever wrote the records wrote both.
+
+Sequence numbers are producer_state.py's business, offsets and leader epochs are assigned in log.py.
+Called by `Log`, on the reactor's thread, in the turn in which the batch is written.
+
+Source: Kafka 3.9 LogValidator, UnifiedLog.analyzeAndValidateRecords; KIP-32, KIP-98, KIP-937.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import NamedTuple
+
+from plog.errors import (
+    CorruptMessage,
+    InvalidRecord,
+    InvalidTimestamp,
+    MessageTooLarge,
+    UnsupportedForMessageFormat,
+)
+from plog.records.batch import (
+    COMPRESSION_MASK,
+    CONTROL_BIT,
+    DELETE_HORIZON_BIT,
+    HEADER_SIZE,
+    LOG_APPEND_TIME_BIT,
+    LOG_OVERHEAD,
+    MAGIC,
+    MAGIC_POSITION,
+    BatchHeader,
+    Compression,
+    crc_is_valid,
+    parse_header,
+    set_append_time,
+)
+from plog.records.builder import build_batch
+from plog.records.codec import Record
+from plog.records.reader import read_records
+from plogd.topic_config import TopicConfig
+
+NO_TIMESTAMP = -1
+
+_MIN_RECORD_BYTES = 7
+"""One byte each: length, attributes, two deltas, and no key, no value, no headers."""
+
+_CODEC_BY_NAME = {
+    "uncompressed": Compression.NONE,
+    "gzip": Compression.GZIP,
+    "snappy": Compression.SNAPPY,
+    "lz4": Compression.LZ4,
+    "zstd": Compression.ZSTD,
+}
+
+
+class AppendOrigin(Enum):
+    """Where a batch comes from, which decides how far it is trusted."""
+
+    CLIENT = "client"
+    """A produce request: everything is checked."""
+    COORDINATOR = "coordinator"
+    """A coordinator of this broker: may write control batches, and has no sequence numbers."""
+    REPLICATION = "replication"
+    """Fetched from the leader, which has checked it: only size and checksum are."""
+    RAFT_LEADER = "raft-leader"
+    """The writer of the metadata log."""
+
+
+class ValidatedBatch(NamedTuple):
+    """A batch ready to be given its offsets."""
+
+    view: memoryview
+    """The whole batch and nothing else; writable."""
+    header: BatchHeader
+    """As it is in `view` now; offset and leader epoch are still the sender's."""
+    max_timestamp: int
+    max_timestamp_offset_delta: int
+    """Of the batch's last record: time indexes name batches."""
+    log_append_time_ms: int
+    """The time the broker gave all its records; -1 if they kept their own."""
+
+
+def validate_batches(
+    batches: memoryview, *, config: TopicConfig, now_ms: int, origin: AppendOrigin
+) -> list[ValidatedBatch]:
+    """Check every batch, give it what the topic's settings ask for, and tell what a log must know.
+
+    A client may send one batch. Raises CorruptMessage, MessageTooLarge, InvalidRecord,
+    InvalidTimestamp, UnsupportedForMessageFormat, UnsupportedCompressionType.
+    """
+    validated: list[ValidatedBatch] = []
+    position, end = 0, len(batches)
+    while position < end:
+        if validated and origin is AppendOrigin.CLIENT:
+            raise InvalidRecord("a produce request carries exactly one record batch a partition")
+        header = _sound_header(batches, position, config, origin)
+        view = batches
+        if position or header.batch_length + LOG_OVERHEAD != end:
+            view = batches[position : position + header.batch_length + LOG_OVERHEAD]
+        position += header.batch_length + LOG_OVERHEAD
+        if origin is AppendOrigin.REPLICATION:
+            validated.append(_ready(view, header, NO_TIMESTAMP))
+            continue
+        if origin is AppendOrigin.CLIENT:
+            _check_client_header(header)
+        validated.append(_shape(view, header, config, now_ms, origin))
+    if not validated:
+        raise InvalidRecord("no record batch at all")
+    return validated
+
+
+def _ready(view: memoryview, header: BatchHeader, log_append_time_ms: int) -> ValidatedBatch:
+    return ValidatedBatch(
+        view, header, header.max_timestamp, header.last_offset_delta, log_append_time_ms
+    )
+
+
+def _sound_header(
+    data: memoryview, position: int, config: TopicConfig, origin: AppendOrigin
+) -> BatchHeader:
+    """The header of the batch at `position`, whole, small enough, and with the right checksum."""
+    available = len(data) - position
+    if available > MAGIC_POSITION and data[position + MAGIC_POSITION] in (0, 1):
+        raise UnsupportedForMessageFormat(
+            f"a batch of magic {data[position + MAGIC_POSITION]}; only magic {MAGIC} is taken"
+        )
+    if available < HEADER_SIZE:
+        raise CorruptMessage(f"{available} bytes are no record batch")
+    header = parse_header(data, position)
+    size_bytes = header.batch_length + LOG_OVERHEAD
+    if header.magic != MAGIC or not HEADER_SIZE <= size_bytes <= available:
+        raise CorruptMessage(
+            f"a batch of magic {header.magic} that claims {size_bytes} bytes where {available} are"
+        )
+    if size_bytes > config.max_message_bytes and origin is not AppendOrigin.RAFT_LEADER:
+        raise _too_large(size_bytes, config)
+    if not crc_is_valid(data, position, header):
+        raise CorruptMessage(f"the checksum of a batch of {size_bytes} bytes does not match")
+    return header
+
+
+def _too_large(size_bytes: int, config: TopicConfig) -> MessageTooLarge:
+    return MessageTooLarge(
+        f"a batch of {size_bytes} bytes exceeds max.message.bytes={config.max_message_bytes}"
+    )
+
+
+def _check_client_header(header: BatchHeader) -> None:
+    """What a client may not say, or not in this combination."""
+    count = header.records_count
+    if header.base_offset != 0:
+        raise InvalidRecord(f"the base offset must be 0, not {header.base_offset}")
+    if count <= 0 or header.last_offset_delta != count - 1:
+        raise InvalidRecord(
+            f"{count} records with a last offset delta of {header.last_offset_delta}"
+        )
+    attributes = header.attributes
+    if attributes & (CONTROL_BIT | DELETE_HORIZON_BIT):
+        raise InvalidRecord("clients may not write control batches or delete horizons")
+    if attributes & LOG_APPEND_TIME_BIT:
+        raise InvalidTimestamp("clients may not set the timestamp type LogAppendTime")
+    if header.producer_id >= 0 and (header.base_sequence < 0 or header.producer_epoch < 0):
+        raise InvalidRecord(
+            f"producer {header.producer_id} with sequence number {header.base_sequence} "
+            f"and epoch {header.producer_epoch}"
+        )
+    payload_bytes = header.batch_length + LOG_OVERHEAD - HEADER_SIZE
+    if not attributes & COMPRESSION_MASK and payload_bytes < count * _MIN_RECORD_BYTES:
+        raise InvalidRecord(f"{count} records cannot be in {payload_bytes} bytes")
+    if not payload_bytes:
+        raise InvalidRecord(f"{count} records in no bytes")
+
+
+def _shape(
+    view: memoryview, header: BatchHeader, config: TopicConfig, now_ms: int, origin: AppendOrigin
+) -> ValidatedBatch:
+    """The batch as the topic wants it: its codec, its timestamps, keys where they are needed."""
+    codec = header.compression
+    target = _CODEC_BY_NAME.get(config.compression_type, codec)
+    recompress = target is not codec and not header.is_control
+    by_broker = config.message_timestamp_type == "LogAppendTime"
+    check_records = (
+        "compact" in config.cleanup_policy
+        or (not by_broker and _may_be_too_old(header, config, now_ms))
+    ) and not header.is_control
+    if recompress or check_records:
+        records = read_records(view, 0, header)
+        if check_records:
+            _check_records(records, config, now_ms, by_broker)
+        if recompress:
+            view, header = _rebuild(records, header, target, config)
+            if len(view) > config.max_message_bytes and origin is not AppendOrigin.RAFT_LEADER:
+                raise _too_large(len(view), config)
+    if by_broker:
+        return _ready(view, set_append_time(view, 0, header, now_ms), now_ms)
+    if header.max_timestamp - now_ms > config.message_timestamp_after_max_ms:
+        raise _bad_timestamp(header.max_timestamp, config, now_ms)
+    return _ready(view, header, NO_TIMESTAMP)
+
+
+def _may_be_too_old(header: BatchHeader, config: TopicConfig, now_ms: int) -> bool:
+    """Whether some record may be older than the topic takes, as far as the header tells."""
+    oldest = now_ms - config.message_timestamp_before_max_ms
+    if oldest <= 0:
+        return False
+    return header.records_count > 1 or header.max_timestamp < oldest
+
+
+def _check_records(
+    records: list[Record], config: TopicConfig, now_ms: int, by_broker: bool
+) -> None:
+    """The rules that take a look at each record."""
+    if "compact" in config.cleanup_policy:
+        keyless = sum(record.key is None for record in records)
+        if keyless:
+            raise InvalidRecord(f"{keyless} records without a key, on a compacted topic")
+    if by_broker:
+        return
+    oldest = now_ms - config.message_timestamp_before_max_ms
+    newest = now_ms + config.message_timestamp_after_max_ms
+    for record in records:
+        if not oldest <= record.timestamp <= newest and record.timestamp != NO_TIMESTAMP:
+            raise _bad_timestamp(record.timestamp, config, now_ms)
+
+
+def _bad_timestamp(timestamp: int, config: TopicConfig, now_ms: int) -> InvalidTimestamp:
+    return InvalidTimestamp(
+        f"timestamp {timestamp} is not within [{now_ms - config.message_timestamp_before_max_ms}, "
+        f"{now_ms + config.message_timestamp_after_max_ms}]"
+    )
+
+
+def _rebuild(
+    records: list[Record], header: BatchHeader, target: Compression, config: TopicConfig
+) -> tuple[memoryview, BatchHeader]:
+    """The same records in another codec."""
+    levels = {
+        Compression.GZIP: config.compression_gzip_level,
+        Compression.LZ4: config.compression_lz4_level,
+        Compression.ZSTD: config.compression_zstd_level,
+    }
+    rebuilt = bytearray(
+        build_batch(
+            records,
+            base_offset=header.base_offset,
+            compression=target,
+            level=levels.get(target),
+            timestamp_type=header.timestamp_type,
+            producer_id=header.producer_id,
+            producer_epoch=header.producer_epoch,
+            base_sequence=header.base_sequence,
+            is_transactional=header.is_transactional,
+            partition_leader_epoch=header.partition_leader_epoch,
+        )
+    )
+    return memoryview(rebuilt), parse_header(rebuilt)

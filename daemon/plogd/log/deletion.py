@@ -1,0 +1,118 @@
+"""Getting rid of segments and partition directories: renamed now, unlinked later.
+
+A file is given a ``.deleted`` name (a directory a ``-delete`` one) at once, so that the next start
+knows it is gone, and is unlinked after ``file.delete.delay.ms``, when readers have let go of it.
+All of it is done in jobs on the log directory's lane. What is deletable is decided by retention.py
+and the controller.
+
+Source: Kafka 3.9 LocalLog.deleteSegmentFiles, LogManager.asyncDelete.
+Invariant: a log's start offset is on disk before the first file below it gets its new name, so a
+crash in between never leaves a hole in a log.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Awaitable, Callable, Sequence
+
+from plogd.log import names
+from plogd.log.log import Log
+from plogd.log.log_segment import LogSegment
+from plogd.ports import Files, Jobs, Random, Report, Timers, spawn
+
+
+class Deletions:
+    """Renames and unlinks, for all logs of a broker; called on the reactor's thread.
+
+    `write_log_starts(log_dir)` makes the log start offsets of a log directory durable;
+    `storage_failed(log_dir, error)` hears what the disk refused.
+    """
+
+    def __init__(
+        self,
+        *,
+        files: Files,
+        jobs: Jobs,
+        timers: Timers,
+        random: Random,
+        report: Report,
+        write_log_starts: Callable[[str], Awaitable[None]],
+        storage_failed: Callable[[str, OSError], None],
+    ) -> None:
+        self._files = files
+        self._jobs = jobs
+        self._timers = timers
+        self._random = random
+        self._report = report
+        self._write_log_starts = write_log_starts
+        self._storage_failed = storage_failed
+
+    def retire(self, log: Log, segments: Sequence[LogSegment]) -> None:
+        """Rename, and later unlink, segments that `log` does not hold any more."""
+        spawn(self._retire(log, segments)).then(
+            lambda _: None, lambda error: self._refused(log.log_dir, error)
+        )
+
+    async def _retire(self, log: Log, segments: Sequence[LogSegment]) -> None:
+        await self._write_log_starts(log.log_dir)
+
+        def mark_deleted() -> None:
+            if not log.closed:
+                for segment in segments:  # Oldest first: a crash leaves the end of the log whole.
+                    segment.rename(names.DELETED_SUFFIX)
+
+        await self._jobs.submit(lane_of(log.log_dir), mark_deleted)
+        self._timers.call_later(
+            log.config.file_delete_delay_ms, lambda: self._unlink(log, segments)
+        )
+
+    def _unlink(self, log: Log, segments: Sequence[LogSegment]) -> None:
+        def unlink() -> None:
+            if not log.closed:  # Else the whole directory goes, or the next start sees to it.
+                for segment in segments:
+                    segment.delete_files()
+                log.producer_state.delete_snapshots_before(log.log_start_offset)
+
+        self._jobs.submit(lane_of(log.log_dir), unlink).then(
+            lambda _: None, lambda error: self._refused(log.log_dir, error)
+        )
+
+    async def delete_log(self, log: Log) -> None:
+        """Take the directory of a closed log out of sight; done when that is durable."""
+        doomed = posixpath.join(
+            log.log_dir,
+            names.deleted_dir_name(log.topic_partition, self._random.random_bytes(16).hex()),
+        )
+
+        def rename() -> None:
+            self._files.rename(log.directory, doomed)
+            self._files.sync_dir(log.log_dir)
+
+        await self._jobs.submit(lane_of(log.log_dir), rename)
+        self._timers.call_later(
+            log.config.file_delete_delay_ms, lambda: self.remove_directory(log.log_dir, doomed)
+        )
+
+    def remove_directory(self, log_dir: str, doomed: str) -> None:
+        """Unlink a ``-delete`` directory with all it holds."""
+        self._jobs.submit(lane_of(log_dir), lambda: remove_tree(self._files, doomed)).then(
+            lambda _: None, lambda error: self._refused(log_dir, error)
+        )
+
+    def _refused(self, log_dir: str, error: Exception) -> None:
+        if isinstance(error, OSError):
+            self._storage_failed(log_dir, error)
+        else:
+            self._report("deletion in {log_dir} failed: {error!r}", log_dir=log_dir, error=error)
+
+
+def lane_of(log_dir: str) -> str:
+    """The lane on which a log directory's jobs run, one after the other."""
+    return f"dir:{log_dir}"
+
+
+def remove_tree(files: Files, directory: str) -> None:
+    """A job: unlink everything in a partition's directory, and the directory."""
+    for name in files.listdir(directory):
+        files.unlink(posixpath.join(directory, name))
+    files.rmdir(directory)

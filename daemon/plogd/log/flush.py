@@ -1,0 +1,262 @@
+"""Group commit: one round of disk syncs at a time makes all that was appended before it durable.
+
+A file system (``st_dev``) has one `SyncRounds`. A log that appended asks for a sync; when no
+round is in flight one starts at the end of the turn and takes *every* log that asked, noting each
+log's end. Appends made during a round wait for the next. There is no timer and no linger: under
+load the rounds grow by themselves, an idle broker syncs at once.
+
+A round is some ``fdatasync`` calls, or a single ``syncfs`` where many files are dirty and the
+kernel reports its errors (ext4 and xfs, Linux >= 5.8); which one is cheaper is learned from
+running costs. A sync that fails is never repeated: its pages may be gone while the next call
+reports success ("fsyncgate"), so the log directory goes offline instead.
+
+Called on the reactor's thread, except `_sync_files` and `_sync_file_system`, which are jobs.
+Invariant: a log's durable end only ever becomes an end noted before the sync began.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from plogd.log.binding import bind
+from plogd.ports import Clock, File, Files, Jobs, Later, Turn, gather, ready, spawn
+
+_PARALLEL_LANES = 8
+_MISTRUST_MS = 30_000.0
+"""How long ``syncfs`` is avoided after it took far longer than predicted: strangers write a lot."""
+_SURPRISE = 4.0
+_WEIGHT = 0.2
+"""Of the newest observation in a running cost."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SyncTicket:
+    """What one log wants durable: the files to sync, and the end offset that then is."""
+
+    log: Syncable
+    end_offset: int
+    files: Sequence[File]
+    directory: str | None
+    """The directory to sync too, when it holds a name that is not durable yet."""
+
+    def release(self) -> None:
+        """Let go of the files, which were retained for the job."""
+        for file in self.files:
+            file.close()
+
+
+class Syncable(Protocol):
+    """A log, as group commit sees it."""
+
+    @property
+    def log_dir(self) -> str:
+        """The log directory (an entry of ``log.dirs``) that goes offline when a sync fails."""
+        ...
+
+    def begin_sync(self) -> SyncTicket | None:
+        """Note what is dirty now; None when the log was closed meanwhile."""
+        ...
+
+    def complete_sync(self, ticket: SyncTicket) -> None:
+        """The ticket's files are durable."""
+        ...
+
+
+class SyncFailed(Exception):
+    """A sync reported an error: these log directories can no longer be trusted."""
+
+    def __init__(self, log_dirs: Sequence[str], error: OSError) -> None:
+        super().__init__(f"{', '.join(log_dirs)}: {error}")
+        self.log_dirs = tuple(log_dirs)
+        self.error = error
+
+
+@dataclass(slots=True)
+class _Costs:
+    """Running costs in ms, from which the cheaper kind of round is chosen."""
+
+    file_ms: float = 0.3
+    file_system_ms: float = 6.0
+    mistrusted_until_ms: float = field(default=float("-inf"))
+
+    def prefers_file_system(self, file_count: int, now_ms: float) -> bool:
+        return (
+            now_ms >= self.mistrusted_until_ms and file_count * self.file_ms > self.file_system_ms
+        )
+
+    def observe_files(self, file_count: int, took_ms: float) -> None:
+        self.file_ms += _WEIGHT * (took_ms / file_count - self.file_ms)
+
+    def observe_file_system(self, took_ms: float, now_ms: float) -> None:
+        if took_ms > _SURPRISE * self.file_system_ms:
+            self.mistrusted_until_ms = now_ms + _MISTRUST_MS
+        self.file_system_ms += _WEIGHT * (took_ms - self.file_system_ms)
+
+
+class SyncRounds:
+    """The sync rounds of one file system; see the module's text.
+
+    `log_dirs` are the log directories on it, `max_unsynced_bytes` the bound beyond which appends
+    must wait for `room`. `on_failure` hears the directories whose sync failed: their logs stay as
+    they are, nothing of them becomes durable.
+    """
+
+    def __init__(
+        self,
+        *,
+        log_dirs: Sequence[str],
+        files: Files,
+        jobs: Jobs,
+        clock: Clock,
+        turn: Turn,
+        on_failure: Callable[[Sequence[str], OSError], None],
+        max_unsynced_bytes: int,
+        use_sync_fs: bool,
+    ) -> None:
+        self._log_dirs = tuple(log_dirs)
+        self._path = log_dirs[0]
+        self._files = files
+        self._jobs = jobs
+        self._clock = clock
+        self._turn = turn
+        self._on_failure = on_failure
+        self._max_unsynced_bytes = max_unsynced_bytes
+        self._may_sync_fs = use_sync_fs and files.supports_sync_fs(self._path)
+        self._lane = f"sync:{files.device(self._path)}"
+        self._costs = _Costs()
+        self._dirty: dict[Syncable, int] = {}
+        """Logs that asked, in the order they did, with the bytes each appended since."""
+        self._unsynced_bytes = 0
+        self._round_bytes = 0
+        self._in_flight = False
+        self._scheduled = False
+        self._waiting_for_room: deque[Later[None]] = deque()
+        self._waiting_for_idle: list[Later[None]] = []
+        self.rounds = 0
+        self.synced_logs = 0
+        self.file_system_rounds = 0
+
+    def request(self, log: Syncable, nbytes: int) -> None:
+        """`log` appended `nbytes` and wants them durable in the next round."""
+        self._dirty[log] = self._dirty.get(log, 0) + nbytes
+        self._unsynced_bytes += nbytes
+        self._schedule()
+
+    @property
+    def has_room(self) -> bool:
+        """Whether an append may be made now, or must wait for `room` behind others."""
+        return self._unsynced_bytes < self._max_unsynced_bytes and not self._waiting_for_room
+
+    def room(self) -> Later[None]:
+        """Wait, first come first served, until the unsynced bytes are below their bound."""
+        if self.has_room:
+            return ready(None)
+        later: Later[None] = Later()
+        self._waiting_for_room.append(later)
+        return later
+
+    def idle(self) -> Later[None]:
+        """Wait until nothing is dirty and no round is in flight (shutdown)."""
+        if not (self._in_flight or self._dirty):
+            return ready(None)
+        later: Later[None] = Later()
+        self._waiting_for_idle.append(later)
+        return later
+
+    def _schedule(self) -> None:
+        if not (self._in_flight or self._scheduled):
+            self._scheduled = True
+            self._turn.defer(self._start)
+
+    def _start(self) -> None:
+        self._scheduled = False
+        tickets = [ticket for log in self._dirty if (ticket := log.begin_sync()) is not None]
+        self._dirty.clear()
+        self._round_bytes = self._unsynced_bytes
+        self._in_flight = True
+        self.rounds += 1
+        self.synced_logs += len(tickets)
+        spawn(self._sync(tickets)).then(
+            lambda failures: self._finish(tickets, failures),
+            lambda error: self._finish(tickets, [_as_failure(tickets, error)]),
+        )
+
+    async def _sync(self, tickets: Sequence[SyncTicket]) -> list[SyncFailed]:
+        """Run one round; the failures, none of which concerns a ticket not named in them."""
+        file_count = sum(len(ticket.files) + (ticket.directory is not None) for ticket in tickets)
+        if not file_count:
+            return []
+        if self._may_sync_fs and self._costs.prefers_file_system(
+            file_count, self._clock.monotonic_ms()
+        ):
+            self.file_system_rounds += 1
+            return await self._jobs.submit(self._lane, lambda: self._sync_file_system(tickets))
+        if self._may_sync_fs or file_count < 2 * _PARALLEL_LANES:
+            return await self._jobs.submit(self._lane, lambda: self._sync_files(tickets))
+        shares = [tickets[start::_PARALLEL_LANES] for start in range(_PARALLEL_LANES)]
+        jobs = [
+            self._jobs.submit(f"{self._lane}:{number}", bind(self._sync_files, share))
+            for number, share in enumerate(shares)
+            if share
+        ]
+        return [failure for failures in await gather(jobs) for failure in failures]
+
+    def _sync_files(self, tickets: Sequence[SyncTicket]) -> list[SyncFailed]:
+        """A job: ``fdatasync`` each file; a failure costs its own log directory only."""
+        failures: list[SyncFailed] = []
+        count, started_ms = 0, self._clock.monotonic_ms()
+        for ticket in tickets:
+            try:
+                for file in ticket.files:
+                    file.sync()
+                    count += 1
+                if ticket.directory is not None:
+                    self._files.sync_dir(ticket.directory)
+                    count += 1
+            except OSError as error:
+                failures.append(SyncFailed([ticket.log.log_dir], error))
+        if count:
+            self._costs.observe_files(count, self._clock.monotonic_ms() - started_ms)
+        return failures
+
+    def _sync_file_system(self, tickets: Sequence[SyncTicket]) -> list[SyncFailed]:
+        """A job: one ``syncfs``; its error cannot be told apart, so it costs every directory."""
+        started_ms = self._clock.monotonic_ms()
+        try:
+            self._files.sync_fs(self._path)
+        except OSError as error:
+            return [SyncFailed(self._log_dirs, error)]
+        now_ms = self._clock.monotonic_ms()
+        self._costs.observe_file_system(now_ms - started_ms, now_ms)
+        return []
+
+    def _finish(self, tickets: Sequence[SyncTicket], failures: Sequence[SyncFailed]) -> None:
+        self._in_flight = False
+        self._unsynced_bytes -= self._round_bytes
+        failed_dirs = {log_dir for failure in failures for log_dir in failure.log_dirs}
+        for ticket in tickets:
+            if ticket.log.log_dir not in failed_dirs:
+                ticket.log.complete_sync(ticket)
+            ticket.release()
+        for failure in failures:
+            self._on_failure(failure.log_dirs, failure.error)
+        if self._dirty:
+            self._schedule()
+        self._wake()
+
+    def _wake(self) -> None:
+        while self._waiting_for_room and self._unsynced_bytes < self._max_unsynced_bytes:
+            self._waiting_for_room.popleft().succeed(None)
+        if not (self._in_flight or self._dirty):
+            waiting, self._waiting_for_idle = self._waiting_for_idle, []
+            for later in waiting:
+                later.succeed(None)
+
+
+def _as_failure(tickets: Sequence[SyncTicket], error: Exception) -> SyncFailed:
+    """A job that died of anything but a reported OSError leaves every ticket in doubt."""
+    cause = error if isinstance(error, OSError) else OSError(f"sync job failed: {error!r}")
+    return SyncFailed(sorted({ticket.log.log_dir for ticket in tickets}), cause)

@@ -1,0 +1,483 @@
+"""One partition's log: an append-only sequence of record batches in segment files.
+
+This is where offsets are given out, where a batch becomes durable, and where a read is turned
+into a slice of a file. What lives elsewhere: the rules for a single batch (batch_validator.py),
+producers' sequence numbers (producer_state.py), the files of one segment (log_segment.py), what
+must be cut after a crash (recovery.py), and everything about several logs (log_manager.py). Who
+may append, and what consumers may see, is replica/partition.py's business.
+
+Called on the reactor's thread. Three offsets rise in step: the high watermark, the durable end D
+and the log's end (docs/architecture.md, "Group commit"). Appends and the opening of a new segment
+happen at once; syncing, sealing and deleting are jobs.
+
+Source: Kafka 3.9 UnifiedLog and LocalLog; the paper, section 3.1.
+Invariant: a failed append leaves no byte behind, and no state that speaks of one.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from plog.errors import InvalidRecord, KafkaStorageError, OffsetOutOfRange
+from plog.records.batch import set_base_offset_and_epoch
+from plog.types import TopicPartition, Uuid
+from plogd.log.batch_validator import AppendOrigin, ValidatedBatch, validate_batches
+from plogd.log.file_records import FileRegion
+from plogd.log.flush import SyncRounds, SyncTicket
+from plogd.log.leader_epochs import LeaderEpochs
+from plogd.log.log_segment import LogSegment, TimestampAndOffset
+from plogd.log.producer_state import ProducerStateManager
+from plogd.log.retention import RetentionPolicy, SegmentInfo, deletable_segments
+from plogd.log.segments import Segments
+from plogd.ports import Files, Report
+from plogd.topic_config import TopicConfig
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppendInfo:
+    """What became of an append; offsets are inclusive, timestamps in ms or -1."""
+
+    first_offset: int
+    last_offset: int
+    log_append_time_ms: int
+    log_start_offset: int
+    duplicate: bool = False
+    """The batch was in the log already; the offsets are those it got then."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchData:
+    """The bytes a read found: whole batches, but for a last one cut by `max_bytes`."""
+
+    region: FileRegion | None
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes to send; 0 when there was nothing to read yet."""
+        return 0 if self.region is None else self.region.nbytes
+
+
+NO_DATA = FetchData(region=None)
+
+
+@dataclass(slots=True, kw_only=True)
+class LogState:
+    """What loading a log found on disk; see recovery.py."""
+
+    topic_partition: TopicPartition
+    topic_id: Uuid
+    directory: str
+    log_dir: str
+    config: TopicConfig
+    segments: list[LogSegment]
+    leader_epochs: LeaderEpochs
+    producer_state: ProducerStateManager
+    log_start_offset: int
+    log_end_offset: int
+    recovery_point: int
+    """Everything below it was durable before this process started."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogHooks:
+    """What a log asks of the one who manages it."""
+
+    seal: Callable[[Log, LogSegment, int], None]
+    """Make a segment that was just rolled durable, in a job, then call `Log.sealed`."""
+    retire: Callable[[Log, Sequence[LogSegment]], None]
+    """Delete segments that are no longer part of the log, after ``file.delete.delay.ms``."""
+    storage_failed: Callable[[str, OSError], None]
+    """The log directory failed and must go offline."""
+    report: Report
+
+
+class Log:
+    """`log_start_offset` <= `high_watermark` <= `log_end_offset`; see the module's text."""
+
+    def __init__(
+        self, state: LogState, *, files: Files, rounds: SyncRounds, hooks: LogHooks
+    ) -> None:
+        self.topic_partition = state.topic_partition
+        self.topic_id = state.topic_id
+        self.directory = state.directory
+        self.log_dir = state.log_dir
+        self.config = state.config
+        self.leader_epochs = state.leader_epochs
+        self.producer_state = state.producer_state
+        self.log_start_offset = state.log_start_offset
+        self.log_end_offset = state.log_end_offset
+        self.durable_end_offset = state.log_end_offset
+        self.high_watermark = state.log_start_offset
+        self.recovery_point = state.recovery_point
+        self.flush_before_visible = False
+        """``plog.flush.before.visible``: nothing is acknowledged or shown before it is durable."""
+        self.on_durable: Callable[[], None] = _nothing
+        self.offline = False
+        self.closed = False
+        self._segments = Segments(state.segments)
+        self._files = files
+        self._rounds = rounds
+        self._hooks = hooks
+        self._unsealed = [self._segments.active]
+        """Segments not yet sealed, oldest first; the active one is last."""
+        self._dirty: list[LogSegment] = []
+        """Segments with bytes no sync round has taken yet, oldest first."""
+        self._directory_dirty = False
+        self._requested_end_offset = state.log_end_offset
+        """Appends below it have asked for a sync."""
+        self._unflushed_since_ms: float | None = None
+        self._end_position = (state.log_end_offset, self._segments.active, self._active_size())
+        """The byte position of a recent durable end, where most reads are cut."""
+
+    # -- reading state ------------------------------------------------------------------------
+
+    @property
+    def acknowledged_end_offset(self) -> int:
+        """The end of what this replica may acknowledge (DESIGN rule R1's A)."""
+        if self.config.flush_messages == 1 or self.flush_before_visible:
+            return self.durable_end_offset
+        return self.log_end_offset
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes in all segments' records."""
+        return sum(segment.size_bytes for segment in self._segments)
+
+    @property
+    def segment_count(self) -> int:
+        """How many segments there are, the active one included."""
+        return len(self._segments)
+
+    @property
+    def segments(self) -> Segments:
+        """The segments, for those who walk them (recovery tests, tools)."""
+        return self._segments
+
+    # -- append -------------------------------------------------------------------------------
+
+    def append_as_leader(
+        self,
+        batches: memoryview,
+        *,
+        leader_epoch: int,
+        now_ms: int,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+    ) -> AppendInfo:
+        """Give the batch in `batches` its offsets, write it, and ask for it to become durable.
+
+        `batches` is changed in place (base offset and leader epoch lie outside the checksum).
+        Raises the `KafkaError` a client is to see; then nothing was appended.
+        """
+        self._check_open()
+        assert leader_epoch >= self.leader_epochs.latest_epoch, "an append by a deposed leader"
+        validated = validate_batches(batches, config=self.config, now_ms=now_ms, origin=origin)
+        if len(validated) != 1:
+            raise InvalidRecord(
+                f"{self.topic_partition}: a produce request carries exactly one record batch "
+                f"a partition, not {len(validated)}"
+            )
+        batch = validated[0]
+        duplicate = self.producer_state.check(batch.header, origin)
+        if duplicate is not None:
+            return AppendInfo(
+                first_offset=duplicate.first_offset,
+                last_offset=duplicate.last_offset,
+                log_append_time_ms=-1,
+                log_start_offset=self.log_start_offset,
+                duplicate=True,
+            )
+        return self._append(batch, leader_epoch, now_ms)
+
+    def _append(self, batch: ValidatedBatch, leader_epoch: int, now_ms: int) -> AppendInfo:
+        first_offset = self.log_end_offset
+        last_offset = first_offset + batch.header.last_offset_delta
+        view = batch.view
+        set_base_offset_and_epoch(view, 0, first_offset, leader_epoch)
+        segment = self._segment_for(batch, last_offset, now_ms)
+        self._write(segment, batch, last_offset)
+        self.log_end_offset = last_offset + 1
+        self.leader_epochs.assign(leader_epoch, first_offset)
+        if batch.header.producer_id >= 0:
+            self.producer_state.update(batch.header, first_offset=first_offset)
+        self._after_append(segment, view.nbytes)
+        return AppendInfo(
+            first_offset=first_offset,
+            last_offset=last_offset,
+            log_append_time_ms=batch.log_append_time_ms,
+            log_start_offset=self.log_start_offset,
+        )
+
+    def _segment_for(self, batch: ValidatedBatch, last_offset: int, now_ms: int) -> LogSegment:
+        active = self._segments.active
+        if active.should_roll(
+            self.config,
+            incoming_bytes=batch.view.nbytes,
+            incoming_timestamp_ms=batch.max_timestamp,
+            incoming_last_offset=last_offset,
+            now_ms=now_ms,
+        ):
+            self.roll()
+        return self._segments.active
+
+    def _write(self, segment: LogSegment, batch: ValidatedBatch, last_offset: int) -> None:
+        """Append to the segment; on failure take back what was written of it."""
+        size_before = segment.size_bytes
+        try:
+            segment.append(
+                batch.view,
+                last_offset=last_offset,
+                max_timestamp=batch.max_timestamp,
+                offset_of_max_timestamp=last_offset
+                - batch.header.last_offset_delta
+                + batch.max_timestamp_offset_delta,
+            )
+        except OSError as error:
+            self._take_back(segment, size_before, error)
+            raise KafkaStorageError(
+                f"{self.topic_partition}: cannot append in {self.log_dir}: {error}"
+            ) from error
+
+    def _take_back(self, segment: LogSegment, size_bytes: int, error: OSError) -> None:
+        """A full disk only refuses the write; anything else costs the log directory."""
+        try:
+            segment.truncate_to_size(size_bytes)
+        except OSError as truncate_error:
+            self._hooks.storage_failed(self.log_dir, truncate_error)
+            return
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            self._hooks.storage_failed(self.log_dir, error)
+
+    def _after_append(self, segment: LogSegment, nbytes: int) -> None:
+        if not self._dirty or self._dirty[-1] is not segment:
+            self._dirty.append(segment)
+        unrequested = self.log_end_offset - self._requested_end_offset
+        if unrequested >= self.config.flush_messages or self.flush_before_visible:
+            self.request_sync(nbytes)
+
+    def _check_open(self) -> None:
+        if self.offline:
+            raise KafkaStorageError(f"{self.topic_partition}: {self.log_dir} is offline")
+        if self.closed:
+            raise KafkaStorageError(f"{self.topic_partition}: the log is closed")
+
+    # -- becoming durable ---------------------------------------------------------------------
+
+    @property
+    def has_unflushed(self) -> bool:
+        """Whether there are appends that no sync has been asked for."""
+        return self._requested_end_offset < self.log_end_offset
+
+    def flush_if_overdue(self, now_ms: float) -> None:
+        """Ask for a sync when ``flush.ms`` has passed since an append that asked for none."""
+        if not self.has_unflushed or self.closed or self.offline:
+            self._unflushed_since_ms = None
+        elif self._unflushed_since_ms is None:
+            self._unflushed_since_ms = now_ms
+        elif now_ms - self._unflushed_since_ms >= self.config.flush_ms:
+            self.request_sync()
+
+    def request_sync(self, nbytes: int = 0) -> None:
+        """Ask for all that is here to become durable in the next sync round."""
+        self._requested_end_offset = self.log_end_offset
+        self._rounds.request(self, nbytes)
+
+    def begin_sync(self) -> SyncTicket | None:
+        """The next round's view of this log: what is dirty, and the end that will be durable."""
+        if self.closed or self.offline:
+            return None
+        files = [segment.records_file for segment in self._dirty]
+        for file in files:
+            file.retain()
+        directory = self.directory if self._directory_dirty else None
+        self._dirty, self._directory_dirty = [], False
+        self._end_position = (self.log_end_offset, self._segments.active, self._active_size())
+        return SyncTicket(
+            log=self, end_offset=self.log_end_offset, files=files, directory=directory
+        )
+
+    def complete_sync(self, ticket: SyncTicket) -> None:
+        """All below the ticket's end is durable: tell whoever waits for that."""
+        if self.closed or self.offline:
+            return
+        assert ticket.end_offset <= self.log_end_offset
+        if ticket.end_offset > self.durable_end_offset:
+            self.durable_end_offset = ticket.end_offset
+            self.on_durable()
+
+    def roll(self) -> None:
+        """Start a new active segment at the log's end; the old one is sealed in a job."""
+        old = self._segments.active
+        try:
+            new = LogSegment.create(self._files, self.directory, self.log_end_offset, self.config)
+            old.on_become_inactive()
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                self._hooks.storage_failed(self.log_dir, error)
+            raise KafkaStorageError(
+                f"{self.topic_partition}: cannot roll in {self.log_dir}: {error}"
+            ) from error
+        self._segments.add(new)
+        self._unsealed.append(new)
+        self._directory_dirty = True
+        self._hooks.report(
+            "rolled segment of {topic_partition} at offset {offset}",
+            topic_partition=str(self.topic_partition),
+            offset=self.log_end_offset,
+        )
+        self._hooks.seal(self, old, self.log_end_offset)
+
+    def sealed(self, segment: LogSegment) -> None:
+        """`segment` and its indexes are durable: recovery need not look at them any more."""
+        if segment in self._unsealed:
+            self._unsealed.remove(segment)
+        self.recovery_point = max(self.recovery_point, self._unsealed[0].base_offset)
+
+    def go_offline(self) -> None:
+        """The log directory failed: nothing is appended, and nothing becomes durable, any more."""
+        self.offline = True
+
+    # -- read ---------------------------------------------------------------------------------
+
+    def read(
+        self, offset: int, max_bytes: int, *, end_offset: int, at_least_one: bool = True
+    ) -> FetchData:
+        """The batches from the one holding `offset` on, as a slice of one segment file.
+
+        `end_offset` is the first offset not to be shown (the high watermark, or the log's end for a
+        follower). With `at_least_one` the first batch comes whole even if it exceeds `max_bytes`.
+        Raises OffsetOutOfRange. Cost: one index look-up and usually one pread.
+        """
+        if not self.log_start_offset <= offset <= self.log_end_offset:
+            raise OffsetOutOfRange(
+                f"{self.topic_partition}: offset {offset} is outside "
+                f"[{self.log_start_offset}, {self.log_end_offset}]"
+            )
+        end_offset = min(end_offset, self.log_end_offset)
+        if offset >= end_offset:
+            return NO_DATA
+        for segment in self._segments.starting_at(offset):
+            if segment.base_offset >= end_offset:
+                break
+            region = segment.read(
+                offset,
+                max_bytes,
+                max_position=self._position_of(end_offset, segment),
+                at_least_one=at_least_one,
+            )
+            if region is not None:
+                return FetchData(region=region)
+        return NO_DATA
+
+    def _position_of(self, end_offset: int, segment: LogSegment) -> int:
+        """Where in `segment` the bytes below `end_offset` end."""
+        known_offset, known_segment, known_position = self._end_position
+        if known_segment is segment and known_offset == end_offset:
+            return known_position
+        if end_offset >= self._segments.end_offset_of(segment, self.log_end_offset):
+            return segment.size_bytes
+        return segment.position_of(end_offset)
+
+    def _active_size(self) -> int:
+        return self._segments.active.size_bytes
+
+    def offset_for_timestamp(self, timestamp_ms: int) -> TimestampAndOffset | None:
+        """The first record whose timestamp is at least `timestamp_ms`, or None.
+
+        May read cold data from disk and decompress one batch: a job's work on a big log.
+        """
+        for segment in self._segments:
+            if segment.max_timestamp >= timestamp_ms:
+                found = segment.find_offset_by_timestamp(timestamp_ms, self.log_start_offset)
+                if found is not None:
+                    return found
+        return None
+
+    def max_timestamp_offset(self) -> TimestampAndOffset | None:
+        """The first record that carries the log's largest timestamp, or None if it is empty."""
+        latest = max(segment.max_timestamp for segment in self._segments)
+        return self.offset_for_timestamp(latest) if latest >= 0 else None
+
+    # -- retention ----------------------------------------------------------------------------
+
+    def apply_retention(self, now_ms: int) -> int:
+        """Delete the segments that time, size or the log's start let go; returns how many."""
+        if self.closed or self.offline:
+            return 0
+        deletes = "delete" in self.config.cleanup_policy
+        policy = RetentionPolicy(
+            retention_ms=self.config.retention_ms if deletes else -1,
+            retention_bytes=self.config.retention_bytes if deletes else -1,
+        )
+        self._roll_if_expired(policy, now_ms)
+        deletable = deletable_segments(
+            self._segment_infos(),
+            policy,
+            now_ms=now_ms,
+            high_watermark=self.high_watermark,
+            log_start_offset=self.log_start_offset,
+        )
+        if deletable:
+            self._delete_first(len(deletable), deletable[-1].end_offset)
+        return len(deletable)
+
+    def _roll_if_expired(self, policy: RetentionPolicy, now_ms: int) -> None:
+        active = self._segments.active
+        expired = 0 <= policy.retention_ms < now_ms - active.largest_timestamp
+        if active.size_bytes and expired and self.high_watermark == self.log_end_offset:
+            self.roll()
+
+    def _segment_infos(self) -> list[SegmentInfo]:
+        return [
+            SegmentInfo(
+                base_offset=segment.base_offset,
+                end_offset=self._segments.end_offset_of(segment, self.log_end_offset),
+                size_bytes=segment.size_bytes,
+                max_timestamp_ms=segment.largest_timestamp,
+            )
+            for segment in self._segments
+        ]
+
+    def _delete_first(self, count: int, new_start_offset: int) -> None:
+        removed = self._segments.remove_first(count)
+        self._unsealed = [segment for segment in self._unsealed if segment not in removed]
+        self._dirty = [segment for segment in self._dirty if segment not in removed]
+        self.log_start_offset = max(self.log_start_offset, new_start_offset)
+        self.leader_epochs.truncate_from_start(self.log_start_offset)
+        self.recovery_point = max(self.recovery_point, self._unsealed[0].base_offset)
+        self._hooks.report(
+            "deleted {count} segments of {topic_partition}, which now starts at {offset}",
+            count=count,
+            topic_partition=str(self.topic_partition),
+            offset=self.log_start_offset,
+        )
+        self._hooks.retire(self, removed)
+
+    # -- the end ------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Close the files without making anything durable; readers keep theirs open."""
+        self.closed = True
+        for segment in self._segments:
+            segment.close()
+
+    def close_durably(self) -> None:
+        """A job: sync and close everything, so that the next start need not look at it.
+
+        The caller makes sure that nothing appends meanwhile. Raises OSError.
+        """
+        active = self._segments.active
+        active.on_become_inactive()
+        for segment in self._unsealed:
+            for file in segment.sync_files():
+                file.sync()
+        self.producer_state.prepare_snapshot(self.log_end_offset)()
+        self.leader_epochs.flush()
+        self._files.sync_dir(self.directory)
+        self.durable_end_offset = self.recovery_point = self.log_end_offset
+        self.close()
+
+
+def _nothing() -> None:
+    """Nobody waits for this log to become durable."""

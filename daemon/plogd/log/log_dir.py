@@ -1,0 +1,100 @@
+"""One entry of ``log.dirs``: its lock, its identity, its clean mark and its checkpoints.
+
+A log directory holds a directory per partition and a few small files about all of them. What is
+in a partition's directory is `Log`'s and recovery's business; choosing a directory is
+`LogManager`'s.
+
+Everything here touches files and is called in jobs on the directory's lane, but for the plain
+attributes. Source: Kafka 3.9 LogManager, MetaProperties, CleanShutdownFileHandler.
+Invariant: the clean mark exists only while no broker uses the directory (KAFKA-10471).
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Callable, Mapping
+
+from plog.errors import PlogError
+from plog.types import TopicPartition
+from plogd.log import checkpoints, names
+from plogd.log.checkpoints import CorruptCheckpoint, MetaProperties
+from plogd.ports import Files, Report
+
+
+class LogDirUnusable(PlogError):
+    """A log directory cannot be used; the message says which, why and what to do."""
+
+
+class LogDir:
+    """See the module's text. `path` is as in ``log.dirs``; `lane` is where its jobs run."""
+
+    def __init__(self, path: str, files: Files, report: Report) -> None:
+        self.path = path
+        self.lane = f"dir:{path}"
+        self.offline = False
+        self.was_clean = False
+        """Whether the last broker here stopped cleanly."""
+        self.identity: MetaProperties | None = None
+        """What meta.properties says; None in a directory never used."""
+        self.high_watermarks: Mapping[TopicPartition, int] = {}
+        self.log_starts: Mapping[TopicPartition, int] = {}
+        self.recovery_points: Mapping[TopicPartition, int] = {}
+        self._files = files
+        self._report = report
+        self._unlock: Callable[[], None] | None = None
+
+    def open(self) -> None:
+        """Take the directory over: make it, lock it, read its files, remove its clean mark.
+
+        Raises LogDirUnusable when another broker holds it or its identity cannot be read.
+        """
+        self._files.mkdir(self.path)
+        try:
+            self._unlock = self._files.lock(posixpath.join(self.path, names.LOCK_FILE))
+        except BlockingIOError as error:
+            raise LogDirUnusable(
+                f"{self.path} is in use by another broker; give each broker its own log.dirs"
+            ) from error
+        try:
+            self.identity = checkpoints.read_meta_properties(self._files, self.path)
+        except CorruptCheckpoint as error:
+            raise LogDirUnusable(
+                f"{error}: restore it from another log directory of this broker, "
+                "or remove it if you are sure whose directory this is"
+            ) from error
+        self.high_watermarks = self._read(names.HIGH_WATERMARK_CHECKPOINT)
+        self.log_starts = self._read(names.LOG_START_OFFSET_CHECKPOINT)
+        self.recovery_points = self._read(names.RECOVERY_POINT_CHECKPOINT)
+        self.was_clean = checkpoints.take_clean_mark(self._files, self.path)
+
+    def write_identity(self, identity: MetaProperties) -> None:
+        """Write meta.properties, unless it says just that already."""
+        if self.identity != identity:
+            checkpoints.write_meta_properties(self._files, self.path, identity)
+            self.identity = identity
+
+    def write_offsets(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Replace one of the three checkpoint files as a whole."""
+        checkpoints.write_offsets(self._files, posixpath.join(self.path, name), offsets)
+
+    def close(self, *, clean: bool) -> None:
+        """Let go of the directory; with `clean`, everything in it is durable and closed."""
+        if clean:
+            checkpoints.write_clean_mark(self._files, self.path)
+        self.release()
+
+    def release(self) -> None:
+        """Let go of the lock."""
+        if self._unlock is not None:
+            self._unlock()
+            self._unlock = None
+
+    def _read(self, name: str) -> Mapping[TopicPartition, int]:
+        """A checkpoint, or nothing where it is damaged: recovery then looks at everything."""
+        try:
+            return checkpoints.read_offsets(self._files, posixpath.join(self.path, name))
+        except CorruptCheckpoint as error:
+            self._report(
+                "damaged checkpoint, logs are recovered in full: {error}", error=str(error)
+            )
+            return {}

@@ -1,0 +1,505 @@
+"""One segment of a log: a ``.log`` file of batches, its ``.index`` and its ``.timeindex``.
+
+Only the last, active segment of a log is appended to; any may be read. Which one an offset is in,
+how far readers may see and when files become durable is decided in log.py; what is left of a
+segment after a crash in segment_recovery.py.
+
+The indexes are hints: a look-up checks what it finds in the ``.log`` and walks from the segment's
+start where a hint is wrong; `index_is_suspect` then tells that a rebuild is due. Indexes of a
+segment that was not just created are opened on first use: a start with many old segments opens
+few files.
+
+Source: Kafka 3.9 LogSegment.
+Invariant: an append that raises leaves the segment as it was, indexes included.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from plog.errors import CorruptMessage
+from plog.records.batch import BatchHeader
+from plog.records.codec import Record
+from plog.records.reader import read_records
+from plogd.log.file_records import BatchPlace, CorruptRange, FileRecords, FileRegion
+from plogd.log.index_file import MAX_RELATIVE_OFFSET, CorruptIndex
+from plogd.log.names import (
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TXN_INDEX_SUFFIX,
+    segment_path,
+)
+from plogd.log.offset_index import OffsetIndex
+from plogd.log.recent_batches import RecentBatches
+from plogd.log.time_index import NO_TIMESTAMP, TimeIndex
+from plogd.ports import Buffer, File, Files
+from plogd.topic_config import TopicConfig
+
+_MAX_UNINDEXED_BYTES = 16 << 20
+"""More than any append leaves between the last index entry and the end; a larger gap is damage."""
+
+
+class TimestampAndOffset(NamedTuple):
+    """A record found by time: its timestamp, its offset, the leader epoch of its batch."""
+
+    timestamp: int
+    offset: int
+    leader_epoch: int
+
+
+class LogSegment:
+    """One segment; see the module's text. Whoever cuts, renames or closes it has it alone."""
+
+    __slots__ = (
+        "_created_ms",
+        "_directory",
+        "_files",
+        "_first_timestamp",
+        "_last_indexed_position",
+        "_max_timestamp",
+        "_max_timestamp_offset",
+        "_offset_index",
+        "_recent",
+        "_state",
+        "_time_index",
+        "base_offset",
+        "corrupt_ranges",
+        "index_interval_bytes",
+        "index_is_suspect",
+        "max_index_bytes",
+        "records",
+        "roll_jitter_ms",
+    )
+
+    def __init__(
+        self, files: Files, directory: str, base_offset: int, config: TopicConfig, state: str = ""
+    ) -> None:
+        self.base_offset = base_offset
+        self.index_interval_bytes: int = config.index_interval_bytes
+        self.max_index_bytes: int = config.segment_index_bytes
+        self.roll_jitter_ms = 0
+        """Taken off ``segment.ms``, so that logs do not all roll at once."""
+        self.corrupt_ranges: list[CorruptRange] = []
+        self.index_is_suspect = False
+        self._files = files
+        self._directory = directory
+        self._state = state
+        self.records = FileRecords(files.open_append(self._path(LOG_SUFFIX)))
+        """The batches."""
+        self._offset_index: OffsetIndex | None = None
+        self._time_index: TimeIndex | None = None
+        self._recent = RecentBatches()
+        # None: not read from the files yet.
+        self._created_ms: int | None = None
+        self._first_timestamp: int | None = None
+        self._max_timestamp: int | None = None
+        self._max_timestamp_offset = base_offset
+        self._last_indexed_position: int | None = None
+
+    @classmethod
+    def open(
+        cls, files: Files, directory: str, base_offset: int, config: TopicConfig, state: str = ""
+    ) -> LogSegment:
+        """A segment that is on disk already; its indexes are opened when they are needed."""
+        return cls(files, directory, base_offset, config, state)
+
+    @classmethod
+    def create(
+        cls, files: Files, directory: str, base_offset: int, config: TopicConfig
+    ) -> LogSegment:
+        """A new, empty segment, with its index files: Kafka takes a missing one for damage.
+
+        Files of the same name, left by a roll that failed, are removed first. Raises OSError.
+        """
+        for suffix in (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX):
+            path = segment_path(directory, base_offset, suffix)
+            if files.exists(path):
+                files.unlink(path)
+        segment = cls(files, directory, base_offset, config)
+        try:
+            segment.sync_files()
+        except OSError:
+            segment.close()
+            raise
+        return segment
+
+    # -- what it is ---------------------------------------------------------------------------
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of batches."""
+        return self.records.size_bytes
+
+    @property
+    def records_file(self) -> File:
+        """The open ``.log`` file."""
+        return self.records.file
+
+    @property
+    def offset_index(self) -> OffsetIndex:
+        """The ``.index``, opened now if it was not."""
+        if self._offset_index is None:
+            path = self._path(INDEX_SUFFIX)
+            self._offset_index = OffsetIndex(
+                self._files, path, self.base_offset, self.max_index_bytes
+            )
+        return self._offset_index
+
+    @property
+    def time_index(self) -> TimeIndex:
+        """The ``.timeindex``, opened now if it was not."""
+        if self._time_index is None:
+            path = self._path(TIME_INDEX_SUFFIX)
+            self._time_index = TimeIndex(self._files, path, self.base_offset, self.max_index_bytes)
+        return self._time_index
+
+    @property
+    def max_timestamp(self) -> int:
+        """The largest timestamp in the segment, ms; -1 if no batch has one."""
+        if self._max_timestamp is None:
+            self._max_timestamp, self._max_timestamp_offset = self.time_index.last_entry
+        return self._max_timestamp
+
+    @property
+    def largest_timestamp(self) -> int:
+        """`max_timestamp`, or when the file was last written if no batch has one: its age."""
+        if self.max_timestamp >= 0:
+            return self.max_timestamp
+        return self._files.modified_ms(self.records.file.path)
+
+    def next_offset(self) -> int:
+        """The first offset behind the segment; its base offset if it is empty.
+
+        Usually one pread. Raises CorruptMessage.
+        """
+        next_offset = self.base_offset
+        last_indexed = self.find_offset(self.offset_index.last_entry.offset)
+        if last_indexed is not None:
+            for place in self.records.places_from(last_indexed.position):
+                next_offset = place.last_offset + 1
+        return next_offset
+
+    def __repr__(self) -> str:
+        return f"LogSegment({self.records.file.path!r}, size_bytes={self.size_bytes})"
+
+    # -- append -------------------------------------------------------------------------------
+
+    def should_roll(
+        self,
+        config: TopicConfig,
+        *,
+        incoming_bytes: int,
+        incoming_timestamp_ms: int,
+        incoming_last_offset: int,
+        now_ms: int,
+    ) -> bool:
+        """Whether the next batch belongs into a new segment: by size, age or full indexes.
+
+        An empty segment takes whatever its indexes can express.
+        """
+        if incoming_last_offset - self.base_offset > MAX_RELATIVE_OFFSET:
+            return True
+        size_bytes = self.records.size_bytes
+        if not size_bytes:
+            return False
+        if size_bytes > config.segment_bytes - incoming_bytes:
+            return True
+        waited_ms = self._waited_ms(incoming_timestamp_ms, now_ms)
+        if waited_ms > config.segment_ms - self.roll_jitter_ms:
+            return True
+        return self.offset_index.is_full or self.time_index.is_full
+
+    def _waited_ms(self, incoming_timestamp_ms: int, now_ms: int) -> int:
+        """The segment's age in the time of its records; by the clock if they carry none."""
+        if self._first_timestamp is None:
+            header = self.records.header_at(0)
+            self._first_timestamp = NO_TIMESTAMP if header is None else header.max_timestamp
+        if self._first_timestamp >= 0:
+            return incoming_timestamp_ms - self._first_timestamp
+        if self._created_ms is None:
+            self._created_ms = now_ms
+        return now_ms - self._created_ms
+
+    def append(
+        self, batch: Buffer, *, last_offset: int, max_timestamp: int, offset_of_max_timestamp: int
+    ) -> int:
+        """Write one batch and, each ``index.interval.bytes``, index entries; returns its position.
+
+        `offset_of_max_timestamp` is the batch's last offset (time index entries name a batch, not
+        a record). Raises OSError with nothing appended; if even undoing it failed,
+        `truncate_to_size` tries again.
+        """
+        position = self.records.append(batch)
+        try:
+            self._index(position, last_offset, max_timestamp, offset_of_max_timestamp)
+        except OSError:
+            self.records.truncate(position)
+            raise
+        if not position:
+            self._first_timestamp = max_timestamp
+        self._recent.add(position, last_offset)
+        return position
+
+    def index_batch(self, position: int, header: BatchHeader, *, always: bool = False) -> None:
+        """Tell emptied indexes of the next batch in the file, as its append did.
+
+        `always` makes an entry for it: what is before it cannot be walked.
+        """
+        if always:
+            self._last_indexed_position = -1 - self.index_interval_bytes
+        self._index(position, header.last_offset, header.max_timestamp, header.last_offset)
+
+    def _index(
+        self, position: int, last_offset: int, timestamp: int, offset_of_timestamp: int
+    ) -> None:
+        """Add the batch at `position` to what the indexes know; all or nothing."""
+        assert 0 <= last_offset - self.base_offset <= MAX_RELATIVE_OFFSET
+        old_maximum = self.max_timestamp, self._max_timestamp_offset
+        if timestamp > old_maximum[0]:
+            self._max_timestamp, self._max_timestamp_offset = timestamp, offset_of_timestamp
+        if self._last_indexed_position is None:
+            self._last_indexed_position = self.offset_index.last_entry.position
+        if position - self._last_indexed_position > self.index_interval_bytes:
+            try:
+                self._add_index_entries(position, last_offset)
+            except OSError:
+                self._max_timestamp, self._max_timestamp_offset = old_maximum
+                raise
+
+    def _add_index_entries(self, position: int, last_offset: int) -> None:
+        offset_index, time_index = self.offset_index, self.time_index
+        if offset_index.is_full or time_index.is_full:
+            return  # Only in a rebuild after segment.index.bytes was lowered.
+        offset_index.append(last_offset, position)
+        try:
+            time_index.maybe_append(self.max_timestamp, self._max_timestamp_offset)
+        except OSError:
+            offset_index.truncate_to_count(offset_index.count - 1)
+            raise
+        self._last_indexed_position = position
+
+    # -- read ---------------------------------------------------------------------------------
+
+    def find_offset(self, offset: int) -> BatchPlace | None:
+        """The first batch that ends at or above `offset`; None if the segment ends before it.
+
+        No pread for a recent batch, else a look-up and usually one pread. Raises CorruptMessage if
+        the bytes on the way there are no batches.
+        """
+        recent = self._recent.find(offset, self.size_bytes)
+        if recent is not None:
+            return recent
+        try:
+            hint = self.offset_index.lookup(offset)
+            place = self.records.find_offset(offset, hint.position)
+            if place is None or place.position != hint.position or place.base_offset <= offset:
+                return place
+        except (CorruptIndex, CorruptMessage):
+            if not self.offset_index.count:
+                raise
+        # The hint was wrong, or the log is damaged right there: only a walk from the start tells.
+        self.index_is_suspect = True
+        return self.records.find_offset(offset, 0)
+
+    def position_of(self, offset: int) -> int:
+        """Where the batches that lie wholly below `offset` end."""
+        place = self.find_offset(offset)
+        return self.size_bytes if place is None else place.position
+
+    def read(
+        self, offset: int, max_bytes: int, *, max_position: int, at_least_one: bool
+    ) -> FileRegion | None:
+        """The batches from the one holding `offset` on, up to `max_position`.
+
+        The last one may be cut by `max_bytes`; with `at_least_one` the first one is not. None if
+        all batches here lie below `offset`; an empty region if `max_position` or `max_bytes` leave
+        nothing. Raises CorruptMessage if the batch is known to be damaged.
+        """
+        place = self._sound_place(offset)
+        if place is None:
+            return None
+        end_position = max_position
+        for damaged in self.corrupt_ranges:
+            if place.position < damaged.position:
+                end_position = min(end_position, damaged.position)
+        nbytes = max(max_bytes, place.size_bytes) if at_least_one else max_bytes
+        return self.records.region(
+            place.position, max(0, min(nbytes, end_position - place.position))
+        )
+
+    def _sound_place(self, offset: int) -> BatchPlace | None:
+        """`find_offset`, unless it leads into damage. Raises CorruptMessage."""
+        for damaged in self.corrupt_ranges:
+            if damaged.base_offset <= offset < damaged.end_offset:
+                raise CorruptMessage(
+                    f"{self.records.file.path}: offsets {damaged.base_offset} to "
+                    f"{damaged.end_offset - 1} are damaged on disk"
+                )
+        return self.find_offset(offset)
+
+    def find_offset_by_timestamp(
+        self, timestamp: int, starting_offset: int
+    ) -> TimestampAndOffset | None:
+        """The first record at or above `starting_offset` that is not older than `timestamp`.
+
+        Decompresses at most the one batch it is in, unless that batch's header lies. Raises
+        CorruptMessage.
+        """
+        position = self._position_before(timestamp, starting_offset)
+        for batch_position, header in self.records.batches_from(position):
+            if header.max_timestamp < timestamp or header.last_offset < starting_offset:
+                continue
+            for record in self.records_at(batch_position, header):
+                if record.timestamp >= timestamp and record.offset >= starting_offset:
+                    return TimestampAndOffset(
+                        record.timestamp, record.offset, header.partition_leader_epoch
+                    )
+        return None
+
+    def _position_before(self, timestamp: int, starting_offset: int) -> int:
+        """A batch's position before which all is older than `timestamp` or below the offset."""
+        try:
+            hint = self.time_index.lookup(timestamp)
+            if hint.offset > starting_offset:
+                place = self.find_offset(hint.offset)
+                header = None if place is None else self.records.header_at(place.position)
+                if header is not None and header.max_timestamp == hint.timestamp:
+                    return self.position_of(hint.offset)
+                self.index_is_suspect = True
+        except CorruptIndex:
+            self.index_is_suspect = True
+        return self.position_of(starting_offset)
+
+    def records_at(self, position: int, header: BatchHeader) -> list[Record]:
+        """The records of the batch at `position`, decompressed. Raises CorruptMessage."""
+        return read_records(self.records.read(position, header.size_bytes), 0, header)
+
+    # -- cut and check ------------------------------------------------------------------------
+
+    def truncate_to(self, offset: int) -> int:
+        """Drop the batches that end at or above `offset`; returns the bytes dropped."""
+        place = self.find_offset(offset)
+        self.offset_index.truncate_to(offset)
+        self.time_index.truncate_to(offset)
+        cut_bytes = 0 if place is None else self.records.truncate(place.position)
+        self._forget()
+        self._max_timestamp, self._max_timestamp_offset = self._read_max_timestamp()
+        return cut_bytes
+
+    def truncate_to_size(self, size_bytes: int) -> None:
+        """Drop what lies at and above `size_bytes`, where a batch begins or the file ends.
+
+        Finishes what a failed append could not undo. Raises OSError if it still cannot be.
+        """
+        self.records.repair()
+        if size_bytes < self.size_bytes:
+            header = self.records.header_at(size_bytes)
+            assert header is not None
+            self.truncate_to(header.base_offset)
+
+    def _read_max_timestamp(self) -> tuple[int, int]:
+        """The last time index entry, unless batches after it are newer."""
+        maximum, offset = self.time_index.last_entry
+        position = self.offset_index.lookup(offset).position
+        for _, header in self.records.batches_from(position):
+            if header.max_timestamp > maximum:
+                maximum, offset = header.max_timestamp, header.last_offset
+        return maximum, offset
+
+    def reset_indexes(self) -> None:
+        """Empty both indexes; `index_batch` fills them again."""
+        self.offset_index.truncate_to_count(0)
+        self.time_index.truncate_to_count(0)
+        self._forget()
+        self.corrupt_ranges = []
+        self.index_is_suspect = False
+        self._max_timestamp, self._max_timestamp_offset = NO_TIMESTAMP, self.base_offset
+
+    def _forget(self) -> None:
+        """Drop what memory knows of batches and entries that may be gone."""
+        self._recent.clear()
+        self._last_indexed_position = None
+        if not self.size_bytes:
+            self._first_timestamp = self._created_ms = None
+
+    def sanity_check(self) -> None:
+        """Raises CorruptIndex if the indexes plainly are not the log's: recover the segment then.
+
+        To be asked before anything else after a start. Opens both indexes, three or four preads.
+        """
+        for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+            if not self._files.exists(self._path(suffix)):
+                raise CorruptIndex(f"{self._path(suffix)} is missing")
+        self.offset_index.sanity_check(self.size_bytes)
+        self.time_index.sanity_check()
+        last_position = self.offset_index.last_entry.position
+        if self.size_bytes - last_position > _MAX_UNINDEXED_BYTES + self.index_interval_bytes:
+            raise CorruptIndex(f"{self._path(INDEX_SUFFIX)} ends long before the log does")
+        # By the last time index entry retention tells a segment's age: it must not be too low.
+        latest = self.time_index.last_entry.timestamp
+        try:
+            newest = max(
+                (header.max_timestamp for _, header in self.records.batches_from(last_position)),
+                default=NO_TIMESTAMP,
+            )
+        except CorruptMessage as error:
+            raise CorruptIndex(f"{self._path(INDEX_SUFFIX)} leads into damage: {error}") from error
+        if newest > latest:
+            raise CorruptIndex(f"{self._path(TIME_INDEX_SUFFIX)} lacks its last entry")
+
+    # -- seal, move, delete -------------------------------------------------------------------
+
+    def on_become_inactive(self) -> None:
+        """Write the last time index entry, by which retention judges the segment's age."""
+        self.time_index.maybe_append(
+            self.max_timestamp, self._max_timestamp_offset, skip_full_check=True
+        )
+
+    def sync_files(self) -> list[File]:
+        """The open files, to make the segment durable: records first, then both indexes."""
+        return [self.records.file, self.offset_index.file, self.time_index.file]
+
+    def release_indexes(self) -> None:
+        """Close the index files; the next look-up opens them again. Saves descriptors."""
+        for index in (self._offset_index, self._time_index):
+            if index is not None:
+                index.close()
+        self._offset_index = self._time_index = None
+
+    def rename(self, state: str) -> None:
+        """Give all files another second suffix, as ``.deleted``; the caller syncs the directory."""
+        old_state, self._state = self._state, state
+        for suffix in (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX):
+            source = segment_path(self._directory, self.base_offset, suffix, old_state)
+            if self._files.exists(source):
+                self._files.rename(source, self._path(suffix))
+        self._note_paths()
+
+    def move_to(self, directory: str) -> None:
+        """The directory has been renamed: note where the files are now."""
+        self._directory = directory
+        self._note_paths()
+
+    def delete_files(self) -> None:
+        """Close the segment and unlink its files; those already gone are no error."""
+        self.close()
+        for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX, LOG_SUFFIX):
+            path = self._path(suffix)
+            if self._files.exists(path):
+                self._files.unlink(path)
+
+    def close(self) -> None:
+        """Let go of the files; regions handed out keep theirs. Nothing is written."""
+        self.records.file.close()
+        self.release_indexes()
+
+    def _note_paths(self) -> None:
+        self.records.file.path = self._path(LOG_SUFFIX)
+        if self._offset_index is not None:
+            self._offset_index.file.path = self._path(INDEX_SUFFIX)
+        if self._time_index is not None:
+            self._time_index.file.path = self._path(TIME_INDEX_SUFFIX)
+
+    def _path(self, suffix: str) -> str:
+        return segment_path(self._directory, self.base_offset, suffix, self._state)

@@ -1,0 +1,133 @@
+"""The names of files and directories in a log directory, in Kafka's exact forms.
+
+A partition's directory is ``<topic>-<partition>``; one that waits to be deleted is
+``<topic>-<partition>.<32 hex digits>-delete``. A segment's files share a stem of 20 digits, its
+base offset; a suffix tells the kind and a second one what is about to happen to the file.
+
+Source: Kafka 3.9 LogFileUtils, LocalLog.parseTopicPartitionName, LocalLog.logDeleteDirName.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from typing import NamedTuple
+
+from plog.types import TopicPartition
+
+LOG_SUFFIX = ".log"
+INDEX_SUFFIX = ".index"
+TIME_INDEX_SUFFIX = ".timeindex"
+TXN_INDEX_SUFFIX = ".txnindex"
+SNAPSHOT_SUFFIX = ".snapshot"
+
+DELETED_SUFFIX = ".deleted"
+"""Second suffix of a file that is out of the log and waits to be unlinked."""
+CLEANED_SUFFIX = ".cleaned"
+"""Second suffix of a file that compaction is still writing."""
+SWAP_SUFFIX = ".swap"
+"""Second suffix of a file that compaction has finished and is putting in place."""
+
+DELETE_DIR_SUFFIX = "-delete"
+FUTURE_DIR_SUFFIX = "-future"
+STRAY_DIR_SUFFIX = "-stray"
+
+LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
+PARTITION_METADATA = "partition.metadata"
+RECOVERY_POINT_CHECKPOINT = "recovery-point-offset-checkpoint"
+LOG_START_OFFSET_CHECKPOINT = "log-start-offset-checkpoint"
+HIGH_WATERMARK_CHECKPOINT = "replication-offset-checkpoint"
+META_PROPERTIES = "meta.properties"
+CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
+LOCK_FILE = ".lock"
+
+_MAX_DIR_NAME = 255
+_SEGMENT_FILE = re.compile(
+    r"(\d{20})(\.log|\.index|\.timeindex|\.txnindex|\.snapshot)(\.deleted|\.cleaned|\.swap)?",
+    re.ASCII,
+)
+_PARTITION_DIR = re.compile(
+    r"([^\s/]+)-(\d{1,10})(?:\.([^\s.]+)(-delete|-future|-stray))?", re.ASCII
+)
+
+
+class SegmentFileName(NamedTuple):
+    """A segment file's name taken apart."""
+
+    base_offset: int
+    suffix: str
+    state: str
+    """"" or one of DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX."""
+
+
+class PartitionDirName(NamedTuple):
+    """A partition directory's name taken apart; a ``-delete`` name may have lost a part."""
+
+    topic_partition: TopicPartition
+    state: str
+    """"" or one of DELETE_DIR_SUFFIX, FUTURE_DIR_SUFFIX, STRAY_DIR_SUFFIX."""
+
+
+def segment_file_name(base_offset: int, suffix: str, state: str = "") -> str:
+    """The name of one file of a segment.
+
+    >>> segment_file_name(42, LOG_SUFFIX)
+    '00000000000000000042.log'
+    >>> segment_file_name(0, INDEX_SUFFIX, DELETED_SUFFIX)
+    '00000000000000000000.index.deleted'
+    """
+    return f"{base_offset:020d}{suffix}{state}"
+
+
+def segment_path(directory: str, base_offset: int, suffix: str, state: str = "") -> str:
+    """The path of one file of a segment in `directory`."""
+    return posixpath.join(directory, segment_file_name(base_offset, suffix, state))
+
+
+def parse_segment_file_name(name: str) -> SegmentFileName | None:
+    """Take a segment file's name apart; None if it is not one.
+
+    >>> parse_segment_file_name("00000000000000000042.timeindex.deleted")
+    SegmentFileName(base_offset=42, suffix='.timeindex', state='.deleted')
+    >>> parse_segment_file_name("leader-epoch-checkpoint")
+    """
+    match = _SEGMENT_FILE.fullmatch(name)
+    if match is None:
+        return None
+    return SegmentFileName(int(match[1]), match[2], match[3] or "")
+
+
+def partition_dir_name(topic_partition: TopicPartition) -> str:
+    """The name of a partition's directory.
+
+    >>> partition_dir_name(TopicPartition("page-views", 3))
+    'page-views-3'
+    """
+    return f"{topic_partition.topic}-{topic_partition.partition}"
+
+
+def deleted_dir_name(topic_partition: TopicPartition, unique_id: str) -> str:
+    """The name a partition's directory gets while it waits to be deleted.
+
+    The topic is cut where the whole would not fit into a file name. `unique_id` is 32 hex digits.
+
+    >>> deleted_dir_name(TopicPartition("page-views", 3), "0123456789abcdef0123456789abcdef")
+    'page-views-3.0123456789abcdef0123456789abcdef-delete'
+    """
+    tail = f"-{topic_partition.partition}.{unique_id}{DELETE_DIR_SUFFIX}"
+    return topic_partition.topic[: _MAX_DIR_NAME - len(tail)] + tail
+
+
+def parse_partition_dir_name(name: str) -> PartitionDirName | None:
+    """Take a partition directory's name apart; None if it is not one.
+
+    >>> parse_partition_dir_name("page-views-3")
+    PartitionDirName(topic_partition=TopicPartition(topic='page-views', partition=3), state='')
+    >>> parse_partition_dir_name("page-views-3.0123456789abcdef0123456789abcdef-delete").state
+    '-delete'
+    >>> parse_partition_dir_name("lost+found")
+    """
+    match = _PARTITION_DIR.fullmatch(name)
+    if match is None:
+        return None
+    return PartitionDirName(TopicPartition(match[1], int(match[2])), match[4] or "")

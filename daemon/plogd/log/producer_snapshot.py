@@ -1,0 +1,68 @@
+"""The ``.snapshot`` file: what a partition remembers of its producers, up to an offset.
+
+The offset (exclusive) is in the file's name. Version 1, big-endian:
+
+    version             int16    1
+    crc                 uint32   CRC-32C of all that follows
+    entry count         int32
+    entries             46 bytes each, `_ENTRY` below
+
+Only a producer's newest batch is kept, so right after a restart fewer duplicates are recognized.
+
+Source: Kafka 3.9 ProducerSnapshot.json, ProducerStateManager.readSnapshot and writeSnapshot.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from plog.errors import PlogError
+from plog.records.crc32c import crc32c
+
+_VERSION = 1
+_HEADER = struct.Struct(">hIi")
+_CRC_END = 6
+
+# producer id, epoch, last sequence, last offset, offset delta, timestamp, coordinator epoch,
+# first offset of the open transaction
+_ENTRY = struct.Struct(">qhiqiqiq")
+
+
+class CorruptSnapshot(PlogError):
+    """A snapshot file cannot be what was written: use an older one, or none."""
+
+
+class SnapshotEntry(NamedTuple):
+    """One producer as a snapshot keeps it; -1 where there is nothing to tell."""
+
+    producer_id: int
+    producer_epoch: int
+    last_sequence: int
+    last_offset: int
+    offset_delta: int
+    timestamp: int
+    coordinator_epoch: int
+    current_txn_first_offset: int
+
+
+def encode_snapshot(entries: Iterable[SnapshotEntry]) -> bytes:
+    """The content of a snapshot file."""
+    packed = [_ENTRY.pack(*entry) for entry in entries]
+    body = len(packed).to_bytes(4, "big") + b"".join(packed)
+    return _HEADER.pack(_VERSION, crc32c(body), len(packed)) + body[4:]
+
+
+def decode_snapshot(data: bytes) -> list[SnapshotEntry]:
+    """The entries of a snapshot file. Raises CorruptSnapshot."""
+    if len(data) < _HEADER.size:
+        raise CorruptSnapshot(f"a producer snapshot of {len(data)} bytes")
+    version, crc, count = _HEADER.unpack_from(data)
+    if version != _VERSION:
+        raise CorruptSnapshot(f"producer snapshot version {version} is not known")
+    if crc32c(memoryview(data)[_CRC_END:]) != crc:
+        raise CorruptSnapshot("the checksum of a producer snapshot does not match")
+    if len(data) != _HEADER.size + count * _ENTRY.size:
+        raise CorruptSnapshot(f"a producer snapshot of {len(data)} bytes with {count} entries")
+    return [SnapshotEntry(*fields) for fields in _ENTRY.iter_unpack(data[_HEADER.size :])]

@@ -1,0 +1,345 @@
+"""What a partition knows of its idempotent and transactional producers.
+
+Each batch of such a producer carries its id, epoch and the sequence number of its first record.
+This is where a batch is recognized as one that came before (it gets the answer it got then), as
+one out of order, or as sent by a producer that another has replaced. `Log` asks `check` before an
+append and tells `update` after it; recovery replays the log's batches through `update`. Snapshots
+let recovery begin at a segment's base instead of at the log's start.
+
+State outlives the batches it speaks of (retention may delete them) and goes when a producer has
+been silent for ``producer.id.expiration.ms``. A producer we know nothing of may begin at any
+sequence number.
+
+Called on the reactor's thread, but for the functions that touch files, which are jobs' work.
+
+Source: Kafka 3.9 ProducerStateManager, ProducerAppendInfo, ProducerStateEntry; KIP-98, KIP-360.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Collection
+from typing import NamedTuple
+
+from plog.errors import InvalidProducerEpoch, InvalidTxnState, OutOfOrderSequenceNumber
+from plog.records.batch import BatchHeader
+from plogd.log.batch_validator import AppendOrigin
+from plogd.log.checkpoints import write_atomic
+from plogd.log.names import (
+    DELETED_SUFFIX,
+    SNAPSHOT_SUFFIX,
+    parse_segment_file_name,
+    segment_path,
+)
+from plogd.log.producer_snapshot import (
+    CorruptSnapshot,
+    SnapshotEntry,
+    decode_snapshot,
+    encode_snapshot,
+)
+from plogd.ports import Files
+
+NO_PRODUCER_EPOCH = -1
+NO_SEQUENCE = -1
+REMEMBERED_BATCHES = 5
+"""A producer may have this many requests in flight, so this many may come again."""
+
+_SEQUENCE_MODULUS = 2**31
+
+
+class BatchMetadata(NamedTuple):
+    """A batch a producer has appended."""
+
+    last_sequence: int
+    last_offset: int
+    offset_delta: int
+    timestamp: int
+
+    @property
+    def first_sequence(self) -> int:
+        """The sequence number of its first record.
+
+        >>> BatchMetadata(last_sequence=1, last_offset=9, offset_delta=3,
+        timestamp=0).first_sequence 2147483646
+        """
+        return (self.last_sequence - self.offset_delta) % _SEQUENCE_MODULUS
+
+    @property
+    def first_offset(self) -> int:
+        """The offset of its first record."""
+        return self.last_offset - self.offset_delta
+
+
+class ProducerState:
+    """One producer: its epoch, its newest batches, and where its open transaction began."""
+
+    __slots__ = (
+        "batches",
+        "coordinator_epoch",
+        "current_txn_first_offset",
+        "last_timestamp",
+        "producer_epoch",
+        "producer_id",
+    )
+
+    def __init__(self, producer_id: int) -> None:
+        self.producer_id = producer_id
+        self.producer_epoch = NO_PRODUCER_EPOCH
+        self.coordinator_epoch = -1
+        self.last_timestamp = -1
+        self.current_txn_first_offset: int | None = None
+        self.batches: deque[BatchMetadata] = deque(maxlen=REMEMBERED_BATCHES)
+
+    @classmethod
+    def from_snapshot(cls, entry: SnapshotEntry) -> ProducerState:
+        """The producer a snapshot tells of."""
+        state = cls(entry.producer_id)
+        state.producer_epoch = entry.producer_epoch
+        state.coordinator_epoch = entry.coordinator_epoch
+        state.last_timestamp = entry.timestamp
+        if entry.current_txn_first_offset >= 0:
+            state.current_txn_first_offset = entry.current_txn_first_offset
+        if entry.last_offset >= 0:
+            state.batches.append(
+                BatchMetadata(
+                    entry.last_sequence, entry.last_offset, entry.offset_delta, entry.timestamp
+                )
+            )
+        return state
+
+    def to_snapshot(self) -> SnapshotEntry:
+        """What a snapshot keeps of this producer."""
+        last = self.batches[-1] if self.batches else BatchMetadata(NO_SEQUENCE, -1, 0, -1)
+        first_offset = self.current_txn_first_offset
+        return SnapshotEntry(
+            producer_id=self.producer_id,
+            producer_epoch=self.producer_epoch,
+            last_sequence=last.last_sequence,
+            last_offset=last.last_offset,
+            offset_delta=last.offset_delta,
+            timestamp=self.last_timestamp,
+            coordinator_epoch=self.coordinator_epoch,
+            current_txn_first_offset=-1 if first_offset is None else first_offset,
+        )
+
+    @property
+    def last_sequence(self) -> int:
+        """The newest record's sequence number; -1 if none is remembered in this epoch."""
+        return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
+
+    def find_duplicate(self, header: BatchHeader) -> BatchMetadata | None:
+        """The remembered batch with exactly these sequence numbers and this epoch."""
+        if header.producer_epoch != self.producer_epoch:
+            return None
+        base_sequence, delta = header.base_sequence, header.last_offset_delta
+        for batch in self.batches:
+            if batch.offset_delta == delta and batch.first_sequence == base_sequence:
+                return batch
+        return None
+
+    def enter_epoch(self, producer_epoch: int) -> None:
+        """Forget the batches of another epoch: sequence numbers begin anew with each."""
+        if producer_epoch != self.producer_epoch:
+            self.batches.clear()
+            self.producer_epoch = producer_epoch
+
+
+class ProducerStateManager:
+    """All producers of one partition, and their snapshots in its directory."""
+
+    __slots__ = ("_files", "directory", "expiration_ms", "producers")
+
+    def __init__(self, files: Files, directory: str, *, expiration_ms: int) -> None:
+        self._files = files
+        self.directory = directory
+        """Where snapshots are; set anew when the directory is renamed."""
+        self.expiration_ms = expiration_ms
+        self.producers: dict[int, ProducerState] = {}
+
+    # -- before and after an append -----------------------------------------------------------
+
+    def check(self, header: BatchHeader, origin: AppendOrigin) -> BatchMetadata | None:
+        """May this batch be appended? The one it repeats, if it came before; None if it is new.
+
+        Raises InvalidProducerEpoch, OutOfOrderSequenceNumber, InvalidTxnState. Batches that come by
+        replication are not checked: their leader did.
+        """
+        if header.producer_id < 0 or origin is AppendOrigin.REPLICATION:
+            return None
+        state = self.producers.get(header.producer_id)
+        if state is None:
+            return None
+        if origin is AppendOrigin.CLIENT:
+            duplicate = state.find_duplicate(header)
+            if duplicate is not None:
+                return duplicate
+        if header.producer_epoch < state.producer_epoch:
+            raise InvalidProducerEpoch(
+                f"producer {header.producer_id} is now at epoch {state.producer_epoch}, "
+                f"this batch comes from epoch {header.producer_epoch}"
+            )
+        if origin is AppendOrigin.CLIENT:
+            self._check_sequence(state, header)
+        if state.current_txn_first_offset is not None and not (
+            header.is_transactional or header.is_control
+        ):
+            raise InvalidTxnState(
+                f"producer {header.producer_id} has an open transaction, "
+                "this batch is not part of one"
+            )
+        return None
+
+    def _check_sequence(self, state: ProducerState, header: BatchHeader) -> None:
+        if header.producer_epoch != state.producer_epoch:
+            last_sequence = NO_SEQUENCE
+            # Nothing is known of its epoch: all its batches have expired (KIP-360).
+            in_order = header.base_sequence == 0 or state.producer_epoch == NO_PRODUCER_EPOCH
+        else:
+            last_sequence = state.last_sequence
+            in_order = header.base_sequence == (last_sequence + 1) % _SEQUENCE_MODULUS
+        if not in_order:
+            raise OutOfOrderSequenceNumber(
+                f"producer {header.producer_id} epoch {header.producer_epoch} sends sequence "
+                f"number {header.base_sequence} after {last_sequence} of epoch "
+                f"{state.producer_epoch}"
+            )
+
+    def update(
+        self, header: BatchHeader, *, first_offset: int, max_timestamp: int | None = None
+    ) -> None:
+        """A batch was appended at `first_offset`; `header` may still say another one.
+
+        `max_timestamp` is for a batch that got the broker's time after `header` was read.
+        """
+        state = self.producers.get(header.producer_id)
+        if state is None:
+            assert header.producer_id >= 0
+            state = self.producers[header.producer_id] = ProducerState(header.producer_id)
+        timestamp = header.max_timestamp if max_timestamp is None else max_timestamp
+        delta = header.last_offset_delta
+        state.enter_epoch(header.producer_epoch)
+        state.batches.append(
+            BatchMetadata(
+                (header.base_sequence + delta) % _SEQUENCE_MODULUS,
+                first_offset + delta,
+                delta,
+                timestamp,
+            )
+        )
+        state.last_timestamp = timestamp
+        if header.is_transactional and state.current_txn_first_offset is None:
+            state.current_txn_first_offset = first_offset
+
+    def complete_transaction(
+        self, header: BatchHeader, *, coordinator_epoch: int, timestamp: int
+    ) -> None:
+        """A commit or abort marker of this producer was appended."""
+        state = self.producers.setdefault(header.producer_id, ProducerState(header.producer_id))
+        state.enter_epoch(header.producer_epoch)
+        state.coordinator_epoch = coordinator_epoch
+        state.last_timestamp = timestamp
+        state.current_txn_first_offset = None
+
+    @property
+    def first_undecided_offset(self) -> int | None:
+        """Where the oldest open transaction begins; None if there is none."""
+        offsets = [
+            state.current_txn_first_offset
+            for state in self.producers.values()
+            if state.current_txn_first_offset is not None
+        ]
+        return min(offsets, default=None)
+
+    def remove_expired(self, now_ms: int) -> int:
+        """Forget the producers that have been silent too long; returns how many."""
+        expired = [
+            state.producer_id for state in self.producers.values() if self._expired(state, now_ms)
+        ]
+        for producer_id in expired:
+            del self.producers[producer_id]
+        return len(expired)
+
+    def _expired(self, state: ProducerState, now_ms: int) -> bool:
+        idle_ms = now_ms - state.last_timestamp
+        return state.current_txn_first_offset is None and idle_ms >= self.expiration_ms
+
+    # -- snapshots ----------------------------------------------------------------------------
+
+    def write_snapshot(self, end_offset: int) -> None:
+        """Durably write the state now as the snapshot of all below `end_offset`. Raises OSError."""
+        self.prepare_snapshot(end_offset)()
+
+    def prepare_snapshot(self, end_offset: int) -> Callable[[], None]:
+        """What a job has to do to write the state of this moment; see `write_snapshot`."""
+        content = encode_snapshot(state.to_snapshot() for state in self.producers.values())
+        files, path = self._files, self.snapshot_path(end_offset)
+        return lambda: write_atomic(files, path, content)
+
+    def snapshot_path(self, end_offset: int) -> str:
+        """Where the snapshot of all below `end_offset` is, or would be."""
+        return segment_path(self.directory, end_offset, SNAPSHOT_SUFFIX)
+
+    def snapshot_offsets(self) -> list[int]:
+        """The end offsets of all snapshots on disk, rising."""
+        names = map(parse_segment_file_name, self._files.listdir(self.directory))
+        return sorted(
+            name.base_offset
+            for name in names
+            if name is not None and name.suffix == SNAPSHOT_SUFFIX and not name.state
+        )
+
+    def load(self, log_start_offset: int, log_end_offset: int, now_ms: int) -> int:
+        """Begin anew from the newest usable snapshot; returns the offset its replay goes on from.
+
+        Snapshots beyond `log_end_offset`, at or before `log_start_offset`, or damaged are deleted.
+        Without a snapshot left that is `log_start_offset`, with no producers.
+        """
+        self.producers.clear()
+        for offset in reversed(self.snapshot_offsets()):
+            if log_start_offset < offset <= log_end_offset:
+                try:
+                    entries = decode_snapshot(self._files.read_file(self.snapshot_path(offset)))
+                except CorruptSnapshot:
+                    self.delete_snapshot(offset)
+                    continue
+                self._load_entries(entries, now_ms)
+                return offset
+            self.delete_snapshot(offset)
+        return log_start_offset
+
+    def _load_entries(self, entries: list[SnapshotEntry], now_ms: int) -> None:
+        for entry in entries:
+            state = ProducerState.from_snapshot(entry)
+            if not self._expired(state, now_ms):
+                self.producers[state.producer_id] = state
+
+    def remove_stray_snapshots(self, segment_base_offsets: Collection[int]) -> None:
+        """Delete snapshots that belong to no segment, but for one beyond them all.
+
+        That one was written at a clean stop.
+        """
+        offsets = self.snapshot_offsets()
+        latest = offsets[-1:] if offsets[-1:] > [max(segment_base_offsets, default=-1)] else []
+        for offset in offsets:
+            if offset not in segment_base_offsets and offset not in latest:
+                self.delete_snapshot(offset)
+
+    def delete_snapshots_before(self, offset: int) -> None:
+        """Delete the snapshots of offsets below `offset`."""
+        for snapshot_offset in self.snapshot_offsets():
+            if snapshot_offset < offset:
+                self.delete_snapshot(snapshot_offset)
+
+    def delete_snapshot(self, end_offset: int) -> None:
+        """Delete one snapshot; harmless if it is gone."""
+        path = self.snapshot_path(end_offset)
+        if self._files.exists(path):
+            self._files.unlink(path)
+
+    def mark_snapshot_deleted(self, end_offset: int) -> str | None:
+        """Rename one snapshot to ``.deleted``; the new path, None if there is no snapshot."""
+        path = self.snapshot_path(end_offset)
+        if not self._files.exists(path):
+            return None
+        self._files.rename(path, path + DELETED_SUFFIX)
+        return path + DELETED_SUFFIX

@@ -1,0 +1,54 @@
+"""Where a segment's newest batches lie, so that most look-ups cost no read at all.
+
+Consumers that keep up ask for what was appended a moment ago, and a high watermark is a place
+near the end. Belongs to one `LogSegment`, which adds each batch it appends.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+
+from plogd.log.file_records import BatchPlace
+
+_REMEMBERED = 512
+
+
+class RecentBatches:
+    """The last 512 to 1024 appended batches. O(log n) look-up."""
+
+    __slots__ = ("_last_offsets", "_positions")
+
+    def __init__(self) -> None:
+        self._last_offsets: list[int] = []
+        self._positions: list[int] = []
+
+    def add(self, position: int, last_offset: int) -> None:
+        """A batch ending at `last_offset` was appended at `position`."""
+        self._last_offsets.append(last_offset)
+        self._positions.append(position)
+        if len(self._positions) > 2 * _REMEMBERED:
+            del self._last_offsets[:_REMEMBERED]
+            del self._positions[:_REMEMBERED]
+
+    def find(self, offset: int, end_position: int) -> BatchPlace | None:
+        """The first batch that ends at or above `offset`; None if it is not remembered.
+
+        `end_position` is where the last batch ends.
+        """
+        last_offsets, positions = self._last_offsets, self._positions
+        if not last_offsets or offset > last_offsets[-1]:
+            return None
+        number = bisect_left(last_offsets, offset)
+        if not number:
+            return None  # It may lie in an older batch.
+        position = positions[number]
+        end = positions[number + 1] if number + 1 < len(positions) else end_position
+        # Only compaction leaves gaps between batches, and never in a segment that is appended to.
+        return BatchPlace(
+            position, end - position, last_offsets[number - 1] + 1, last_offsets[number]
+        )
+
+    def clear(self) -> None:
+        """Forget them all: the segment was cut."""
+        self._last_offsets.clear()
+        self._positions.clear()

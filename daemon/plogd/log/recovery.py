@@ -1,0 +1,346 @@
+"""From a partition's directory to a log that can be used, whatever the last stop left behind.
+
+After a clean stop little is read: the last segment's end, the newest producer snapshot, the
+epochs. After a crash every segment from the recovery point on is read again from the disk itself:
+what was not durable may be gone, torn or garbage, so the log is cut at the first batch that is
+not whole, the indexes are rebuilt, and the rest is synced before anybody may rely on it. Nothing
+found in a directory keeps a log from being loaded; only the disk's own errors do.
+
+One segment's recovery is in segment_recovery.py. Everything here is a job and touches only files
+that nobody else uses yet. Source: Kafka 3.9 LogLoader; docs/architecture.md, rules R12 to R14.
+Invariant: nothing below the checkpointed high watermark is cut.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import posixpath
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from plog.errors import CorruptMessage
+from plog.records.batch import BatchHeader
+from plog.types import ZERO_UUID, TopicPartition, Uuid
+from plogd.log import names
+from plogd.log.checkpoints import CorruptCheckpoint, read_topic_id, write_topic_id
+from plogd.log.index_file import CorruptIndex
+from plogd.log.leader_epochs import LeaderEpochs
+from plogd.log.log import LogState
+from plogd.log.log_segment import LogSegment
+from plogd.log.producer_state import ProducerStateManager
+from plogd.log.segment_recovery import (
+    RecoveredSegment,
+    recover_segment,
+    replay_batch,
+    replay_segment,
+)
+from plogd.ports import Files, Report
+from plogd.topic_config import TopicConfig
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadRequest:
+    """One log to load, with what the log directory's checkpoints say of it."""
+
+    topic_partition: TopicPartition
+    topic_id: Uuid
+    directory: str
+    log_dir: str
+    config: TopicConfig
+    clean: bool
+    """The last stop was a clean one: nothing needs to be recovered."""
+    recovery_point: int
+    high_watermark: int
+    log_start_offset: int
+    producer_id_expiration_ms: int
+    now_ms: int
+
+
+def load_log(files: Files, request: LoadRequest, report: Report) -> LogState:
+    """Load the log in an existing directory. Raises OSError only."""
+    _remove_leftovers(files, request.directory)
+    segments = _open_segments(files, request)
+    segments = _drop_below_start(segments, request)
+    epochs = _load_epochs(files, request, segments, report)
+    if not request.clean:
+        segments = _recover(files, segments, request, epochs, report)
+    _mend_indexes(segments, report)
+    log_end_offset = _next_offset(segments[-1])
+    log_start_offset = max(request.log_start_offset, segments[0].base_offset)
+    if log_end_offset < log_start_offset:
+        segments = _start_anew(files, request, segments)
+        log_end_offset = log_start_offset
+    epochs.truncate_from_end(log_end_offset)
+    epochs.truncate_from_start(log_start_offset)
+    producer_state = _load_producers(
+        files, request, segments, log_start_offset, log_end_offset, epochs
+    )
+    return LogState(
+        topic_partition=request.topic_partition,
+        topic_id=request.topic_id,
+        directory=request.directory,
+        log_dir=request.log_dir,
+        config=request.config,
+        segments=segments,
+        leader_epochs=epochs,
+        producer_state=producer_state,
+        log_start_offset=log_start_offset,
+        log_end_offset=log_end_offset,
+        recovery_point=log_end_offset if request.clean else segments[-1].base_offset,
+    )
+
+
+def create_logs(files: Files, log_dir: str, requests: Sequence[LoadRequest]) -> list[LogState]:
+    """Make the directories and first segments of new logs, durably. Raises OSError.
+
+    A directory that is in the way (a creation that was never finished) is put aside as stray.
+    """
+    states = [_create_log(files, request) for request in requests]
+    files.sync_dir(log_dir)
+    return states
+
+
+def _create_log(files: Files, request: LoadRequest) -> LogState:
+    directory = request.directory
+    if files.exists(directory):
+        files.rename(directory, f"{directory}.{request.topic_id.hex()}{names.STRAY_DIR_SUFFIX}")
+    files.mkdir(directory)
+    segment = LogSegment.create(files, directory, 0, request.config)
+    write_topic_id(files, directory, request.topic_id)  # Syncs the directory, too.
+    return LogState(
+        topic_partition=request.topic_partition,
+        topic_id=request.topic_id,
+        directory=directory,
+        log_dir=request.log_dir,
+        config=request.config,
+        segments=[segment],
+        leader_epochs=LeaderEpochs(files, directory),
+        producer_state=ProducerStateManager(
+            files, directory, expiration_ms=request.producer_id_expiration_ms
+        ),
+        log_start_offset=0,
+        log_end_offset=0,
+        recovery_point=0,
+    )
+
+
+def topic_id_of(files: Files, directory: str) -> Uuid:
+    """The topic a partition directory was made for; zeros where that cannot be told."""
+    try:
+        return read_topic_id(files, directory) or ZERO_UUID
+    except CorruptCheckpoint:
+        return ZERO_UUID
+
+
+def _remove_leftovers(files: Files, directory: str) -> None:
+    """Unlink what was on its way out, and indexes whose records are gone."""
+    found = [
+        (name, parsed)
+        for name in files.listdir(directory)
+        if (parsed := names.parse_segment_file_name(name)) is not None
+    ]
+    with_records = {
+        parsed.base_offset
+        for _, parsed in found
+        if parsed.suffix == names.LOG_SUFFIX and not parsed.state
+    }
+    for name, parsed in found:
+        orphan = parsed.base_offset not in with_records and parsed.suffix != names.SNAPSHOT_SUFFIX
+        if parsed.state in (names.DELETED_SUFFIX, names.CLEANED_SUFFIX) or orphan:
+            files.unlink(posixpath.join(directory, name))
+
+
+def _open_segments(files: Files, request: LoadRequest) -> list[LogSegment]:
+    base_offsets = sorted(
+        parsed.base_offset
+        for name in files.listdir(request.directory)
+        if (parsed := names.parse_segment_file_name(name)) is not None
+        and parsed.suffix == names.LOG_SUFFIX
+        and not parsed.state
+    )
+    if not base_offsets:
+        return [
+            LogSegment.create(files, request.directory, request.log_start_offset, request.config)
+        ]
+    return [
+        LogSegment.open(files, request.directory, base_offset, request.config)
+        for base_offset in base_offsets
+    ]
+
+
+def _drop_below_start(segments: list[LogSegment], request: LoadRequest) -> list[LogSegment]:
+    """Finish a deletion that a crash interrupted: the log's start was written before it began."""
+    while len(segments) > 1 and segments[1].base_offset <= request.log_start_offset:
+        segments[0].delete_files()
+        segments = segments[1:]
+    return segments
+
+
+def _load_epochs(
+    files: Files, request: LoadRequest, segments: Sequence[LogSegment], report: Report
+) -> LeaderEpochs:
+    """The epochs as checkpointed; where that file is damaged, what all the batches say."""
+    try:
+        return LeaderEpochs.load(files, request.directory)
+    except CorruptCheckpoint as error:
+        report("rebuilding the leader epochs: {error}", error=str(error))
+    epochs = LeaderEpochs(files, request.directory)
+    for segment in segments:
+        _walk(segment, segment.base_offset, lambda _, header: _note_epoch(epochs, header))
+    return epochs
+
+
+def _recover(
+    files: Files,
+    segments: list[LogSegment],
+    request: LoadRequest,
+    epochs: LeaderEpochs,
+    report: Report,
+) -> list[LogSegment]:
+    """Check everything from the recovery point on; cut at the first batch that is not whole."""
+    kept = [
+        segment
+        for segment, following in pairwise(segments)
+        if following.base_offset <= request.recovery_point
+    ]
+    suspects = segments[len(kept) :]
+    for number, segment in enumerate(suspects):
+        segment.records_file.drop_cache()
+        recovered = recover_segment(
+            segment,
+            keep_below_offset=request.high_watermark,
+            on_batch=lambda _, header: _note_epoch(epochs, header),
+        )
+        kept.append(segment)
+        _report_findings(recovered, request, report)
+        later = suspects[number + 1 :]
+        if later and _is_gap(recovered.next_offset, later[0].base_offset, request.high_watermark):
+            _drop_segments(later, request, report)
+            break
+    _sync(files, request.directory, [segment for segment in kept if segment in suspects])
+    return kept
+
+
+def _report_findings(recovered: RecoveredSegment, request: LoadRequest, report: Report) -> None:
+    for damaged in recovered.corrupt_ranges:
+        report(
+            "{topic_partition} is damaged on disk: offsets {first} to {last} cannot be read; "
+            "the rest is served",
+            topic_partition=str(request.topic_partition),
+            first=damaged.base_offset,
+            last=damaged.end_offset - 1,
+        )
+    if recovered.truncated_bytes:
+        report(
+            "cut {nbytes} bytes of {topic_partition} at offset {offset}: {reason}",
+            nbytes=recovered.truncated_bytes,
+            topic_partition=str(request.topic_partition),
+            offset=recovered.next_offset,
+            reason=recovered.reason,
+        )
+
+
+def _is_gap(next_offset: int, following_base_offset: int, high_watermark: int) -> bool:
+    """Whether records are missing between two segments that no acknowledgement has covered.
+
+    Compaction leaves gaps, but only in segments that were sealed; and what lies below the
+    checkpointed high watermark was durable, so a gap there is damage to keep and serve around.
+    """
+    return next_offset < following_base_offset and following_base_offset >= high_watermark
+
+
+def _drop_segments(segments: Sequence[LogSegment], request: LoadRequest, report: Report) -> None:
+    report(
+        "dropped {count} segments of {topic_partition} from offset {offset} on: what precedes "
+        "them was not durable",
+        count=len(segments),
+        topic_partition=str(request.topic_partition),
+        offset=segments[0].base_offset,
+    )
+    for segment in reversed(segments):  # What a crash leaves must not have a hole in it.
+        segment.delete_files()
+
+
+def _sync(files: Files, directory: str, segments: Sequence[LogSegment]) -> None:
+    """Make durable what recovery kept: it may have been in the page cache only (rule R13)."""
+    for segment in segments:
+        for file in segment.sync_files():
+            file.sync()
+    files.sync_dir(directory)
+
+
+def _mend_indexes(segments: Sequence[LogSegment], report: Report) -> None:
+    """Rebuild the indexes that plainly are not those of their segment."""
+    for segment in segments:
+        try:
+            segment.sanity_check()
+        except (CorruptIndex, FileNotFoundError) as error:
+            report("rebuilding an index: {error}", error=str(error))
+            segment.reset_indexes()
+            _walk(segment, segment.base_offset, segment.index_batch)
+            segment.on_become_inactive()
+
+
+def _next_offset(segment: LogSegment) -> int:
+    """The offset after the segment's last batch; its base offset if it is empty."""
+    next_offset = segment.base_offset
+
+    def note(position: int, header: BatchHeader) -> None:
+        nonlocal next_offset
+        next_offset = header.next_offset
+
+    _walk(segment, segment.offset_index.last_entry.offset, note)
+    return next_offset
+
+
+def _walk(
+    segment: LogSegment, from_offset: int, on_batch: Callable[[int, BatchHeader], None]
+) -> None:
+    """Tell `on_batch` each batch from `from_offset` on, up to the first place where there is none.
+
+    Nothing here may keep a log from being loaded: whoever reads such a place is told of it then.
+    """
+    with contextlib.suppress(CorruptMessage):
+        replay_segment(segment, from_offset, on_batch)
+
+
+def _start_anew(
+    files: Files, request: LoadRequest, segments: Sequence[LogSegment]
+) -> list[LogSegment]:
+    """The log was cut below its start offset, so all it has left was deleted before."""
+    for segment in segments:
+        segment.delete_files()
+    return [LogSegment.create(files, request.directory, request.log_start_offset, request.config)]
+
+
+def _load_producers(
+    files: Files,
+    request: LoadRequest,
+    segments: Sequence[LogSegment],
+    log_start_offset: int,
+    log_end_offset: int,
+    epochs: LeaderEpochs,
+) -> ProducerStateManager:
+    """The newest usable snapshot, and all batches after it."""
+    state = ProducerStateManager(
+        files, request.directory, expiration_ms=request.producer_id_expiration_ms
+    )
+    state.remove_stray_snapshots([segment.base_offset for segment in segments])
+    offset = state.load(log_start_offset, log_end_offset, request.now_ms)
+    for segment, following in zip(segments, [*segments[1:], None], strict=True):
+        if following is None or following.base_offset > offset:
+            _walk(segment, offset, _bind_replay(segment, state, epochs))
+    state.remove_expired(request.now_ms)
+    return state
+
+
+def _bind_replay(
+    segment: LogSegment, state: ProducerStateManager, epochs: LeaderEpochs
+) -> Callable[[int, BatchHeader], None]:
+    return lambda position, header: replay_batch(segment, position, header, state, epochs)
+
+
+def _note_epoch(epochs: LeaderEpochs, header: BatchHeader) -> None:
+    if header.partition_leader_epoch >= 0:
+        epochs.assign(header.partition_leader_epoch, header.base_offset)

@@ -1,0 +1,72 @@
+"""Which segments of a log may be deleted now.
+
+Pure: takes a snapshot of the segments, returns the oldest ones to delete. Deleting them (rename
+to ``.deleted``, unlink after ``file.delete.delay.ms``) is `Log`'s and `LogManager`'s work; the
+timer is the row ``log-retention`` in tasks.py. Compacted topics never come here.
+
+Source: Kafka 3.9 UnifiedLog.deletableSegments; the paper, section 3.1 (time-based retention).
+Kafka may pick the active segment and rolls it while deleting; here `Log.apply_retention` rolls an
+expired, non-empty active segment first, so this function never has to.
+Invariant: the active segment and every segment holding an offset >= the high watermark stay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentInfo:
+    """What retention needs to know of one segment; offsets are logical, `end_offset` exclusive."""
+
+    base_offset: int
+    end_offset: int
+    size_bytes: int
+    max_timestamp_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetentionPolicy:
+    """``retention.ms`` and ``retention.bytes`` of one topic; -1 means no limit."""
+
+    retention_ms: int
+    retention_bytes: int
+
+
+def deletable_segments(
+    segments: Sequence[SegmentInfo],
+    policy: RetentionPolicy,
+    *,
+    now_ms: int,
+    high_watermark: int,
+    log_start_offset: int,
+) -> list[SegmentInfo]:
+    """Return the longest prefix of `segments` that some rule lets go, oldest first.
+
+    >>> four = [
+    ...     SegmentInfo(base_offset=i, end_offset=i + 1, size_bytes=100, max_timestamp_ms=i)
+    ...     for i in range(4)
+    ... ]
+    >>> keep_200 = RetentionPolicy(retention_ms=-1, retention_bytes=200)
+    >>> deletable = deletable_segments(
+    ...     four, keep_200, now_ms=9, high_watermark=4, log_start_offset=0
+    ... )
+    >>> [segment.base_offset for segment in deletable]
+    [0, 1]
+    """
+    excess_bytes = sum(segment.size_bytes for segment in segments) - policy.retention_bytes
+    deletable: list[SegmentInfo] = []
+    for segment in segments[:-1]:  # The last one is active.
+        if segment.end_offset > high_watermark:
+            break
+        expired = 0 <= policy.retention_ms < now_ms - segment.max_timestamp_ms
+        # Never go below retention.bytes: a segment goes only if what is left still fills it.
+        oversize = policy.retention_bytes >= 0 and excess_bytes >= segment.size_bytes
+        before_start = segment.end_offset <= log_start_offset
+        if not (expired or oversize or before_start):
+            break
+        deletable.append(segment)
+        excess_bytes -= segment.size_bytes
+    assert all(segment.end_offset <= high_watermark for segment in deletable)
+    return deletable

@@ -1,0 +1,224 @@
+"""What is left of a segment after a crash: its whole batches, and indexes made anew from them.
+
+Every batch is checked: its size, its checksum, its place in the order of offsets. Where that
+fails the segment is cut, because what a crash leaves torn, zeroed or stale is never the last good
+word. Below `keep_below_offset` (what was known to be durable and replicated) it is no torn tail
+but a disk that forgot: the damaged bytes are kept and noted, and the walk goes on behind them, so
+that all else can still be read.
+
+Which segments need this is decided in recovery.py, which calls it in a job. Also here: walking a
+sound segment's headers to learn again what producers and leaders wrote in it.
+
+Source: Kafka 3.9 LogSegment.recover.
+Invariant: afterwards ``[0, size_bytes)`` is sound batches in rising order of offsets, but for
+`corrupt_ranges`, and both indexes speak of nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from plog.records.batch import (
+    ATTRIBUTES_POSITION,
+    HEADER_SIZE,
+    MAGIC,
+    MAGIC_POSITION,
+    BatchHeader,
+    parse_header,
+)
+from plog.records.control import (
+    ControlType,
+    decode_control_key,
+    decode_end_txn_value,
+)
+from plog.records.crc32c import crc32c
+from plogd.log.file_records import CorruptRange, FileRecords
+from plogd.log.index_file import MAX_RELATIVE_OFFSET
+from plogd.log.leader_epochs import LeaderEpochs
+from plogd.log.log_segment import LogSegment
+from plogd.log.producer_state import ProducerStateManager
+
+_CHUNK_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecoveredSegment:
+    """What recovery found in one segment."""
+
+    next_offset: int
+    """The first offset behind it; its base offset if it is empty."""
+    truncated_bytes: int
+    reason: str
+    """Why it was cut; "" if it was not."""
+    corrupt_ranges: tuple[CorruptRange, ...]
+    """Damage that was kept."""
+
+
+def recover_segment(
+    segment: LogSegment,
+    *,
+    keep_below_offset: int,
+    on_batch: Callable[[int, BatchHeader], None],
+) -> RecoveredSegment:
+    """Check all of a segment, cut it where it ends, rebuild its indexes.
+
+    `on_batch` hears position and header of each sound batch, in order. Reads every byte. Raises
+    OSError only.
+    """
+    scan = _Scan(segment.records, segment.base_offset)
+    segment.reset_indexes()
+    corrupt: list[CorruptRange] = []
+    position, next_offset, reason = 0, segment.base_offset, ""
+    while position < segment.size_bytes:
+        header = scan.sound_batch(position, next_offset)
+        if header is not None:
+            after_damage = bool(corrupt) and corrupt[-1].end_position == position
+            segment.index_batch(position, header, always=after_damage)
+            on_batch(position, header)
+            position, next_offset = position + header.size_bytes, header.next_offset
+            continue
+        reason = scan.reason
+        if next_offset >= keep_below_offset:
+            break
+        damaged = scan.damaged_range(position, next_offset)
+        if damaged is None:
+            break
+        corrupt.append(damaged)
+        position, next_offset, reason = damaged.end_position, damaged.end_offset, ""
+    truncated_bytes = segment.records.truncate(position)
+    segment.corrupt_ranges = corrupt
+    segment.on_become_inactive()
+    return RecoveredSegment(
+        next_offset=next_offset,
+        truncated_bytes=truncated_bytes,
+        reason=reason,
+        corrupt_ranges=tuple(corrupt),
+    )
+
+
+def replay_segment(
+    segment: LogSegment, from_offset: int, on_batch: Callable[[int, BatchHeader], None]
+) -> None:
+    """Tell `on_batch` each batch of a sound segment that ends at or above `from_offset`.
+
+    Reads headers only. Raises CorruptMessage if the segment is not sound, OSError.
+    """
+    place = segment.find_offset(from_offset)
+    if place is not None:
+        for position, header in segment.records.batches_from(place.position):
+            on_batch(position, header)
+
+
+def replay_batch(
+    segment: LogSegment,
+    position: int,
+    header: BatchHeader,
+    producer_state: ProducerStateManager,
+    leader_epochs: LeaderEpochs,
+) -> None:
+    """Tell producers' state and leader epochs of a batch found in the log."""
+    if header.partition_leader_epoch > leader_epochs.latest_epoch:
+        leader_epochs.assign(header.partition_leader_epoch, header.base_offset)
+    if not header.has_producer_id:
+        return
+    if not header.is_control:
+        producer_state.update(header, first_offset=header.base_offset)
+        return
+    # A marker whose record compaction has removed, or that is not one, ends nothing.
+    for record in segment.records_at(position, header):
+        if decode_control_key(record.key) in (ControlType.ABORT, ControlType.COMMIT):
+            producer_state.complete_transaction(
+                header,
+                coordinator_epoch=decode_end_txn_value(record.value),
+                timestamp=record.timestamp,
+            )
+
+
+class _Scan:
+    """Reads a segment's file in large pieces and judges what it finds; `reason` tells why not."""
+
+    def __init__(self, records: FileRecords, base_offset: int) -> None:
+        self._records = records
+        self._base_offset = base_offset
+        self._chunk = memoryview(b"")
+        self._chunk_position = 0
+        self.reason = ""
+
+    def sound_batch(self, position: int, expected_offset: int) -> BatchHeader | None:
+        """The header of the batch at `position`, if all of it is as it must be there."""
+        header = self._plausible_header(position, expected_offset)
+        if header is not None and self._crc(position, header) != header.crc:
+            self.reason = f"the batch at byte {position} fails its checksum"
+            return None
+        return header
+
+    def _plausible_header(self, position: int, expected_offset: int) -> BatchHeader | None:
+        data = self._at(position, HEADER_SIZE)
+        if len(data) < HEADER_SIZE:
+            self.reason = f"the file ends inside the batch header at byte {position}"
+            return None
+        header = parse_header(data)
+        if header.magic != MAGIC or header.size_bytes < HEADER_SIZE:
+            self.reason = f"there is no batch at byte {position}"
+        elif position + header.size_bytes > self._records.size_bytes:
+            self.reason = f"the file ends inside the batch at byte {position}"
+        elif not self._fits(header, expected_offset):
+            self.reason = (
+                f"the batch at byte {position} has offsets {header.base_offset} to "
+                f"{header.last_offset} where {expected_offset} is next"
+            )
+        else:
+            return header
+        return None
+
+    def _fits(self, header: BatchHeader, expected_offset: int) -> bool:
+        return (
+            header.base_offset >= expected_offset
+            and header.last_offset_delta >= 0
+            and header.last_offset - self._base_offset <= MAX_RELATIVE_OFFSET
+        )
+
+    def _crc(self, position: int, header: BatchHeader) -> int:
+        end = position + header.size_bytes
+        position += ATTRIBUTES_POSITION
+        crc = 0
+        while position < end:
+            piece = self._at(position, min(end - position, _CHUNK_BYTES))
+            crc = crc32c(piece, crc)
+            position += len(piece)
+        return crc
+
+    def _at(self, position: int, length: int) -> memoryview:
+        """`length` bytes from `position`, fewer at the end of the file."""
+        start = position - self._chunk_position
+        if start < 0 or start + length > len(self._chunk):
+            wanted = max(length, _CHUNK_BYTES)
+            self._chunk = memoryview(self._records.read(position, wanted))
+            self._chunk_position, start = position, 0
+        return self._chunk[start : start + length]
+
+    def damaged_range(self, position: int, expected_offset: int) -> CorruptRange | None:
+        """The bytes from `position` to the next sound batch; None if there is nothing to keep.
+
+        If none follows, but the header there is plausible and its batch the file's last, that
+        batch.
+        """
+        for start in self._candidates(position + 1):
+            header = self.sound_batch(start, expected_offset)
+            if header is not None:
+                return CorruptRange(position, start, expected_offset, header.base_offset)
+        header = self._plausible_header(position, expected_offset)
+        if header is not None and position + header.size_bytes == self._records.size_bytes:
+            end_position = position + header.size_bytes
+            return CorruptRange(position, end_position, expected_offset, header.next_offset)
+        return None
+
+    def _candidates(self, position: int) -> Iterator[int]:
+        """Where from `position` on a batch might begin: where its magic is."""
+        while window := self._records.read(position + MAGIC_POSITION, _CHUNK_BYTES):
+            index = window.find(MAGIC)
+            while index >= 0:
+                yield position + index
+                index = window.find(MAGIC, index + 1)
+            position += len(window)

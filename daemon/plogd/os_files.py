@@ -1,0 +1,243 @@
+"""The Files port over the real operating system: the only file calls of the log.
+
+Linux only, like the rest of the daemon. Files are opened for append, so that every write lands at
+the end whoever else has the file open; reads give their position and move nothing. A descriptor
+is counted: a fetch answer under way keeps a deleted segment readable.
+
+Source: `plogd.ports.File` and `Files` say what each call means; the simulator's twin is
+tests/helpers/sim_files.py, and one test holds both to it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import fcntl
+import os
+import re
+import threading
+from collections.abc import Callable
+
+from plogd.ports import Buffer, File
+
+_PROBE_BYTES = 64 * 1024
+"""Distance of the pages looked at by `cached`: half of what the kernel reads ahead by default."""
+
+_SYNC_FS_TYPES = frozenset({"ext4", "xfs"})
+_SYNC_FS_KERNEL = (5, 8)
+"""Since then ``syncfs`` reports a write-back error to every descriptor opened before it."""
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class OsFile:
+    """An open file; see `plogd.ports.File`. Usable from any thread."""
+
+    __slots__ = ("_fd", "_holders", "_lock", "path")
+
+    def __init__(self, path: str, flags: int) -> None:
+        self._fd = os.open(path, flags | os.O_CLOEXEC, 0o644)
+        self._holders = 1
+        self._lock = threading.Lock()
+        self.path = path
+
+    def fileno(self) -> int:
+        """The descriptor, for sendfile."""
+        return self._fd
+
+    def append(self, data: Buffer) -> None:
+        """Write all of `data` at the end; see `plogd.ports.File.append`."""
+        written = os.write(self._fd, data)
+        if written != len(data):
+            view = memoryview(data)
+            while written < len(view):  # A short write: the disk is full, or a signal came.
+                written += os.write(self._fd, view[written:])
+
+    def pread(self, length: int, position: int) -> bytes:
+        """Up to `length` bytes from `position`; fewer only at the end of the file."""
+        data = os.pread(self._fd, length, position)
+        if len(data) == length or not data:
+            return data
+        pieces = [data]
+        missing = length - len(data)
+        while missing and (data := os.pread(self._fd, missing, position + length - missing)):
+            pieces.append(data)
+            missing -= len(data)
+        return b"".join(pieces)
+
+    def size(self) -> int:
+        """Bytes in the file."""
+        return os.fstat(self._fd).st_size
+
+    def truncate(self, size_bytes: int) -> None:
+        """Cut the file to `size_bytes`."""
+        os.ftruncate(self._fd, size_bytes)
+
+    def sync(self) -> None:
+        """Make all of the file durable. Never call it again after it raised: see fsyncgate."""
+        os.fdatasync(self._fd)
+
+    def cached(self, position: int, length: int) -> bool:
+        """Whether these bytes seem to be in the page cache: looks at a page each 64 KiB.
+
+        Where the file system cannot tell, True: then every read may wait, and no look helps.
+        """
+        last = position + max(length, 1) - 1
+        probe = bytearray(1)
+        for place in (*range(position, last, _PROBE_BYTES), last):
+            try:
+                os.preadv(self._fd, [probe], place, os.RWF_NOWAIT)
+            except BlockingIOError:
+                return False
+            except OSError as error:
+                if error.errno != errno.EOPNOTSUPP:
+                    raise
+                return True
+        return True
+
+    def drop_cache(self) -> None:
+        """Forget cached clean pages."""
+        os.posix_fadvise(self._fd, 0, 0, os.POSIX_FADV_DONTNEED)
+
+    def retain(self) -> None:
+        """One more holder."""
+        with self._lock:
+            assert self._holders, f"{self.path} is closed"
+            self._holders += 1
+
+    def close(self) -> None:
+        """One holder less; the last one closes the descriptor."""
+        with self._lock:
+            assert self._holders, f"{self.path} is closed"
+            self._holders -= 1
+            if not self._holders:
+                os.close(self._fd)
+                self._fd = -1
+
+    def __repr__(self) -> str:
+        return f"OsFile({self.path!r}, fd={self._fd})"
+
+
+class OsFiles:
+    """The file systems of this machine; see `plogd.ports.Files`. Usable from any thread."""
+
+    def __init__(self) -> None:
+        self._sync_fs_fd_by_device: dict[int, int] = {}
+
+    def open_append(self, path: str) -> File:
+        """Open for append and read, creating an empty file if there is none."""
+        return OsFile(path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
+
+    def open_read(self, path: str) -> File:
+        """Open for reading. Raises FileNotFoundError."""
+        return OsFile(path, os.O_RDONLY)
+
+    def read_file(self, path: str) -> bytes:
+        """The whole of a small file. Raises FileNotFoundError."""
+        with open(path, "rb") as file:
+            return file.read()
+
+    def rename(self, source: str, target: str) -> None:
+        """Give `source` the name `target`, replacing what was there."""
+        os.rename(source, target)
+
+    def unlink(self, path: str) -> None:
+        """Remove a file's name. Raises FileNotFoundError."""
+        os.unlink(path)
+
+    def mkdir(self, path: str) -> None:
+        """Make a directory and its missing parents; harmless when it is there."""
+        os.makedirs(path, exist_ok=True)
+
+    def rmdir(self, path: str) -> None:
+        """Remove an empty directory."""
+        os.rmdir(path)
+
+    def listdir(self, path: str) -> list[str]:
+        """The names in a directory, sorted."""
+        return sorted(os.listdir(path))
+
+    def exists(self, path: str) -> bool:
+        """Whether a file or directory has this name."""
+        return os.path.exists(path)
+
+    def is_dir(self, path: str) -> bool:
+        """Whether this name is a directory."""
+        return os.path.isdir(path)
+
+    def modified_ms(self, path: str) -> int:
+        """When the file was last written, wall-clock milliseconds."""
+        return os.stat(path).st_mtime_ns // 1_000_000
+
+    def sync_dir(self, path: str) -> None:
+        """Make the names in a directory durable."""
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def sync_fs(self, path: str) -> None:
+        """Make the whole file system holding `path` durable.
+
+        Hears of every write-back error since `supports_sync_fs` was first asked about it.
+        """
+        if _libc.syncfs(self._sync_fs_fd(path)) != 0:
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number), path)
+
+    def supports_sync_fs(self, path: str) -> bool:
+        """Whether `sync_fs` may be trusted there. Ask before the first write: see `sync_fs`."""
+        release = re.match(r"(\d+)\.(\d+)", os.uname().release)
+        if release is None or (int(release[1]), int(release[2])) < _SYNC_FS_KERNEL:
+            return False
+        if (
+            not hasattr(_libc, "syncfs")
+            or _file_system_type(self.device(path)) not in _SYNC_FS_TYPES
+        ):
+            return False
+        self._sync_fs_fd(path)
+        return True
+
+    def _sync_fs_fd(self, path: str) -> int:
+        """A descriptor on the file system, kept from the first call on: it collects errors."""
+        device = self.device(path)
+        fd = self._sync_fs_fd_by_device.get(device)
+        if fd is None:
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            self._sync_fs_fd_by_device[device] = fd
+        return fd
+
+    def device(self, path: str) -> int:
+        """The number of the file system holding `path` (st_dev)."""
+        return os.stat(path).st_dev
+
+    def lock(self, path: str) -> Callable[[], None]:
+        """Take an exclusive lock on `path`; the result lets go. Raises BlockingIOError if taken.
+
+        The kernel lets go when the process dies, however it does.
+        """
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(fd)
+            raise
+        return lambda: os.close(fd)
+
+    def close(self) -> None:
+        """Let go of the descriptors kept for `sync_fs`."""
+        while self._sync_fs_fd_by_device:
+            os.close(self._sync_fs_fd_by_device.popitem()[1])
+
+
+def _file_system_type(device: int) -> str:
+    """The type ("ext4", …) of the mounted file system with this number; "" if it is not found."""
+    wanted = f"{os.major(device)}:{os.minor(device)}"
+    with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as mounts:
+        for line in mounts:
+            # id parent major:minor root mount-point options [optional fields] - type source …
+            fields = line.split()
+            if fields[2] == wanted:
+                return fields[fields.index("-") + 1]
+    return ""

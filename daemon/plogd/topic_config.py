@@ -1,0 +1,428 @@
+"""A topic's settings: one field a setting, and the broker setting it falls back to.
+
+What a log needs to know of its topic is a `TopicConfig`: the topic's own values where it has some,
+else the broker's, else the default. The overrides themselves are texts, kept in the metadata store.
+All of Kafka's names are here, because a topic may carry them and tools show them; the text of a
+setting that has no effect yet says so.
+
+A `TopicConfig` made by `resolve` holds only allowed values; one built by hand, as in tests, is not
+checked. Source: Kafka 4.3 LogConfig, ServerTopicConfigSynonyms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from plog.errors import InvalidConfig
+from plogd.config.broker_config import BrokerConfig, synonyms_of
+from plogd.config.log_settings import CLEANUP_POLICIES, COMPRESSION_TYPES, TIMESTAMP_TYPES
+from plogd.config.setting import (
+    DAY_MS,
+    GIB,
+    HOUR_MS,
+    KIB,
+    LONG_MAX,
+    MIB,
+    MINUTE_MS,
+    ConfigEntry,
+    ConfigSource,
+    ConfigSynonym,
+    Setting,
+    SettingType,
+    Value,
+    nearest_name,
+    setting,
+    settings_of,
+)
+
+_LONG = SettingType.LONG
+_COMPACTION_LATER = " Kept and shown; without effect until there is compaction."
+_REMOTE_LATER = " Kept and shown; without effect, as there is no remote storage."
+_REPLICAS_LATER = " Kept and shown; without effect while a partition has one replica."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicConfig:
+    """The effective settings of one topic; immutable, so a change makes a new one."""
+
+    cleanup_policy: tuple[str, ...] = setting(
+        "cleanup.policy",
+        ("delete",),
+        "`delete` removes old segments by `retention.ms` and `retention.bytes`. `compact` is to"
+        " keep the last record of each key; there is no compaction yet, so that a topic with"
+        " `compact` alone keeps everything. Empty keeps everything, too.",
+        one_of=CLEANUP_POLICIES,
+        synonyms=(("log.cleanup.policy", 1),),
+    )
+    compression_gzip_level: int = setting(
+        "compression.gzip.level",
+        -1,
+        "Level for `compression.type=gzip`; -1 is the library's own choice.",
+        at_least=1,
+        at_most=9,
+        also=(-1,),
+        synonyms=(("compression.gzip.level", 1),),
+    )
+    compression_lz4_level: int = setting(
+        "compression.lz4.level",
+        9,
+        "Level for `compression.type=lz4`.",
+        at_least=1,
+        at_most=17,
+        synonyms=(("compression.lz4.level", 1),),
+    )
+    compression_type: str = setting(
+        "compression.type",
+        "producer",
+        "How stored batches are compressed. `producer` keeps each as it came; anything else makes"
+        " the broker compress what came otherwise.",
+        one_of=COMPRESSION_TYPES,
+        synonyms=(("compression.type", 1),),
+    )
+    compression_zstd_level: int = setting(
+        "compression.zstd.level",
+        3,
+        "Level for `compression.type=zstd`.",
+        at_least=-(2**17),
+        at_most=22,
+        synonyms=(("compression.zstd.level", 1),),
+    )
+    delete_retention_ms: int = setting(
+        "delete.retention.ms",
+        DAY_MS,
+        "How long compaction keeps the mark of a deleted key." + _COMPACTION_LATER,
+        type=_LONG,
+        at_least=0,
+        unit="ms",
+    )
+    file_delete_delay_ms: int = setting(
+        "file.delete.delay.ms",
+        MINUTE_MS,
+        "How long a deleted segment's files stay, renamed, before they are removed.",
+        type=_LONG,
+        at_least=0,
+        unit="ms",
+        synonyms=(("log.segment.delete.delay.ms", 1),),
+    )
+    flush_messages: int = setting(
+        "flush.messages",
+        1,
+        "Records that may wait before they are synced to the disk. At 1, our default, an answer"
+        " means that the records are on the disk. Kafka's default is the largest number.",
+        type=_LONG,
+        at_least=1,
+        synonyms=(("log.flush.interval.messages", 1),),
+    )
+    flush_ms: int = setting(
+        "flush.ms",
+        LONG_MAX,
+        "Records are synced at the latest after this time, as often as the broker's"
+        " `log.flush.scheduler.interval.ms` has it look.",
+        type=_LONG,
+        at_least=0,
+        unit="ms",
+        synonyms=(("log.flush.interval.ms", 1), ("log.flush.scheduler.interval.ms", 1)),
+    )
+    follower_replication_throttled_replicas: tuple[str, ...] = setting(
+        "follower.replication.throttled.replicas",
+        (),
+        "Replicas whose copying is slowed down at the follower, as `partition:broker` or `*`."
+        + _REPLICAS_LATER,
+    )
+    index_interval_bytes: int = setting(
+        "index.interval.bytes",
+        4 * KIB,
+        "Bytes of records between two entries of an index.",
+        at_least=0,
+        unit="bytes",
+        synonyms=(("log.index.interval.bytes", 1),),
+    )
+    leader_replication_throttled_replicas: tuple[str, ...] = setting(
+        "leader.replication.throttled.replicas",
+        (),
+        "Replicas whose copying is slowed down at the leader, as `partition:broker` or `*`."
+        + _REPLICAS_LATER,
+    )
+    local_retention_bytes: int = setting(
+        "local.retention.bytes",
+        -2,
+        "Size kept on local disks beside remote storage; -2 means `retention.bytes`."
+        + _REMOTE_LATER,
+        type=_LONG,
+        at_least=-2,
+        unit="bytes",
+    )
+    local_retention_ms: int = setting(
+        "local.retention.ms",
+        -2,
+        "Time kept on local disks beside remote storage; -2 means `retention.ms`." + _REMOTE_LATER,
+        type=_LONG,
+        at_least=-2,
+        unit="ms",
+    )
+    max_compaction_lag_ms: int = setting(
+        "max.compaction.lag.ms",
+        LONG_MAX,
+        "Age at which a record must be compacted." + _COMPACTION_LATER,
+        type=_LONG,
+        at_least=1,
+        unit="ms",
+    )
+    max_message_bytes: int = setting(
+        "max.message.bytes",
+        MIB + 12,
+        "Largest record batch, as it is stored, its header included.",
+        at_least=0,
+        unit="bytes",
+        synonyms=(("message.max.bytes", 1),),
+    )
+    message_timestamp_after_max_ms: int = setting(
+        "message.timestamp.after.max.ms",
+        HOUR_MS,
+        "How far a record's time may lie after the broker's clock. Without effect for"
+        " `LogAppendTime`.",
+        type=_LONG,
+        at_least=0,
+        unit="ms",
+        synonyms=(("log.message.timestamp.after.max.ms", 1),),
+    )
+    message_timestamp_before_max_ms: int = setting(
+        "message.timestamp.before.max.ms",
+        LONG_MAX,
+        "How far a record's time may lie before the broker's clock. Without effect for"
+        " `LogAppendTime`.",
+        type=_LONG,
+        at_least=0,
+        unit="ms",
+        synonyms=(("log.message.timestamp.before.max.ms", 1),),
+    )
+    message_timestamp_type: str = setting(
+        "message.timestamp.type",
+        "CreateTime",
+        "Whether a record keeps its producer's time or gets the broker's when it is appended.",
+        one_of=TIMESTAMP_TYPES,
+        synonyms=(("log.message.timestamp.type", 1),),
+    )
+    min_cleanable_dirty_ratio: float = setting(
+        "min.cleanable.dirty.ratio",
+        0.5,
+        "Share of a log that is not compacted yet at which compaction starts." + _COMPACTION_LATER,
+        at_least=0,
+        at_most=1,
+    )
+    min_compaction_lag_ms: int = setting(
+        "min.compaction.lag.ms",
+        0,
+        "Age below which a record is never compacted." + _COMPACTION_LATER,
+        type=_LONG,
+        at_least=0,
+        unit="ms",
+    )
+    min_insync_replicas: int = setting(
+        "min.insync.replicas",
+        1,
+        "In-sync replicas a partition needs to take a produce request with `acks=all`.",
+        at_least=1,
+        synonyms=(("min.insync.replicas", 1),),
+    )
+    preallocate: bool = setting(
+        "preallocate",
+        False,
+        "Whether a new segment's file gets its full size at once. Kept and shown; without effect.",
+    )
+    remote_log_copy_disable: bool = setting(
+        "remote.log.copy.disable",
+        False,
+        "Whether nothing more is copied to remote storage." + _REMOTE_LATER,
+    )
+    remote_log_delete_on_disable: bool = setting(
+        "remote.log.delete.on.disable",
+        False,
+        "Whether turning remote storage off deletes what lies there." + _REMOTE_LATER,
+    )
+    remote_storage_enable: bool = setting(
+        "remote.storage.enable",
+        False,
+        "Whether old segments go to remote storage. There is none, so `true` is refused.",
+    )
+    retention_bytes: int = setting(
+        "retention.bytes",
+        -1,
+        "Size of a partition above which its oldest segments are deleted; negative means never.",
+        type=_LONG,
+        unit="bytes",
+        synonyms=(("log.retention.bytes", 1),),
+    )
+    retention_ms: int = setting(
+        "retention.ms",
+        7 * DAY_MS,
+        "Age at which a segment may be deleted; -1 never.",
+        type=_LONG,
+        at_least=0,
+        also=(-1,),
+        unit="ms",
+        synonyms=(
+            ("log.retention.ms", 1),
+            ("log.retention.minutes", MINUTE_MS),
+            ("log.retention.hours", HOUR_MS),
+        ),
+    )
+    segment_bytes: int = setting(
+        "segment.bytes",
+        GIB,
+        "A log's file is closed and a new one begun at this size.",
+        at_least=MIB,
+        unit="bytes",
+        synonyms=(("log.segment.bytes", 1),),
+    )
+    segment_index_bytes: int = setting(
+        "segment.index.bytes",
+        10 * MIB,
+        "Largest offset index; a full one begins a new segment.",
+        at_least=4,
+        unit="bytes",
+        synonyms=(("log.index.size.max.bytes", 1),),
+    )
+    segment_jitter_ms: int = setting(
+        "segment.jitter.ms",
+        0,
+        "Up to this much is taken off `segment.ms`, by chance, so that not all logs roll at once.",
+        type=_LONG,
+        at_least=0,
+        unit="ms",
+        synonyms=(("log.roll.jitter.ms", 1), ("log.roll.jitter.hours", HOUR_MS)),
+    )
+    segment_ms: int = setting(
+        "segment.ms",
+        7 * DAY_MS,
+        "A new file is begun at this age even if the last one is not full.",
+        type=_LONG,
+        at_least=1,
+        unit="ms",
+        synonyms=(("log.roll.ms", 1), ("log.roll.hours", HOUR_MS)),
+    )
+    unclean_leader_election_enable: bool = setting(
+        "unclean.leader.election.enable",
+        False,
+        "Whether a replica that lacks acknowledged records may lead if no other is left."
+        + _REPLICAS_LATER,
+    )
+
+    @property
+    def deletes_old_segments(self) -> bool:
+        """Whether retention applies."""
+        return "delete" in self.cleanup_policy
+
+    @property
+    def is_compacted(self) -> bool:
+        """Whether every record needs a key."""
+        return "compact" in self.cleanup_policy
+
+    @property
+    def uses_log_append_time(self) -> bool:
+        """Whether the broker sets the records' time."""
+        return self.message_timestamp_type == "LogAppendTime"
+
+    @classmethod
+    def resolve(cls, broker: BrokerConfig, overrides: Mapping[str, str]) -> TopicConfig:
+        """The effective settings of a topic that sets `overrides`; unknown names are passed over.
+
+        Raises:
+            InvalidConfig: a value is wrong.
+        """
+        values: dict[str, Any] = {}  # A type checker cannot know which is of which type.
+        for name, row in settings_of(cls).items():
+            if name in overrides:
+                values[row.attribute] = _parse(row, overrides[name])
+            else:
+                values[row.attribute] = _broker_value(broker, row)
+        return cls(**values)
+
+
+def validate_overrides(overrides: Mapping[str, str | None]) -> None:
+    """Raise InvalidConfig naming every setting that is unknown or has a wrong value.
+
+    A value of None is one a client left out; CreateTopics refuses it, as Kafka does.
+    """
+    rows = settings_of(TopicConfig)
+    problems = []
+    values: dict[str, Value] = {name: row.default for name, row in rows.items()}
+    for name, text in overrides.items():
+        try:
+            if name not in rows:
+                nearest = nearest_name(name, rows)
+                hint = f"; did you mean {nearest}?" if nearest else ""
+                raise InvalidConfig(f"{name} is not a topic setting{hint}")
+            if text is None:
+                raise InvalidConfig(f"{name} has no value")
+            values[name] = _parse(rows[name], text)
+        except InvalidConfig as error:
+            problems.append(str(error))
+    problems += _cross_check(values)
+    if problems:
+        raise InvalidConfig("; ".join(problems))
+
+
+def describe(broker: BrokerConfig, overrides: Mapping[str, str]) -> list[ConfigEntry]:
+    """Every setting of a topic that sets `overrides`, as DescribeConfigs shows it."""
+    return [_describe(broker, row, overrides) for row in settings_of(TopicConfig).values()]
+
+
+def _describe(broker: BrokerConfig, row: Setting, overrides: Mapping[str, str]) -> ConfigEntry:
+    own = overrides.get(row.name)
+    synonyms: tuple[ConfigSynonym, ...] = tuple(_broker_synonyms(broker, row))
+    value = row.shown(_broker_value(broker, row))
+    if own is not None:
+        value = row.shown(_parse(row, own))
+        override = ConfigSynonym(name=row.name, value=value, source=ConfigSource.DYNAMIC_TOPIC)
+        synonyms = (override, *synonyms)
+    return ConfigEntry(
+        name=row.name,
+        value=value,
+        source=synonyms[0].source if synonyms else ConfigSource.DEFAULT,
+        read_only=False,
+        sensitive=row.sensitive,
+        type=row.type,
+        documentation=row.doc,
+        synonyms=synonyms,
+    )
+
+
+def _broker_value(broker: BrokerConfig, row: Setting) -> Value:
+    """What a topic without a value of its own gets, in the unit of the topic's setting."""
+    broker_rows = settings_of(BrokerConfig)
+    for name, factor in row.synonyms:
+        value = broker.value(broker_rows[name])
+        if value is None:
+            continue
+        if factor != 1:
+            assert isinstance(value, int)
+            return value * factor if value >= 0 else -1  # -1 hours is not -3600000 ms.
+        return value
+    return row.default
+
+
+def _broker_synonyms(broker: BrokerConfig, row: Setting) -> Iterator[ConfigSynonym]:
+    """What somebody set for the broker, strongest first, then the defaults."""
+    broker_rows = settings_of(BrokerConfig)
+    found = [s for name, _ in row.synonyms for s in synonyms_of(broker, broker_rows[name])]
+    yield from (s for s in found if s.source is not ConfigSource.DEFAULT)
+    yield from (s for s in found if s.source is ConfigSource.DEFAULT)
+
+
+def _parse(row: Setting, text: str) -> Value:
+    try:
+        return row.parse(text)
+    except ValueError as error:
+        raise InvalidConfig(f"{row.name}={text}: {error}") from None
+
+
+def _cross_check(values: Mapping[str, Value]) -> Iterator[str]:
+    if values["remote.storage.enable"]:
+        yield "remote.storage.enable=true: there is no remote storage"
+    least, most = values["min.compaction.lag.ms"], values["max.compaction.lag.ms"]
+    assert isinstance(least, int) and isinstance(most, int)
+    if least > most:
+        yield f"min.compaction.lag.ms={least} is more than max.compaction.lag.ms={most}"

@@ -1,0 +1,230 @@
+"""Generates the decoder of a message: a function from bytes to the struct, for one version.
+
+The generated code trusts nothing: a length is compared with the bytes that are left before it is
+used, a count with what its elements must at least take, so no allocation is larger than the input.
+Reading past the end shows as `struct.error` or `IndexError`; `Message.decode` turns both, and text
+that is not UTF-8, into WireError. Records stay a view of the input.
+
+Names in the generated code: ``data`` the input, ``end`` its length, ``p`` the position, ``n`` a
+length or count just read, ``e`` where the value at hand ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from struct import unpack_from
+from typing import Any
+
+from plog.wire.primitives import WireError, decode_varint, skip_tagged_fields
+from plog.wire.source import Source
+from plog.wire.structs import Array, Blob, Field, Fixed, Nested, Struct, Text, WireType
+
+Decoder = Callable[[memoryview], tuple[Any, int]]
+"""Returns the decoded struct, and the position behind it."""
+
+
+def compile_decoder(struct: type[Struct], version: int, *, flexible: bool) -> Decoder:
+    """The decoder of one version; a flexible one has compact lengths and tagged fields."""
+    writer = _DecoderWriter(version, flexible)
+    writer.write_struct(struct, "message")
+    writer.source.line("return message, p")
+    return writer.source.compile(f"decoder of {struct.__name__} version {version}")
+
+
+def _bad_length(what: str, length: int, left: int) -> WireError:
+    if length < 0:
+        return WireError(f"{what} has a length of {length}")
+    return WireError(f"{what} has a length of {length}, but only {left} bytes are left")
+
+
+class _DecoderWriter:
+    """Writes the source of one decoder, field by field.
+
+    Values of constant size are not read at once: they gather in `_run` until something of another
+    kind follows, so that one unpack reads them all, the next length included.
+    """
+
+    def __init__(self, version: int, flexible: bool) -> None:
+        self._version = version
+        self._flexible = flexible
+        self._run: list[tuple[str, Fixed]] = []
+        self.source = Source(
+            "decode(data)",
+            new=object.__new__,
+            unpack_from=unpack_from,
+            decode_varint=decode_varint,
+            skip_tagged_fields=skip_tagged_fields,
+            bad_length=_bad_length,
+            WireError=WireError,
+        )
+        self.source.line("end = len(data)")
+        self.source.line("p = 0")
+
+    def write_struct(self, struct: type[Struct], target: str) -> None:
+        """Read a struct into a new object named `target`."""
+        self.source.line(f"{target} = new({self.source.constant(struct)})")
+        tagged: list[Field] = []
+        for field in struct.fields:
+            present = field.versions.has(self._version)
+            if not present or field.tag is not None:
+                self.source.line(f"{target}.{field.name} = {self._default(field)}")
+            if present and field.tag is not None:
+                tagged.append(field)
+            elif present:
+                self._write_field(struct, field, target)
+        if self._flexible:
+            self._write_tagged_fields(struct, tagged, target)
+        self._flush()
+
+    def _default(self, field: Field) -> str:
+        if not field.has_fresh_default:
+            return self.source.constant(field.default)
+        if isinstance(field.type, Nested):
+            return f"{self.source.constant(field.type.struct)}()"
+        return "[]"
+
+    def _write_field(self, struct: type[Struct], field: Field, target: str) -> None:
+        what = f"{struct.__name__}.{field.name}"
+        nullable = field.is_nullable(self._version)
+        self._write_value(field.type, f"{target}.{field.name}", what, nullable=nullable)
+
+    def _write_value(self, kind: WireType, target: str, what: str, *, nullable: bool) -> None:
+        match kind:
+            case Fixed():
+                self._run.append((target, kind))
+            case Nested():
+                self._write_nested(kind, target, nullable=nullable)
+            case Text() | Blob():
+                length = Fixed("i", 4, 0) if isinstance(kind, Blob) else Fixed("h", 2, 0)
+                self._write_length(length)
+                self._write_null_or(target, nullable, lambda: self._write_slice(kind, target, what))
+            case Array():
+                self._write_length(Fixed("i", 4, 0))
+                self._write_null_or(
+                    target, nullable, lambda: self._write_elements(kind, target, what)
+                )
+
+    def _write_length(self, classic: Fixed) -> None:
+        """Read a length into ``n``; null is -1 in the classic and in the compact encoding alike."""
+        if not self._flexible:
+            self._run.append(("n", classic))
+            self._flush()
+            return
+        self._write_varint()
+        self.source.line("n -= 1")
+
+    def _write_varint(self) -> None:
+        """Read a varint into ``n``: its first byte together with what stands before it."""
+        self._run.append(("n", Fixed("B", 1, 0)))
+        self._flush()
+        with self.source.block("if n > 127:"):
+            self.source.line("n, p = decode_varint(data, p - 1)")
+
+    def _write_null_or(self, target: str, nullable: bool, write: Callable[[], None]) -> None:
+        if not nullable:
+            write()
+            return
+        with self.source.block("if n < 0:"):
+            self.source.line(f"{target} = None")
+        with self.source.block("else:"):
+            write()
+            self._flush()
+
+    def _write_slice(self, kind: Text | Blob, target: str, what: str) -> None:
+        self.source.line("e = p + n")
+        with self.source.block("if not p <= e <= end:"):
+            self.source.line(f"raise bad_length({what!r}, n, end - p)")
+        if isinstance(kind, Text):
+            self.source.line(f"{target} = str(data[p:e], 'utf-8')")
+        elif kind.is_records:
+            self.source.line(f"{target} = data[p:e]")
+        else:
+            self.source.line(f"{target} = bytes(data[p:e])")
+        self.source.line("p = e")
+
+    def _write_elements(self, kind: Array, target: str, what: str) -> None:
+        element = kind.element
+        with self.source.block(f"if not 0 <= n * {self._least_size(element)} <= end - p:"):
+            self.source.line(f"raise bad_length({what!r}, n, end - p)")
+        if isinstance(element, Fixed) and element.size <= 8:
+            self.source.line(f"{target} = list(unpack_from(f'>{{n}}{element.code}', data, p))")
+            self.source.line(f"p += n * {element.size}")
+            return
+        items, item = self.source.name("items"), self.source.name("item")
+        self.source.line(f"{target} = {items} = []")
+        with self.source.block("for _ in range(n):"):
+            self._write_value(element, item, what, nullable=False)
+            self._flush()
+            self.source.line(f"{items}.append({item})")
+
+    def _write_nested(self, kind: Nested, target: str, *, nullable: bool) -> None:
+        if nullable:
+            self._run.append(("n", Fixed("b", 1, 0)))
+        self._flush()
+        nested = self.source.name("nested")
+
+        def write() -> None:
+            self.write_struct(kind.struct, nested)
+            self.source.line(f"{target} = {nested}")
+
+        self._write_null_or(target, nullable, write)
+
+    def _write_tagged_fields(self, struct: type[Struct], fields: list[Field], target: str) -> None:
+        self._run.append(("n", Fixed("B", 1, 0)))
+        self._flush()
+        with self.source.block("if n:"):
+            if not fields:
+                self.source.line("p = skip_tagged_fields(data, p - 1)")
+                return
+            tag, tag_end = self.source.name("tag"), self.source.name("tag_end")
+            self.source.line("n, p = decode_varint(data, p - 1)")
+            with self.source.block("for _ in range(n):"):
+                self.source.line(f"{tag}, p = decode_varint(data, p)")
+                self.source.line("n, p = decode_varint(data, p)")
+                self.source.line(f"{tag_end} = p + n")
+                for field in fields:
+                    with self.source.block(f"if {tag} == {field.tag}:"):
+                        self._write_field(struct, field, target)
+                        self._flush()
+                        with self.source.block(f"if p != {tag_end}:"):
+                            problem = f"{struct.__name__}.{field.name} does not fill its tag"
+                            self.source.line(f"raise WireError({problem!r})")
+                self.source.line(f"p = {tag_end}")
+            with self.source.block("if p > end:"):
+                what = f"tagged fields of {struct.__name__}"
+                self.source.line(f"raise bad_length({what!r}, n, end - p)")
+
+    def _flush(self) -> None:
+        """Read the values gathered so far."""
+        if not self._run:
+            return
+        targets = [target for target, _ in self._run]
+        codes = "".join(kind.code for _, kind in self._run)
+        if codes == "B":
+            self.source.line(f"{targets[0]} = data[p]")
+        else:
+            unpack = self.source.packing(codes, "unpack_from")
+            self.source.line(f"{', '.join(targets)}, = {unpack}(data, p)")
+        self.source.line(f"p += {sum(kind.size for _, kind in self._run)}")
+        self._run.clear()
+
+    def _least_size(self, kind: WireType) -> int:
+        """The fewest bytes a value takes on the wire, at least one."""
+        match kind:
+            case Fixed():
+                return kind.size
+            case Text():
+                return 1 if self._flexible else 2
+            case Blob() | Array():
+                return 1 if self._flexible else 4
+            case Nested():
+                present = (
+                    field
+                    for field in kind.struct.fields
+                    if field.versions.has(self._version) and field.tag is None
+                )
+                size = sum(
+                    1 if field.is_nullable(self._version) else self._least_size(field.type)
+                    for field in present
+                )
+                return max(1, size + self._flexible)

@@ -1,0 +1,218 @@
+"""Generates the encoder of a message: a function from the struct to its parts, for one version.
+
+The parts are bytes, in order, except records, which travel as the object they are: the bytes of a
+batch are never copied here. A field that does not exist in the version is skipped if it is
+ignorable or holds its default; otherwise the message says more than the version can: refused.
+
+Names in the generated code: ``message`` the input, ``parts`` the output, ``x`` the value at hand,
+``b`` its bytes, ``n`` its length.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from struct import pack
+from typing import Any
+
+from plog.errors import UnsupportedVersion
+from plog.wire.primitives import (
+    SHORT_VARINTS,
+    Part,
+    encode_string_length,
+    encode_varint,
+    records_size,
+)
+from plog.wire.source import Source
+from plog.wire.structs import Array, Blob, Field, Fixed, Nested, Struct, Text, WireType
+
+Encoder = Callable[[Any], list[Part]]
+
+_ZERO = Fixed("x", 1, 0)
+"""A pad byte: the zero that ends a struct without tagged fields."""
+
+
+def compile_encoder(struct: type[Struct], version: int, *, flexible: bool) -> Encoder:
+    """The encoder of one version; a flexible one has compact lengths and tagged fields."""
+    writer = _EncoderWriter(version, flexible)
+    writer.write_struct(struct, "message")
+    writer.source.line("return parts")
+    return writer.source.compile(f"encoder of {struct.__name__} version {version}")
+
+
+def _unsupported(what: str, version: int) -> UnsupportedVersion:
+    return UnsupportedVersion(f"{what} is set, but version {version} has no place for it")
+
+
+class _EncoderWriter:
+    """Writes the source of one encoder, field by field.
+
+    Values of constant size gather in `_run` until something of another kind follows, so that one
+    pack writes them all. `_add` names the append method of the list being filled: tagged fields are
+    encoded apart, because their size goes first.
+    """
+
+    def __init__(self, version: int, flexible: bool) -> None:
+        self._version = version
+        self._flexible = flexible
+        self._run: list[tuple[str, Fixed]] = []
+        self._add = "add"
+        self.source = Source(
+            "encode(message)",
+            pack=pack,
+            SHORT_VARINTS=SHORT_VARINTS,
+            encode_varint=encode_varint,
+            encode_string_length=encode_string_length,
+            records_size=records_size,
+            unsupported=_unsupported,
+        )
+        self.source.line("parts = []")
+        self.source.line("add = parts.append")
+
+    def write_struct(self, struct: type[Struct], value: str) -> None:
+        """Write the struct that the expression `value` gives."""
+        tagged: list[Field] = []
+        for field in struct.fields:
+            if not field.versions.has(self._version):
+                self._refuse_unless_default(struct, field, value)
+            elif field.tag is not None:
+                tagged.append(field)
+            else:
+                self._write_field(field, f"{value}.{field.name}")
+        if self._flexible:
+            self._write_tagged_fields(tagged, value)
+        self._flush()
+
+    def _refuse_unless_default(self, struct: type[Struct], field: Field, value: str) -> None:
+        if field.ignorable:
+            return
+        with self.source.block(f"if {self._differs(field, f'{value}.{field.name}')}:"):
+            what = f"{struct.__name__}.{field.name}"
+            self.source.line(f"raise unsupported({what!r}, {self._version})")
+
+    def _differs(self, field: Field, value: str) -> str:
+        """An expression for "this field does not hold its default"; structs are compared inline."""
+        if field.default is None:
+            return f"{value} is not None"
+        match field.type:
+            case Nested(struct):
+                parts = (self._differs(inner, f"{value}.{inner.name}") for inner in struct.fields)
+                differs = " or ".join(parts)
+                if field.is_nullable(self._version):
+                    return f"({value} is None or {differs})"
+                return f"({differs})"
+            case _:
+                return f"{value} != {self.source.constant(field.default)}"
+
+    def _write_field(self, field: Field, value: str) -> None:
+        self._write_value(field.type, value, nullable=field.is_nullable(self._version))
+
+    def _write_value(self, kind: WireType, value: str, *, nullable: bool) -> None:
+        match kind:
+            case Fixed():
+                self._run.append((value, kind))
+            case Nested():
+                self._write_nested(kind, value, nullable=nullable)
+            case Text() | Blob():
+                self._write_bytes(kind, value, nullable=nullable)
+            case Array():
+                self._write_array(kind, value, nullable=nullable)
+
+    def _write_bytes(self, kind: Text | Blob, value: str, *, nullable: bool) -> None:
+        as_bytes = "x.encode()" if isinstance(kind, Text) else "x"
+        is_records = isinstance(kind, Blob) and kind.is_records
+        size = "records_size(b)" if is_records else "len(b)"
+        self.source.line(f"x = {value}")
+        if nullable:
+            with self.source.block("if x is None:"):
+                self.source.line("b = b''; n = -1")
+            with self.source.block("else:"):
+                self.source.line(f"b = {as_bytes}; n = {size}")
+        else:
+            self.source.line(f"b = {as_bytes}; n = {size}")
+        self._write_length(kind)
+        self.source.line(f"{self._add}(b)")
+
+    def _write_length(self, kind: WireType) -> None:
+        """Write ``n`` as the length of a value of this kind; -1 is null."""
+        if not self._flexible:
+            code = Fixed("h", 2, 0) if isinstance(kind, Text) else Fixed("i", 4, 0)
+            self._run.append(("n", code))
+            self._flush()
+            return
+        self._flush()
+        longer = "encode_string_length(n)" if isinstance(kind, Text) else "encode_varint(n + 1)"
+        self.source.line(f"{self._add}(SHORT_VARINTS[n + 1] if n < 127 else {longer})")
+
+    def _write_array(self, kind: Array, value: str, *, nullable: bool) -> None:
+        items = self.source.name("items")
+        self.source.line(f"{items} = {value}")
+        if nullable:
+            self.source.line(f"n = -1 if {items} is None else len({items})")
+        else:
+            self.source.line(f"n = len({items})")
+        self._write_length(kind)
+        some = f"{items} or ()" if nullable else items
+        element = kind.element
+        if isinstance(element, Fixed) and element.size <= 8:
+            with self.source.block(f"if {items}:"):
+                self.source.line(f"{self._add}(pack(f'>{{n}}{element.code}', *{items}))")
+            return
+        item = self.source.name("item")
+        with self.source.block(f"for {item} in {some}:"):
+            self._write_value(element, item, nullable=False)
+            self._flush()
+
+    def _write_nested(self, kind: Nested, value: str, *, nullable: bool) -> None:
+        nested = self.source.name("nested")
+        if not nullable:
+            self.source.line(f"{nested} = {value}")
+            self.write_struct(kind.struct, nested)
+            return
+        self._flush()
+        self.source.line(f"{nested} = {value}")
+        with self.source.block(f"if {nested} is None:"):
+            self.source.line(f"{self._add}(b'\\xff')")
+        with self.source.block("else:"):
+            self._run.append(("1", Fixed("b", 1, 0)))
+            self.write_struct(kind.struct, nested)
+
+    def _write_tagged_fields(self, fields: list[Field], value: str) -> None:
+        if not fields:
+            self._run.append(("", _ZERO))
+            return
+        self._flush()
+        tags = self.source.name("tags")
+        self.source.line(f"{tags} = []")
+        for field in sorted(fields, key=lambda item: item.tag or 0):
+            with self.source.block(f"if {self._differs(field, f'{value}.{field.name}')}:"):
+                self._write_tagged_field(field, f"{value}.{field.name}", tags)
+        with self.source.block(f"if {tags}:"):
+            self.source.line(f"{self._add}(encode_varint(len({tags}) // 3))")
+            self.source.line(f"{self._add}(b''.join({tags}))")
+        with self.source.block("else:"):
+            self.source.line(f"{self._add}(b'\\0')")
+
+    def _write_tagged_field(self, field: Field, value: str, tags: str) -> None:
+        outer, body = self._add, self.source.name("body")
+        self.source.line(f"{body} = []")
+        self._add = f"{body}.append"
+        self._write_field(field, value)
+        self._flush()
+        self._add = outer
+        self.source.line(f"b = b''.join({body})")
+        tag = self.source.constant(encode_varint(field.tag or 0))
+        self.source.line(f"{tags} += ({tag}, encode_varint(len(b)), b)")
+
+    def _flush(self) -> None:
+        """Write the values gathered so far."""
+        if not self._run:
+            return
+        values = [value for value, _ in self._run if value]
+        codes = "".join(kind.code for _, kind in self._run)
+        if values:
+            self.source.line(
+                f"{self._add}({self.source.packing(codes, 'pack')}({', '.join(values)}))"
+            )
+        else:
+            self.source.line(f"{self._add}({bytes(len(codes))!r})")
+        self._run.clear()

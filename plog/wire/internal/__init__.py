@@ -1,0 +1,1 @@
+"""Records that Kafka keeps in logs of its own, by family."""

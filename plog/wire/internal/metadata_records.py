@@ -1,0 +1,195 @@
+"""The records of `__cluster_metadata-0`: what happened to brokers, topics and settings.
+
+Those of Kafka's KRaft metadata log which one broker by itself needs. Each is the value of a log
+record, behind a frame of three unsigned varints: frame version 1, record key, record version. The
+keys have nothing to do with `ApiKey`. Whoever replays the log must know every record in it, so an
+unknown one is an error. Source: Kafka 4.0 metadata/src/main/resources, AbstractApiMessageSerde.
+
+  PartitionRecord, PartitionChangeRecord    1 directories (KIP-858)   2 eligible leaders (KIP-966)
+  RegisterBrokerRecord           1 controlled shutdown   2 migration from ZooKeeper   3 directories
+  BrokerRegistrationChangeRecord 1 controlled shutdown   2 directories
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from plog.wire.primitives import decode_varint, encode_varint
+from plog.wire.schema import (
+    Buffer,
+    Message,
+    Struct,
+    WireError,
+    field,
+    int8,
+    int16,
+    int32,
+    int64,
+    uint16,
+    uuid,
+)
+
+_FRAME_VERSION = 1
+
+
+class MetadataRecord(Message):
+    """One thing that happened."""
+
+    record_key: ClassVar[int]
+
+    def __init_subclass__(cls, *, record_key: int, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        cls.record_key = record_key
+
+
+class BrokerEndpoint(Struct):
+    """A listener of the broker."""
+
+    name: str = field()
+    host: str = field()
+    port: uint16 = field()
+    security_protocol: int16 = field()
+
+
+class BrokerFeature(Struct):
+    """A feature the broker could run at these levels."""
+
+    name: str = field()
+    min_supported_version: int16 = field()
+    max_supported_version: int16 = field()
+
+
+class RegisterBrokerRecord(MetadataRecord, record_key=0, versions="0-3", flexible="0+"):
+    """A broker has started."""
+
+    broker_id: int32 = field()
+    is_migrating_zk_broker: bool = field("2+")
+    incarnation_id: uuid = field()
+    broker_epoch: int64 = field()
+    end_points: list[BrokerEndpoint] = field()
+    features: list[BrokerFeature] = field()
+    rack: str | None = field()
+    fenced: bool = field(default=True)
+    in_controlled_shutdown: bool = field("1+")
+    log_dirs: list[uuid] = field("3+", tag=0)
+
+
+class TopicRecord(MetadataRecord, record_key=2, versions="0", flexible="0+"):
+    """A topic exists. Its partitions follow."""
+
+    name: str = field()
+    topic_id: uuid = field()
+
+
+class PartitionRecord(MetadataRecord, record_key=3, versions="0-2", flexible="0+"):
+    """The whole state of a new partition."""
+
+    partition_id: int32 = field(default=-1)
+    topic_id: uuid = field()
+    replicas: list[int32] = field()
+    isr: list[int32] = field()
+    removing_replicas: list[int32] = field()
+    adding_replicas: list[int32] = field()
+    leader: int32 = field(default=-1)
+    leader_recovery_state: int8 = field(tag=0)
+    leader_epoch: int32 = field(default=-1)
+    partition_epoch: int32 = field(default=-1)
+    directories: list[uuid] = field("1+")
+    eligible_leader_replicas: list[int32] | None = field("2+", tag=1, default=None)
+    last_known_elr: list[int32] | None = field("2+", tag=2, default=None)
+
+
+class ConfigRecord(MetadataRecord, record_key=4, versions="0", flexible="0+"):
+    """A setting was given a value, or taken away if that is null."""
+
+    resource_type: int8 = field()
+    resource_name: str = field()
+    name: str = field()
+    value: str | None = field()
+
+
+class PartitionChangeRecord(MetadataRecord, record_key=5, versions="0-2", flexible="0+"):
+    """What changed in a partition; the rest is null, or -2 for the leader."""
+
+    partition_id: int32 = field(default=-1)
+    topic_id: uuid = field()
+    isr: list[int32] | None = field(tag=0, default=None)
+    leader: int32 = field(tag=1, default=-2)
+    replicas: list[int32] | None = field(tag=2, default=None)
+    removing_replicas: list[int32] | None = field(tag=3, default=None)
+    adding_replicas: list[int32] | None = field(tag=4, default=None)
+    leader_recovery_state: int8 = field(tag=5, default=-1)
+    directories: list[uuid] | None = field("1+", tag=8, default=None)
+    eligible_leader_replicas: list[int32] | None = field("2+", tag=6, default=None)
+    last_known_elr: list[int32] | None = field("2+", tag=7, default=None)
+
+
+class RemoveTopicRecord(MetadataRecord, record_key=9, versions="0", flexible="0+"):
+    """A topic and all its partitions are gone."""
+
+    topic_id: uuid = field()
+
+
+class FeatureLevelRecord(MetadataRecord, record_key=12, versions="0", flexible="0+"):
+    """A feature was finalized at a level; 0 means off."""
+
+    name: str = field()
+    feature_level: int16 = field()
+
+
+class ProducerIdsRecord(MetadataRecord, record_key=15, versions="0", flexible="0+"):
+    """Producer ids below ``next_producer_id`` are given away."""
+
+    broker_id: int32 = field()
+    broker_epoch: int64 = field(default=-1)
+    next_producer_id: int64 = field()
+
+
+class BrokerRegistrationChangeRecord(MetadataRecord, record_key=17, versions="0-2", flexible="0+"):
+    """What changed in a broker: 1 and -1 set and clear a mark, 0 leaves it."""
+
+    broker_id: int32 = field()
+    broker_epoch: int64 = field()
+    fenced: int8 = field(tag=0)
+    in_controlled_shutdown: int8 = field("1+", tag=1)
+    log_dirs: list[uuid] = field("2+", tag=2)
+
+
+METADATA_RECORDS: tuple[type[MetadataRecord], ...] = (
+    RegisterBrokerRecord,
+    TopicRecord,
+    PartitionRecord,
+    ConfigRecord,
+    PartitionChangeRecord,
+    RemoveTopicRecord,
+    FeatureLevelRecord,
+    ProducerIdsRecord,
+    BrokerRegistrationChangeRecord,
+)
+_RECORD_BY_KEY = {record.record_key: record for record in METADATA_RECORDS}
+
+
+def encode_metadata_record(record: MetadataRecord, version: int) -> bytes:
+    """The value of the log record that holds `record`."""
+    frame = (_FRAME_VERSION, record.record_key, version)
+    return b"".join(map(encode_varint, frame)) + record.encode(version)
+
+
+def decode_metadata_record(data: Buffer) -> MetadataRecord:
+    """The record in the value of a log record. Raises WireError if it is none we know."""
+    view = memoryview(data)
+    try:
+        frame_version, position = decode_varint(view, 0)
+        key, position = decode_varint(view, position)
+        version, position = decode_varint(view, position)
+    except IndexError:
+        raise WireError(f"a metadata record of {len(view)} bytes is cut short") from None
+    record = _RECORD_BY_KEY.get(key)
+    if frame_version != _FRAME_VERSION or record is None:
+        raise WireError(f"no metadata record has key {key} in frame version {frame_version}")
+    if not record.min_version <= version <= record.max_version:
+        raise WireError(f"{record.__name__} has no version {version}")
+    decoded, size = record.decode_prefix(view[position:], version)
+    if position + size != len(view):
+        raise WireError(f"{len(view) - position - size} bytes follow a {record.__name__}")
+    return decoded

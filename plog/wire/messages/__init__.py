@@ -1,0 +1,45 @@
+"""The messages of Kafka's protocol, one file a family, and the table of all APIs we can speak.
+
+A message is in the table when its encoding is known; whether the broker serves it, and in which
+versions, is decided in apis/table.py.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from plog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from plog.wire.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from plog.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from plog.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
+from plog.wire.messages.fetch import FetchRequest, FetchResponse
+from plog.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from plog.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from plog.wire.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from plog.wire.messages.metadata import MetadataRequest, MetadataResponse
+from plog.wire.messages.produce import ProduceRequest, ProduceResponse
+from plog.wire.schema import ApiMessage
+
+
+@dataclass(frozen=True, slots=True)
+class Api:
+    """What is asked and what is answered; both have the same versions."""
+
+    request: type[ApiMessage]
+    response: type[ApiMessage]
+
+
+APIS = (
+    Api(ProduceRequest, ProduceResponse),
+    Api(FetchRequest, FetchResponse),
+    Api(ListOffsetsRequest, ListOffsetsResponse),
+    Api(MetadataRequest, MetadataResponse),
+    Api(FindCoordinatorRequest, FindCoordinatorResponse),
+    Api(ApiVersionsRequest, ApiVersionsResponse),
+    Api(CreateTopicsRequest, CreateTopicsResponse),
+    Api(DeleteTopicsRequest, DeleteTopicsResponse),
+    Api(InitProducerIdRequest, InitProducerIdResponse),
+    Api(DescribeConfigsRequest, DescribeConfigsResponse),
+)
+
+API_BY_KEY: dict[int, Api] = {api.request.api_key: api for api in APIS}

@@ -1,0 +1,158 @@
+"""What a message declaration imports, and what a declared message can do.
+
+    class MetadataRequest(ApiMessage, api_key=ApiKey.METADATA, versions="0-13", flexible="9+"):
+        topics: list[MetadataRequestTopic] | None = field(nullable="1+")
+
+    MetadataRequest.decode(data, 12).topics
+
+The declarations are in messages/ and internal/; structs.py says how they are written. The code that
+encodes and decodes one version is generated the first time it is used, about a millisecond each.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any, ClassVar, Self
+
+from plog.errors import UnsupportedVersion
+from plog.wire.decoder import Decoder, compile_decoder
+from plog.wire.encoder import Encoder, compile_encoder
+from plog.wire.primitives import Buffer, Part, Passthrough, WireError
+from plog.wire.structs import (
+    Records,
+    Struct,
+    Versions,
+    field,
+    float64,
+    int8,
+    int16,
+    int32,
+    int64,
+    uint16,
+    uint32,
+    uuid,
+)
+
+__all__ = [
+    "ApiMessage",
+    "Buffer",
+    "Message",
+    "Part",
+    "Passthrough",
+    "Records",
+    "Struct",
+    "WireError",
+    "field",
+    "float64",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "uint16",
+    "uint32",
+    "uuid",
+]
+
+
+class Message(Struct):
+    """A struct that has versions of its own, and so can be encoded by itself."""
+
+    min_version: ClassVar[int]
+    max_version: ClassVar[int]
+    flexible_from: ClassVar[int]
+    """The first version with compact lengths and tagged fields; above every version if none is."""
+
+    _decoders: ClassVar[dict[int, Decoder]]
+    _encoders: ClassVar[dict[int, Encoder]]
+
+    def __init_subclass__(cls, *, versions: str = "none", flexible: str = "none") -> None:
+        super().__init_subclass__()
+        cls.min_version, cls.max_version = Versions.parse(versions)
+        cls.flexible_from = Versions.parse(flexible).first
+        cls._decoders = {}
+        cls._encoders = {}
+
+    @classmethod
+    def decode(cls, data: Buffer, version: int) -> Self:
+        """The message that begins at the start of `data`; bytes behind it are not looked at.
+
+        Records are views of `data`. Raises WireError, or UnsupportedVersion if we know no such
+        version.
+        """
+        return cls.decode_prefix(data, version)[0]
+
+    @classmethod
+    def decode_prefix(cls, data: Buffer, version: int) -> tuple[Self, int]:
+        """As `decode`, with the number of bytes the message took."""
+        decoder = cls._decoders.get(version)
+        if decoder is None:
+            decoder = cls._compile_decoder(version)
+        try:
+            return decoder(memoryview(data))
+        except (struct.error, IndexError, UnicodeDecodeError) as error:
+            raise WireError(f"{cls.__name__} version {version} cannot be read: {error}") from error
+
+    def encode(self, version: int) -> bytes:
+        """The message as bytes. Raises WireError, also if records are a Passthrough.
+
+        Raises UnsupportedVersion if `version` is unknown, or lacks a field that is set and matters.
+        """
+        try:
+            return b"".join(self._encode(version))  # type: ignore[arg-type]  # checked by join
+        except TypeError as error:
+            raise WireError(f"{type(self).__name__} is not all bytes: {error}") from error
+
+    def encode_parts(self, version: int) -> list[Part]:
+        """The message in pieces: bytes, and records as the views or Passthroughs they are."""
+        joined: list[Part] = []
+        run: list[bytes] = []
+        for part in self._encode(version):
+            if isinstance(part, bytes):
+                run.append(part)
+                continue
+            if run:
+                joined.append(b"".join(run))
+                run.clear()
+            joined.append(part)
+        if run:
+            joined.append(b"".join(run))
+        return joined
+
+    def _encode(self, version: int) -> list[Part]:
+        encoder = self._encoders.get(version)
+        if encoder is None:
+            encoder = self._compile_encoder(version)
+        try:
+            return encoder(self)
+        except (struct.error, TypeError, AttributeError, UnicodeEncodeError) as error:
+            what = f"{type(self).__name__} version {version}"
+            raise WireError(f"{what} cannot be written: {error}") from error
+
+    @classmethod
+    def _compile_decoder(cls, version: int) -> Decoder:
+        flexible = cls._is_flexible(version)
+        decoder = cls._decoders[version] = compile_decoder(cls, version, flexible=flexible)
+        return decoder
+
+    @classmethod
+    def _compile_encoder(cls, version: int) -> Encoder:
+        flexible = cls._is_flexible(version)
+        encoder = cls._encoders[version] = compile_encoder(cls, version, flexible=flexible)
+        return encoder
+
+    @classmethod
+    def _is_flexible(cls, version: int) -> bool:
+        if not cls.min_version <= version <= cls.max_version:
+            known = f"{cls.min_version} to {cls.max_version}"
+            raise UnsupportedVersion(f"{cls.__name__} has versions {known}, not {version}")
+        return version >= cls.flexible_from
+
+
+class ApiMessage(Message):
+    """A request or a response of Kafka's protocol."""
+
+    api_key: ClassVar[int]
+
+    def __init_subclass__(cls, *, api_key: int = -1, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        cls.api_key = int(api_key)

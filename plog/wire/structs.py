@@ -1,0 +1,288 @@
+"""Declarations: what a struct of Kafka's protocol is made of, and in which versions.
+
+A struct is a class whose attributes are its fields, in wire order. The annotation gives the type on
+the wire, `field` the versions:
+
+    class TopicProduceData(Struct):
+        name: str = field("0-12", ignorable=True)
+        topic_id: uuid = field("13+", ignorable=True)
+        partition_data: list[PartitionProduceData] = field()
+
+``| None`` makes a field nullable, a class nests, ``list`` is an array. Every field has a default,
+so `TopicProduceData()` is a value; instances have slots, `==` and a repr that leaves defaults out.
+Encoding and decoding are generated from `Struct.fields` by encoder.py and decoder.py.
+Source: the message definitions of Kafka 4.3 and the meaning its generator gives them.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import (
+    Annotated,
+    Any,
+    ClassVar,
+    NamedTuple,
+    TypeAlias,
+    Union,
+    dataclass_transform,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
+
+from plog.types import ZERO_UUID, Uuid
+from plog.wire.primitives import Part
+
+LAST_VERSION = 0x7FFF
+"""Larger than any version a message will ever have."""
+
+
+class Versions(NamedTuple):
+    """A range of versions, both ends inclusive; empty when the first is above the last."""
+
+    first: int
+    last: int
+
+    @classmethod
+    def parse(cls, text: str) -> Versions:
+        """The range in Kafka's notation.
+
+        >>> Versions.parse("3+"), Versions.parse("0-12").last, Versions.parse("7").last
+        (Versions(first=3, last=32767), 12, 7)
+        """
+        if text == "none":
+            return cls(LAST_VERSION + 1, LAST_VERSION)
+        first, separator, last = text.rstrip("+").partition("-")
+        if text.endswith("+"):
+            return cls(int(first), LAST_VERSION)
+        return cls(int(first), int(last) if separator else int(first))
+
+    def has(self, version: int) -> bool:
+        """Whether `version` lies in the range."""
+        return self.first <= version <= self.last
+
+
+@dataclass(frozen=True, slots=True)
+class Fixed:
+    """A type of constant size, by its code in the struct module."""
+
+    code: str
+    size: int
+    default: int | float | bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """UTF-8 behind its length."""
+
+
+@dataclass(frozen=True, slots=True)
+class Blob:
+    """Bytes behind their length; ``is_records`` ones are neither copied nor looked into."""
+
+    is_records: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Array:
+    """Elements of one type behind their count."""
+
+    element: WireType
+
+
+@dataclass(frozen=True, slots=True)
+class Nested:
+    """A struct in its place."""
+
+    struct: type[Struct]
+
+
+WireType: TypeAlias = Fixed | Text | Blob | Array | Nested
+
+int8: TypeAlias = Annotated[int, Fixed("b", 1, 0)]
+int16: TypeAlias = Annotated[int, Fixed("h", 2, 0)]
+uint16: TypeAlias = Annotated[int, Fixed("H", 2, 0)]
+int32: TypeAlias = Annotated[int, Fixed("i", 4, 0)]
+uint32: TypeAlias = Annotated[int, Fixed("I", 4, 0)]
+int64: TypeAlias = Annotated[int, Fixed("q", 8, 0)]
+float64: TypeAlias = Annotated[float, Fixed("d", 8, 0.0)]
+uuid: TypeAlias = Annotated[Uuid, Fixed("16s", 16, ZERO_UUID)]
+Records: TypeAlias = Annotated[Part, Blob(is_records=True)]
+"""Record batches: a memoryview when decoded; bytes or a Passthrough may be sent as well."""
+
+_PLAIN_TYPES: dict[Any, WireType] = {
+    bool: Fixed("?", 1, False),
+    str: Text(),
+    bytes: Blob(),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One field of a struct, as the generators see it."""
+
+    name: str
+    type: WireType
+    versions: Versions
+    nullable: Versions
+    tag: int | None
+    default: Any
+    ignorable: bool
+
+    @property
+    def has_fresh_default(self) -> bool:
+        """Whether each instance needs a default of its own, because it can be changed in place."""
+        return self.default is not None and isinstance(self.type, Array | Nested)
+
+    def is_nullable(self, version: int) -> bool:
+        """Whether null can be written in this version."""
+        return self.nullable.has(version)
+
+
+class _Unset:
+    """The mark of an argument not given."""
+
+    def __repr__(self) -> str:
+        return "<Kafka's default>"
+
+
+_UNSET = _Unset()
+
+
+@dataclass(frozen=True, slots=True)
+class _Declaration:
+    versions: str
+    nullable: str | None
+    tag: int | None
+    default: Any
+    ignorable: bool
+
+
+def field(
+    versions: str = "0+",
+    *,
+    nullable: str | None = None,
+    tag: int | None = None,
+    default: Any = _UNSET,
+    ignorable: bool = False,
+) -> Any:
+    """Declare a field. The result is Any so that a type checker sees an attribute with a default.
+
+    Args:
+        versions: Where the field exists: "3+", "0-12", "7".
+        nullable: Where a ``| None`` field may be null, if that is not everywhere it exists.
+        tag: Its number if it is a tagged field (KIP-482).
+        default: Its value when absent; if not given, whatever is zero or empty in its type.
+        ignorable: Whether a value is dropped, rather than refused, in versions that lack the field.
+    """
+    return _Declaration(versions, nullable, tag, default, ignorable)
+
+
+def _wire_type(hint: Any) -> tuple[WireType, bool]:
+    """The wire type of an annotation, and whether it allows None."""
+    if get_origin(hint) in (Union, types.UnionType):
+        (inner,) = (choice for choice in get_args(hint) if choice is not types.NoneType)
+        return _wire_type(inner)[0], True
+    if get_origin(hint) is Annotated:
+        marker = hint.__metadata__[0]
+        assert isinstance(marker, Fixed | Blob)
+        return marker, False
+    if get_origin(hint) is list:
+        return Array(_wire_type(get_args(hint)[0])[0]), False
+    if isinstance(hint, type) and issubclass(hint, Struct):
+        return Nested(hint), False
+    return _PLAIN_TYPES[hint], False
+
+
+def _default_of(wire_type: WireType) -> Any:
+    match wire_type:
+        case Fixed():
+            return wire_type.default
+        case Text():
+            return ""
+        case Blob():
+            return None if wire_type.is_records else b""
+        case Array():
+            return []
+        case Nested():
+            return wire_type.struct()
+
+
+def _resolve(name: str, declaration: _Declaration, hint: Any) -> Field:
+    wire_type, allows_none = _wire_type(hint)
+    versions = Versions.parse(declaration.versions)
+    nullable = Versions.parse("none")
+    if allows_none:
+        nullable = Versions.parse(declaration.nullable or declaration.versions)
+    default = declaration.default
+    return Field(
+        name=name,
+        type=wire_type,
+        versions=versions,
+        nullable=nullable,
+        tag=declaration.tag,
+        default=_default_of(wire_type) if isinstance(default, _Unset) else default,
+        ignorable=declaration.ignorable,
+    )
+
+
+def _compile_init(fields: tuple[Field, ...]) -> Callable[..., None]:
+    """An `__init__` with one keyword per field: a loop over the fields takes five times as long."""
+    namespace: dict[str, Any] = {"_UNSET": _UNSET}
+    parameters, statements = [], ["pass"]
+    for item in fields:
+        value = item.name
+        if item.has_fresh_default:
+            parameters.append(f"{item.name}=_UNSET")
+            fresh = "[]"
+            if isinstance(item.type, Nested):
+                namespace[f"_new_{item.name}"] = item.type.struct
+                fresh = f"_new_{item.name}()"
+            value = f"{fresh} if {item.name} is _UNSET else {item.name}"
+        else:
+            namespace[f"_default_{item.name}"] = item.default
+            parameters.append(f"{item.name}=_default_{item.name}")
+        statements.append(f"self.{item.name} = {value}")
+    signature = ", ".join(["self", *(["*"] if parameters else []), *parameters])
+    body = "\n    ".join(statements)
+    exec(f"def __init__({signature}):\n    {body}", namespace)  # noqa: S102 - our own tables
+    init: Callable[..., None] = namespace["__init__"]
+    return init
+
+
+# `field` is left out of field_specifiers on purpose: a checker that knows it as one takes a field
+# without default= for a required argument, but Kafka gives all of them a default.
+@dataclass_transform(kw_only_default=True)
+class StructType(type):
+    """Turns declared fields into slots and an `__init__`."""
+
+    def __new__(
+        cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **options: Any
+    ) -> StructType:
+        declared = {key: x for key, x in namespace.items() if isinstance(x, _Declaration)}
+        rest = {key: x for key, x in namespace.items() if key not in declared}
+        struct = super().__new__(cls, name, bases, rest | {"__slots__": tuple(declared)}, **options)
+        if declared:
+            hints = get_type_hints(struct, include_extras=True)
+            fields = tuple(_resolve(key, x, hints[key]) for key, x in declared.items())
+            struct.fields = fields  # type: ignore[attr-defined]  # mypy sees no Struct here
+            struct.__init__ = _compile_init(fields)  # type: ignore[misc]  # made by exec
+        return struct
+
+
+class Struct(metaclass=StructType):
+    """A group of fields. Mutable, so not hashable."""
+
+    fields: ClassVar[tuple[Field, ...]] = ()
+
+    def __eq__(self, other: object) -> bool:
+        if other.__class__ is not self.__class__:
+            return NotImplemented
+        return all(getattr(self, x.name) == getattr(other, x.name) for x in self.fields)
+
+    def __repr__(self) -> str:
+        values = ((item, getattr(self, item.name)) for item in self.fields)
+        shown = (f"{item.name}={value!r}" for item, value in values if value != item.default)
+        return f"{type(self).__name__}({', '.join(shown)})"
