@@ -1,0 +1,1 @@
+"""What the broker tells over HTTP: metrics, health, readiness."""

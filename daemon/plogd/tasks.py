@@ -1,0 +1,118 @@
+"""What the broker does again and again: one row a task, and the loops that run the rows.
+
+A row names the setting that holds its interval and the function to call. Each task is a LoopingCall
+of its own: it is never called while its last call still waits, and an exception, which would end a
+bare LoopingCall for ever, is counted and logged, and the next call comes in its time. The first
+call comes one interval after the start. service.py starts and stops them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from twisted.internet.defer import Deferred, gatherResults
+from twisted.internet.interfaces import IReactorTime
+from twisted.internet.task import LoopingCall
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from plogd.config import BrokerConfig
+from plogd.config.setting import LONG_MAX, settings_of
+from plogd.metrics import Counter, Registry
+from plogd.ports import Later
+
+log = Logger()
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task(Generic[T]):
+    """One row: what to call, on what, and the setting that says how often (milliseconds).
+
+    The function may return a Later; the next call waits for it.
+    """
+
+    name: str
+    interval_setting: str
+    function: Callable[[T], Later[Any] | None]
+
+    def interval_ms(self, config: BrokerConfig) -> int:
+        """How often to run; the largest number means never."""
+        interval = config.value(settings_of(BrokerConfig)[self.interval_setting])
+        assert isinstance(interval, int), f"{self.interval_setting} is no interval"
+        return interval
+
+
+class RunningTasks:
+    """The loops of `start_tasks`."""
+
+    def __init__(self, loops: Sequence[tuple[LoopingCall, Deferred[LoopingCall]]]) -> None:
+        self._loops = loops
+
+    def stop(self) -> Deferred[None]:
+        """Start no task any more; fires when those that are running have ended."""
+        for loop, _ in self._loops:
+            if loop.running:
+                loop.stop()
+        return gatherResults([ended for _, ended in self._loops]).addCallback(lambda _: None)
+
+
+def start_tasks(
+    tasks: Sequence[Task[T]],
+    target: T,
+    *,
+    config: BrokerConfig,
+    reactor: IReactorTime,
+    registry: Registry,
+) -> RunningTasks:
+    """Call each task's function with `target` at its interval, until the result is stopped."""
+    runs = registry.counters("plog_task_runs_total", "Periodic tasks begun.", ("task",))
+    failures = registry.counters("plog_task_failures_total", "Periodic tasks failed.", ("task",))
+    loops = []
+    for task in tasks:
+        interval_ms = task.interval_ms(config)
+        if interval_ms >= LONG_MAX:
+            continue
+        run = _guarded(task, target, runs.labels(task.name), failures.labels(task.name))
+        loop = _Loop(run, reactor)
+        loops.append((loop, loop.start(interval_ms / 1000, now=False)))
+    return RunningTasks(loops)
+
+
+class _Loop(LoopingCall):
+    """A LoopingCall on a given clock."""
+
+    def __init__(self, function: Callable[[], object], clock: IReactorTime) -> None:
+        # Not by LoopingCall's own: that imports, and so installs, the global reactor.
+        self.f = function
+        self.a = ()
+        self.kw = {}
+        self.clock = clock
+
+
+def _guarded(
+    task: Task[T], target: T, runs: Counter, failures: Counter
+) -> Callable[[], Deferred[None] | None]:
+    """`task` as a function that never fails."""
+
+    def failed(failure: Failure | None = None) -> None:
+        failures.inc()
+        log.failure("task {task} failed; it runs again in its time", failure, task=task.name)
+
+    def run() -> Deferred[None] | None:
+        runs.inc()
+        try:
+            later = task.function(target)
+        except Exception:
+            failed()
+            return None
+        if later is None:
+            return None
+        ended: Deferred[None] = Deferred()
+        later.then(lambda _: ended.callback(None), ended.errback)
+        return ended.addErrback(failed)
+
+    return run

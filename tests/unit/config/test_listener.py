@@ -1,0 +1,132 @@
+"""``listeners`` and ``advertised.listeners``: what is taken, what is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from plogd.config.listener import (
+    Listener,
+    advertised_listeners,
+    bound_listeners,
+    parse_listener,
+    parse_protocol_map,
+)
+
+PROTOCOLS = {"PLAINTEXT": "PLAINTEXT", "SSL": "SSL", "INSIDE": "PLAINTEXT"}
+
+
+@pytest.mark.parametrize(
+    ("text", "host", "port"),
+    [
+        ("PLAINTEXT://:9092", "", 9092),
+        ("PLAINTEXT://0.0.0.0:0", "0.0.0.0", 0),
+        ("plaintext://host-1.example:65535", "host-1.example", 65535),
+        ("PLAINTEXT://[::1]:9092", "::1", 9092),
+        ("PLAINTEXT://[fe80::1%eth0]:9092", "fe80::1%eth0", 9092),
+    ],
+)
+def test_a_listener_is_a_name_a_host_and_a_port(text: str, host: str, port: int) -> None:
+    expected = Listener(name="PLAINTEXT", host=host, port=port, protocol="PLAINTEXT")
+    assert parse_listener(text, PROTOCOLS) == expected
+
+
+@pytest.mark.parametrize("text", ["INSIDE://[::1]:9", "INSIDE://a:9", "INSIDE://:9"])
+def test_a_listener_prints_as_it_was_written(text: str) -> None:
+    assert str(parse_listener(text, PROTOCOLS)) == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "localhost:9092",
+        "PLAINTEXT://localhost",
+        "PLAINTEXT://::1:9092",
+        "PLAINTEXT://[localhost]:9092",
+        "PLAINTEXT://a:65536",
+        "PLAINTEXT://a:-1",
+        "PLAINTEXT://a b:1",
+        "OTHER://a:1",
+    ],
+)
+def test_what_is_no_listener_is_refused(text: str) -> None:
+    with pytest.raises(ValueError):
+        parse_listener(text, PROTOCOLS)
+
+
+def test_the_protocol_map_is_read_in_any_case() -> None:
+    assert parse_protocol_map("") == {}
+    assert parse_protocol_map("a:plaintext,B:SASL_SSL") == {"A": "PLAINTEXT", "B": "SASL_SSL"}
+
+
+@pytest.mark.parametrize("text", ["A", "A:", ":SSL", "A:TLS", "A:SSL,a:SSL", "A:SSL,"])
+def test_a_wrong_protocol_map_is_refused(text: str) -> None:
+    with pytest.raises(ValueError):
+        parse_protocol_map(text)
+
+
+def bind(*texts: str, skipped: tuple[str, ...] = ()) -> tuple[Listener, ...]:
+    return bound_listeners(texts, PROTOCOLS, skipped)
+
+
+@pytest.mark.parametrize("text", ["SSL://:1", "SASL_PLAINTEXT://:1", "SASL_SSL://:1"])
+def test_tls_and_sasl_are_refused_with_a_hint_that_they_come_later(text: str) -> None:
+    protocols = {name: name for name in ("SSL", "SASL_PLAINTEXT", "SASL_SSL")}
+    with pytest.raises(ValueError, match="come in a later version"):
+        bound_listeners([text], protocols, ())
+
+
+def test_an_ipv4_and_an_ipv6_address_may_share_name_and_port() -> None:
+    assert len(bind("PLAINTEXT://127.0.0.1:9092", "PLAINTEXT://[::1]:9092")) == 2
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        ("PLAINTEXT://a:1", "INSIDE://b:1"),
+        ("PLAINTEXT://a:1", "PLAINTEXT://a:2"),
+        ("PLAINTEXT://127.0.0.1:1", "INSIDE://127.0.0.2:1"),
+        ("PLAINTEXT://127.0.0.1:1", "PLAINTEXT://[::1]:1", "PLAINTEXT://[::2]:1"),
+    ],
+)
+def test_two_listeners_may_not_want_the_same(texts: tuple[str, ...]) -> None:
+    with pytest.raises(ValueError):
+        bind(*texts)
+
+
+def test_any_number_of_listeners_may_take_a_free_port() -> None:
+    assert [x.port for x in bind("PLAINTEXT://:0", "INSIDE://:0")] == [0, 0]
+
+
+def test_a_controllers_listener_is_not_opened() -> None:
+    opened = bind("PLAINTEXT://:1", "CONTROLLER://:2", skipped=("controller",))
+    assert [x.name for x in opened] == ["PLAINTEXT"]
+
+
+def test_one_listener_has_to_be_left() -> None:
+    with pytest.raises(ValueError, match="no listener is left"):
+        bind("CONTROLLER://:2", skipped=("CONTROLLER",))
+
+
+def advertise(*texts: str) -> dict[str, Listener]:
+    opened = bind("PLAINTEXT://:1", "INSIDE://:2")
+    return advertised_listeners(texts, opened, PROTOCOLS, ("CONTROLLER",))
+
+
+def test_listeners_are_advertised_by_name_and_may_share_a_port() -> None:
+    advertised = advertise("PLAINTEXT://a:7", "INSIDE://b:7", "CONTROLLER://c:7")
+    assert {name: x.host for name, x in advertised.items()} == {"PLAINTEXT": "a", "INSIDE": "b"}
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        ("SSL://a:1",),
+        ("PLAINTEXT://0.0.0.0:1",),
+        ("PLAINTEXT://[::]:1",),
+        ("PLAINTEXT://a:1", "PLAINTEXT://b:1"),
+    ],
+)
+def test_what_no_client_could_use_is_not_advertised(texts: tuple[str, ...]) -> None:
+    with pytest.raises(ValueError):
+        advertise(*texts)

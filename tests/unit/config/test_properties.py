@@ -1,0 +1,85 @@
+"""Java's .properties format, line by line."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from plogd.config.properties import PropertiesError, escape_value, parse_properties
+
+
+def pairs(text: str) -> list[tuple[str, str]]:
+    return [(a.key, a.value) for a in parse_properties(text)]
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("a=1", ("a", "1")),
+        ("a = 1", ("a", "1")),
+        ("  a\t:\t1", ("a", "1")),
+        ("a 1", ("a", "1")),
+        ("a", ("a", "")),
+        ("a=", ("a", "")),
+        ("a==b", ("a", "=b")),
+        ("a = b = c", ("a", "b = c")),
+        ("a=1  ", ("a", "1  ")),
+        (r"a\=b\:c\ d=1", ("a=b:c d", "1")),
+        (r"a=\u00e9\t\q", ("a", "é\tq")),
+        (r"a=C:\\logs", ("a", r"C:\logs")),
+        ("a=1 # no comment", ("a", "1 # no comment")),
+    ],
+)
+def test_one_assignment(line: str, expected: tuple[str, str]) -> None:
+    assert pairs(line) == [expected]
+
+
+def test_comments_and_blank_lines_are_passed_over() -> None:
+    assert pairs("# a=1\n  ! b=2\n\n \t\nc=3") == [("c", "3")]
+
+
+def test_an_odd_number_of_backslashes_continues_a_line() -> None:
+    assert pairs("a=1,\\\n   2,\\\r\n\t3\nb=x\\\\\nc=y") == [
+        ("a", "1,2,3"),
+        ("b", "x\\"),
+        ("c", "y"),
+    ]
+
+
+def test_a_comment_is_never_continued() -> None:
+    assert pairs("# a \\\nb=1") == [("b", "1")]
+
+
+def test_a_comment_sign_behind_a_continuation_is_content() -> None:
+    assert pairs("a=1\\\n#2") == [("a", "1#2")]
+
+
+def test_a_backslash_at_the_very_end_continues_with_nothing() -> None:
+    assert pairs("a=1\\") == [("a", "1")]
+
+
+def test_repeated_keys_are_all_there_in_order() -> None:
+    assert pairs("a=1\na=2") == [("a", "1"), ("a", "2")]
+
+
+def test_line_numbers_are_those_of_the_first_natural_line() -> None:
+    assignments = parse_properties("# head\na=1,\\\n  2\r\n\rb=3")
+    assert [(a.key, a.line) for a in assignments] == [("a", 2), ("b", 5)]
+
+
+@pytest.mark.parametrize("escape", [r"\u12", r"\uzzzz", r"\u"])
+def test_a_broken_unicode_escape_is_reported_with_its_line(escape: str) -> None:
+    with pytest.raises(PropertiesError) as caught:
+        parse_properties(f"\na={escape}")
+    assert caught.value.line == 2
+
+
+@given(st.text())
+def test_an_escaped_value_is_read_back(value: str) -> None:
+    assert pairs(f"key={escape_value(value)}") == [("key", value)]
+
+
+@given(st.text().filter(lambda text: "\\u" not in text))
+def test_any_text_without_a_unicode_escape_can_be_read(text: str) -> None:
+    assert all(a.line >= 1 for a in parse_properties(text))

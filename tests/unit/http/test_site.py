@@ -1,0 +1,124 @@
+"""The HTTP site, request by request over a transport in memory."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from twisted.internet.error import CannotListenError
+from twisted.internet.task import Clock
+from twisted.internet.testing import MemoryReactor, StringTransport
+from twisted.logger import LogLevel, capturedLogs
+from twisted.web.server import Site
+
+from plogd.config import BrokerConfig
+from plogd.http.site import Status, listen, make_site
+
+WELL = Status(ok=True, details={})
+
+
+def site(
+    metrics: Callable[[], bytes] = lambda: b"a 1\n",
+    health: Status = WELL,
+    ready: Status = WELL,
+) -> Site:
+    return make_site(Clock(), metrics=metrics, health=lambda: health, ready=lambda: ready)
+
+
+def ask(site: Site, path: str, method: str = "GET") -> tuple[int, dict[str, str], bytes]:
+    """(code, headers, body) of one request on a connection of its own."""
+    channel: Any = site.buildProtocol(None)
+    transport = StringTransport()
+    channel.makeConnection(transport)
+    request = f"{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+    channel.dataReceived(request.encode())
+    head, _, body = transport.value().partition(b"\r\n\r\n")
+    first, *rest = head.decode().split("\r\n")
+    headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in rest)}
+    return int(first.split()[1]), headers, body
+
+
+def test_metrics_are_the_registrys_text() -> None:
+    code, headers, body = ask(site(), "/metrics")
+    assert (code, body) == (200, b"a 1\n")
+    assert headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
+    assert headers["cache-control"] == "no-store"
+
+
+def test_a_healthy_broker_answers_200_with_its_details() -> None:
+    code, headers, body = ask(site(health=Status(ok=True, details={"partitions": 3})), "/health")
+    assert (code, headers["content-type"]) == (200, "application/json")
+    assert json.loads(body) == {"status": "ok", "partitions": 3}
+
+
+def test_an_offline_directory_answers_503() -> None:
+    sick = Status(ok=False, details={"offline_log_dirs": ["/d"]})
+    code, _, body = ask(site(health=sick), "/health")
+    assert code == 503
+    assert json.loads(body) == {"status": "unavailable", "offline_log_dirs": ["/d"]}
+
+
+def test_a_broker_that_loads_is_not_ready_yet() -> None:
+    loading = Status(ok=False, details={"state": "loading"})
+    assert ask(site(ready=loading), "/ready")[0] == 503
+    assert ask(site(ready=loading), "/health")[0] == 200
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "code"),
+    [
+        ("GET", "/", 200),
+        ("HEAD", "/metrics", 200),
+        ("GET", "/nothing", 404),
+        ("POST", "/metrics", 405),
+        ("DELETE", "/health", 501),
+    ],
+)
+def test_other_requests(method: str, path: str, code: int) -> None:
+    assert ask(site(), path, method)[0] == code
+
+
+def test_a_failing_metric_is_logged_and_answered_500_without_a_traceback() -> None:
+    def broken() -> bytes:
+        raise RuntimeError("secret")
+
+    with capturedLogs() as events:
+        code, _, body = ask(site(broken), "/metrics")
+    assert code == 500
+    assert b"secret" not in body
+    assert any("log_failure" in e for e in events)
+
+
+class TakenPorts(MemoryReactor):
+    """Every port is in use."""
+
+    def listenTCP(self, port: int, factory: Any, backlog: int = 50, interface: str = "") -> Any:
+        raise CannotListenError(interface, port, OSError(98, "Address already in use"))
+
+
+def test_the_site_listens_where_it_is_told() -> None:
+    reactor = MemoryReactor()
+    opened = listen(reactor, BrokerConfig(plog_http_port=81, plog_http_host="::1"), site())
+    assert opened is not None
+    [(port, _, _, interface)] = reactor.tcpServers
+    assert (port, interface) == (81, "::1")
+
+
+def test_port_0_turns_it_off() -> None:
+    reactor = MemoryReactor()
+    assert listen(reactor, BrokerConfig(plog_http_port=0), site()) is None
+    assert reactor.tcpServers == []
+
+
+def test_the_default_port_may_be_taken() -> None:
+    with capturedLogs() as events:
+        assert listen(TakenPorts(), BrokerConfig(), site()) is None
+    assert [e["log_level"] for e in events] == [LogLevel.warn]
+
+
+def test_a_port_somebody_has_set_may_not_be_taken() -> None:
+    config = BrokerConfig(explicit=frozenset({"plog.http.port"}))
+    with pytest.raises(CannotListenError):
+        listen(TakenPorts(), config, site())

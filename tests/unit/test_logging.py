@@ -1,0 +1,130 @@
+"""How events look as lines, and which are written."""
+
+from __future__ import annotations
+
+import io
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from twisted.logger import LogLevel
+from twisted.python.failure import Failure
+
+from plogd.logging import LineObserver, RateLimit, stream_observer
+
+
+def event(text: str = "text", level: str = "info", **rest: Any) -> dict[str, Any]:
+    return {
+        "log_format": "{text}",
+        "text": text,
+        "log_level": LogLevel.levelWithName(level),
+        "log_namespace": "plogd.log.log",
+        "log_time": 1_769_860_800.0625,
+        **rest,
+    }
+
+
+def written(*events: dict[str, Any], level: str = "debug", for_journal: bool = False) -> str:
+    parts: list[str] = []
+    observer = LineObserver(parts.append, level, for_journal=for_journal)
+    for each in events:
+        observer(each)
+    return "".join(parts)
+
+
+def test_a_line_has_time_level_namespace_and_text() -> None:
+    assert written(event()) == "2026-01-31T12:00:00.062Z INFO plogd.log.log: text\n"
+
+
+@pytest.mark.parametrize(
+    ("level", "priority"),
+    [("debug", 7), ("info", 6), ("warn", 4), ("error", 3), ("critical", 2)],
+)
+def test_the_journal_gets_the_priority_instead_of_time_and_level(level: str, priority: int) -> None:
+    assert written(event(level=level), for_journal=True) == f"<{priority}>plogd.log.log: text\n"
+
+
+def test_a_text_cannot_forge_a_second_line() -> None:
+    line = written(event("a\r\n2026 INFO b\x1b[31m\u2028\x85"))
+    assert line.endswith(": a\\r\\n2026 INFO b\\x1b[31m\\u2028\\x85\n")
+    assert len(line.splitlines()) == 1
+
+
+def test_a_traceback_follows_indented_and_each_line_has_the_priority() -> None:
+    try:
+        raise ValueError("first\nsecond\x00")
+    except ValueError:
+        failure = Failure()  # type: ignore[no-untyped-call]
+    plain = written(event(level="critical", log_failure=failure)).splitlines()
+    assert plain[0].endswith("CRITICAL plogd.log.log: text")
+    assert all(line.startswith("    ") for line in plain[1:])
+    assert any("second\\x00" in line for line in plain)
+    journal = written(event(level="critical", log_failure=failure), for_journal=True)
+    assert all(line.startswith("<2>") for line in journal.splitlines())
+
+
+def test_events_below_the_level_are_not_written() -> None:
+    events = [event(name, name) for name in ("debug", "info", "warn", "error", "critical")]
+    shown = written(*events, level="warn").splitlines()
+    assert [line.rpartition(" ")[2] for line in shown] == ["warn", "error", "critical"]
+
+
+def test_the_level_may_change_while_running() -> None:
+    parts: list[str] = []
+    observer = LineObserver(parts.append, "error", for_journal=False)
+    observer(event("before"))
+    observer.set_level("debug")
+    observer(event("after", "debug"))
+    assert [part.split()[-1] for part in parts] == ["after"]
+
+
+@pytest.mark.parametrize("namespace", ["twisted.web.server.Site", "log_legacy"])
+def test_twisteds_own_chatter_counts_as_debug_but_its_warnings_do_not(namespace: str) -> None:
+    chatter = event("starting", log_namespace=namespace)
+    warning = event("warning", "warn", log_namespace=namespace)
+    assert written(chatter, warning, level="info").count("\n") == 1
+    assert "DEBUG" in written(chatter, level="debug")
+
+
+def test_an_event_without_anything_is_still_a_line() -> None:
+    assert written({}) == "1970-01-01T00:00:00.000Z INFO -: \n"
+
+
+def test_a_stream_the_journal_reads_is_told_by_device_and_inode(tmp_path: Path) -> None:
+    with (tmp_path / "log").open("w+") as stream:
+        status = os.fstat(stream.fileno())
+        named = {"JOURNAL_STREAM": f"{status.st_dev}:{status.st_ino}"}
+        stream_observer(stream, named, "info")(event())
+        stream_observer(stream, {"JOURNAL_STREAM": "1:2"}, "info")(event())
+        stream.seek(0)
+        lines = stream.read().splitlines()
+    assert lines[0] == "<6>plogd.log.log: text"
+    assert lines[1].startswith("2026-")
+
+
+@pytest.mark.parametrize("environment", [{}, {"JOURNAL_STREAM": "1:2"}])
+def test_a_stream_without_a_descriptor_is_not_the_journals(environment: dict[str, str]) -> None:
+    stream = io.StringIO()
+    stream_observer(stream, environment, "info")(event())
+    assert stream.getvalue().startswith("2026-")
+
+
+def test_one_event_of_a_kind_passes_in_each_interval() -> None:
+    limit = RateLimit(1000)
+    assert limit.admit("a", 0) == 0
+    assert limit.admit("a", 1) is None
+    assert limit.admit("a", 999) is None
+    assert limit.admit("b", 999) == 0
+    assert limit.admit("a", 1000) == 2
+    assert limit.admit("a", 2000) == 0
+
+
+def test_only_so_many_kinds_are_remembered() -> None:
+    limit = RateLimit(1000, keys_max=2)
+    for key in ("a", "b"):
+        limit.admit(key, 0)
+    assert limit.admit("a", 1000) == 0  # Now "b" passed longest ago, and is forgotten for "c".
+    assert limit.admit("c", 1001) == 0
+    assert limit.admit("a", 1002) is None
+    assert limit.admit("b", 1003) == 0

@@ -1,0 +1,76 @@
+"""The messages systemd gets."""
+
+from __future__ import annotations
+
+import pytest
+from twisted.logger import LogLevel, capturedLogs
+
+from plogd.sdnotify import ServiceNotifier
+
+
+class Sent:
+    """Keeps what would go out; fails like a socket if told to."""
+
+    def __init__(self) -> None:
+        self.messages: list[tuple[str, bytes]] = []
+        self.error: OSError | None = None
+
+    def __call__(self, address: str, message: bytes) -> None:
+        if self.error is not None:
+            raise self.error
+        self.messages.append((address, message))
+
+
+def notifier(sent: Sent, **environment: str) -> ServiceNotifier:
+    return ServiceNotifier({"NOTIFY_SOCKET": "/run/notify", **environment}, sent)
+
+
+def test_each_state_is_one_datagram() -> None:
+    sent = Sent()
+    notify = notifier(sent)
+    notify.ready("serving 3 partitions\nREADY=0")
+    notify.reloading(12.3456)
+    notify.status("recovering")
+    notify.extend_timeout(90_000)
+    notify.alive()
+    notify.stopping()
+    assert [message for _, message in sent.messages] == [
+        b"READY=1\nSTATUS=serving 3 partitions READY=0",
+        b"RELOADING=1\nMONOTONIC_USEC=12345",
+        b"STATUS=recovering",
+        b"EXTEND_TIMEOUT_USEC=90000000",
+        b"WATCHDOG=1",
+        b"STOPPING=1\nSTATUS=stopping",
+    ]
+    assert {address for address, _ in sent.messages} == {"/run/notify"}
+
+
+def test_an_abstract_socket_is_named_with_an_at_sign() -> None:
+    sent = Sent()
+    notifier(sent, NOTIFY_SOCKET="@notify").alive()
+    assert sent.messages[0][0] == "\0notify"
+
+
+def test_without_a_socket_nothing_is_sent() -> None:
+    sent = Sent()
+    notify = ServiceNotifier({"WATCHDOG_USEC": "1000"}, sent)
+    notify.ready("x")
+    assert sent.messages == []
+    assert notify.watchdog_interval_ms is None
+
+
+def test_a_message_that_cannot_be_sent_is_logged_and_harmless() -> None:
+    sent = Sent()
+    sent.error = OSError(111, "Connection refused")
+    with capturedLogs() as events:
+        notifier(sent).alive()
+    assert [e["log_level"] for e in events] == [LogLevel.warn]
+
+
+@pytest.mark.parametrize(
+    ("usec", "interval_ms"), [("30000000", 15_000), ("", None), ("0", None), ("-1", None)]
+)
+def test_the_watchdog_is_fed_twice_as_often_as_it_looks(
+    usec: str, interval_ms: float | None
+) -> None:
+    assert notifier(Sent(), WATCHDOG_USEC=usec).watchdog_interval_ms == interval_ms
