@@ -1,0 +1,52 @@
+# Sourced by ./run and ./test, in the repository's root: what they need to be there before Python runs.
+# Plain POSIX sh. Nothing here is needed by an installed plog.
+
+export PYTHONPATH="$PWD:$PWD/daemon${PYTHONPATH:+:$PYTHONPATH}"
+
+# apt_install PACKAGE...: as root or with sudo; false, and what is missing said, where neither works.
+apt_install() {
+    if [ "$(id -u)" = 0 ]; then
+        as_root=
+    elif command -v sudo >/dev/null && { [ -t 0 ] || sudo -n true 2>/dev/null; }; then
+        as_root=sudo
+    else
+        echo "plog: missing, and this user may not install them: $*" >&2
+        return 1
+    fi
+    command -v apt-get >/dev/null || { echo "plog: please install $*" >&2; return 1; }
+    echo "plog: installing $* (apt)" >&2
+    $as_root apt-get -qq update &&
+        $as_root env DEBIAN_FRONTEND=noninteractive \
+            apt-get -qq install -y --no-install-recommends "$@" >/dev/null
+}
+
+# find_python: $python is a Python new enough.
+find_python() {
+    for python in python3 python3.14 python3.13 python3.12 python3.11 /usr/bin/python3; do
+        if "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+            return 0
+        fi
+    done
+    echo "plog: needs Python 3.11 or newer" >&2
+    return 1
+}
+
+# make_venv run|dev: .venv with plog's requirements; `dev` adds those of the tests.
+# It is kept as long as setup.cfg, a copy of which marks a finished install, stays the same.
+make_venv() {
+    if .venv/bin/python -c '' 2>/dev/null && cmp -s setup.cfg ".venv/installed-$1.cfg"; then
+        return 0
+    fi
+    if ! .venv/bin/python -m pip --version >/dev/null 2>&1; then
+        find_python
+        "$python" -c 'import ensurepip' 2>/dev/null || apt_install python3-venv
+        rm -rf .venv
+        "$python" -m venv .venv
+    fi
+    echo "plog: installing its requirements into .venv, this once" >&2
+    case $1 in dev) extra='[dev]' ;; *) extra= ;; esac
+    # A strict editable install: the only kind in which Twisted finds the plugin in twisted/plugins.
+    .venv/bin/python -m pip install -q --config-settings editable_mode=strict -e ".$extra"
+    cp setup.cfg .venv/installed-run.cfg
+    [ "$1" = run ] || cp setup.cfg ".venv/installed-$1.cfg"
+}
