@@ -22,6 +22,9 @@ from plog.wire.structs import Array, Blob, Field, Fixed, Nested, Struct, Text, W
 Decoder = Callable[[memoryview], tuple[Any, int]]
 """Returns the decoded struct, and the position behind it."""
 
+_INT8, _INT16, _INT32 = Fixed("b", 1, 0), Fixed("h", 2, 0), Fixed("i", 4, 0)
+_VARINT_START = Fixed("B", 1, 0)
+
 
 def compile_decoder(struct: type[Struct], version: int, *, flexible: bool) -> Decoder:
     """The decoder of one version; a flexible one has compact lengths and tagged fields."""
@@ -95,30 +98,22 @@ class _DecoderWriter:
             case Nested():
                 self._write_nested(kind, target, nullable=nullable)
             case Text() | Blob():
-                length = Fixed("i", 4, 0) if isinstance(kind, Blob) else Fixed("h", 2, 0)
-                self._write_length(length)
+                self._write_length(_INT16 if isinstance(kind, Text) else _INT32)
                 self._write_null_or(target, nullable, lambda: self._write_slice(kind, target, what))
             case Array():
-                self._write_length(Fixed("i", 4, 0))
+                self._write_length(_INT32)
                 self._write_null_or(
                     target, nullable, lambda: self._write_elements(kind, target, what)
                 )
 
     def _write_length(self, classic: Fixed) -> None:
-        """Read a length into ``n``; null is -1 in the classic and in the compact encoding alike."""
-        if not self._flexible:
-            self._run.append(("n", classic))
-            self._flush()
-            return
-        self._write_varint()
-        self.source.line("n -= 1")
-
-    def _write_varint(self) -> None:
-        """Read a varint into ``n``: its first byte together with what stands before it."""
-        self._run.append(("n", Fixed("B", 1, 0)))
+        """Read a length into ``n``: -1 is null. A varint gives its first byte to the run."""
+        self._run.append(("n", _VARINT_START if self._flexible else classic))
         self._flush()
-        with self.source.block("if n > 127:"):
-            self.source.line("n, p = decode_varint(data, p - 1)")
+        if self._flexible:
+            with self.source.block("if n > 127:"):
+                self.source.line("n, p = decode_varint(data, p - 1)")
+            self.source.line("n -= 1")
 
     def _write_null_or(self, target: str, nullable: bool, write: Callable[[], None]) -> None:
         if not nullable:
@@ -159,7 +154,7 @@ class _DecoderWriter:
 
     def _write_nested(self, kind: Nested, target: str, *, nullable: bool) -> None:
         if nullable:
-            self._run.append(("n", Fixed("b", 1, 0)))
+            self._run.append(("n", _INT8))
         self._flush()
         nested = self.source.name("nested")
 
@@ -170,7 +165,7 @@ class _DecoderWriter:
         self._write_null_or(target, nullable, write)
 
     def _write_tagged_fields(self, struct: type[Struct], fields: list[Field], target: str) -> None:
-        self._run.append(("n", Fixed("B", 1, 0)))
+        self._run.append(("n", _VARINT_START))
         self._flush()
         with self.source.block("if n:"):
             if not fields:

@@ -27,8 +27,9 @@ from plog.wire.structs import Array, Blob, Field, Fixed, Nested, Struct, Text, W
 
 Encoder = Callable[[Any], list[Part]]
 
-_ZERO = Fixed("x", 1, 0)
-"""A pad byte: the zero that ends a struct without tagged fields."""
+_INT8, _INT16, _INT32 = Fixed("b", 1, 0), Fixed("h", 2, 0), Fixed("i", 4, 0)
+_NO_TAGGED_FIELDS = Fixed("x", 1, 0)
+"""A pad byte, which is the zero that ends a flexible struct and takes no value."""
 
 
 def compile_encoder(struct: type[Struct], version: int, *, flexible: bool) -> Encoder:
@@ -97,9 +98,8 @@ class _EncoderWriter:
             case Nested(struct):
                 parts = (self._differs(inner, f"{value}.{inner.name}") for inner in struct.fields)
                 differs = " or ".join(parts)
-                if field.is_nullable(self._version):
-                    return f"({value} is None or {differs})"
-                return f"({differs})"
+                null = f"{value} is None or " if field.can_be_null else ""
+                return f"({null}{differs})"
             case _:
                 return f"{value} != {self.source.constant(field.default)}"
 
@@ -135,8 +135,7 @@ class _EncoderWriter:
     def _write_length(self, kind: WireType) -> None:
         """Write ``n`` as the length of a value of this kind; -1 is null."""
         if not self._flexible:
-            code = Fixed("h", 2, 0) if isinstance(kind, Text) else Fixed("i", 4, 0)
-            self._run.append(("n", code))
+            self._run.append(("n", _INT16 if isinstance(kind, Text) else _INT32))
             self._flush()
             return
         self._flush()
@@ -173,12 +172,12 @@ class _EncoderWriter:
         with self.source.block(f"if {nested} is None:"):
             self.source.line(f"{self._add}(b'\\xff')")
         with self.source.block("else:"):
-            self._run.append(("1", Fixed("b", 1, 0)))
+            self._run.append(("1", _INT8))
             self.write_struct(kind.struct, nested)
 
     def _write_tagged_fields(self, fields: list[Field], value: str) -> None:
         if not fields:
-            self._run.append(("", _ZERO))
+            self._run.append(("", _NO_TAGGED_FIELDS))
             return
         self._flush()
         tags = self.source.name("tags")

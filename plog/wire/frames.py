@@ -23,9 +23,8 @@ def frame_response(
     header = encode_response_header(api_key, version, correlation_id)
     size = len(header) + sum(_part_size(part) for part in parts)
     first = parts[0] if parts else b""
-    if isinstance(first, bytes):
-        return [_SIZE.pack(size) + header + first, *parts[1:]]
-    return [_SIZE.pack(size) + header, *parts]
+    assert isinstance(first, bytes), "records always stand behind their length"
+    return [_SIZE.pack(size) + header + first, *parts[1:]]
 
 
 def _part_size(part: Part) -> int:

@@ -109,11 +109,9 @@ class Message(Struct):
         for part in self._encode(version):
             if isinstance(part, bytes):
                 run.append(part)
-                continue
-            if run:
-                joined.append(b"".join(run))
+            else:  # Records: their length, at least, stands before them.
+                joined += (b"".join(run), part)
                 run.clear()
-            joined.append(part)
         if run:
             joined.append(b"".join(run))
         return joined

@@ -136,19 +136,18 @@ class Field:
         """Whether each instance needs a default of its own, because it can be changed in place."""
         return self.default is not None and isinstance(self.type, Array | Nested)
 
+    @property
+    def can_be_null(self) -> bool:
+        """Whether there is a version in which null can be written."""
+        return self.nullable.first <= self.nullable.last
+
     def is_nullable(self, version: int) -> bool:
         """Whether null can be written in this version."""
         return self.nullable.has(version)
 
 
-class _Unset:
-    """The mark of an argument not given."""
-
-    def __repr__(self) -> str:
-        return "<Kafka's default>"
-
-
-_UNSET = _Unset()
+_UNSET: Any = object()
+"""The mark of an argument not given."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +222,7 @@ def _resolve(name: str, declaration: _Declaration, hint: Any) -> Field:
         versions=versions,
         nullable=nullable,
         tag=declaration.tag,
-        default=_default_of(wire_type) if isinstance(default, _Unset) else default,
+        default=_default_of(wire_type) if default is _UNSET else default,
         ignorable=declaration.ignorable,
     )
 

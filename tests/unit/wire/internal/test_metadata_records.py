@@ -1,0 +1,111 @@
+"""The metadata log's records in their frame; their fields are held by the tests of the codec."""
+
+from __future__ import annotations
+
+import pytest
+
+from plog.wire.internal.metadata_records import (
+    METADATA_RECORDS,
+    BrokerEndpoint,
+    BrokerRegistrationChangeRecord,
+    ConfigRecord,
+    FeatureLevelRecord,
+    MetadataRecord,
+    PartitionRecord,
+    ProducerIdsRecord,
+    RegisterBrokerRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+    decode_metadata_record,
+    encode_metadata_record,
+)
+from plog.wire.schema import WireError
+from tests.unit.wire.filled import every_version, filled
+
+TOPIC_ID = bytes(range(16))
+TOPIC_ID_HEX = TOPIC_ID.hex()
+
+
+@every_version(METADATA_RECORDS)
+def test_a_record_comes_back(message_type: type[MetadataRecord], version: int) -> None:
+    record = filled(message_type, version, 9)
+    assert decode_metadata_record(encode_metadata_record(record, version)) == record
+
+
+@pytest.mark.parametrize(
+    ("record", "version", "encoded"),
+    [
+        (TopicRecord(name="foo", topic_id=TOPIC_ID), 0, f"010200 04666f6f {TOPIC_ID_HEX} 00"),
+        (RemoveTopicRecord(topic_id=TOPIC_ID), 0, f"010900 {TOPIC_ID_HEX} 00"),
+        (FeatureLevelRecord(name="f", feature_level=7), 0, "010c00 0266 0007 00"),
+        (
+            ConfigRecord(resource_type=2, resource_name="t", name="a", value=None),
+            0,
+            "010400 02 0274 0261 00 00",
+        ),
+        (
+            ProducerIdsRecord(broker_id=1, broker_epoch=2, next_producer_id=1000),
+            0,
+            "010f00 00000001 0000000000000002 00000000000003e8 00",
+        ),
+        (
+            PartitionRecord(
+                partition_id=0,
+                topic_id=TOPIC_ID,
+                replicas=[1],
+                isr=[1],
+                leader=1,
+                leader_epoch=0,
+                partition_epoch=0,
+                directories=[bytes(16)],
+            ),
+            1,
+            f"010301 00000000 {TOPIC_ID_HEX} 02 00000001 02 00000001 01 01"
+            f"00000001 00000000 00000000 02 {bytes(16).hex()} 00",
+        ),
+        (
+            RegisterBrokerRecord(
+                broker_id=1,
+                incarnation_id=TOPIC_ID,
+                broker_epoch=5,
+                end_points=[BrokerEndpoint(name="P", host="h", port=65535)],
+                rack=None,
+                fenced=False,
+            ),
+            0,
+            f"010000 00000001 {TOPIC_ID_HEX} 000000000000000502 0250 0268 ffff 0000 00 01 00 00 00",
+        ),
+        (
+            BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=5, fenced=-1),
+            1,
+            "011101 00000001 0000000000000005 01 00 01 ff",
+        ),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, MetadataRecord) else "",
+)
+def test_a_record_has_kafkas_bytes(record: MetadataRecord, version: int, encoded: str) -> None:
+    assert encode_metadata_record(record, version) == bytes.fromhex(encoded)
+    assert decode_metadata_record(bytes.fromhex(encoded)) == record
+
+
+@pytest.mark.parametrize(
+    ("data", "problem"),
+    [
+        ("", "0 bytes is cut short"),
+        ("0102", "2 bytes is cut short"),
+        ("000200", "key 2 in frame version 0"),
+        ("020200", "key 2 in frame version 2"),
+        ("016300", "key 99 in frame version 1"),
+        ("010201", "TopicRecord has no version 1"),
+        (f"010900 {TOPIC_ID_HEX} 00 ff", "1 bytes follow a RemoveTopicRecord"),
+        (f"010900 {TOPIC_ID_HEX}", "RemoveTopicRecord version 0 cannot be read"),
+    ],
+)
+def test_what_is_no_record_is_refused(data: str, problem: str) -> None:
+    with pytest.raises(WireError, match=problem):
+        decode_metadata_record(bytes.fromhex(data))
+
+
+def test_no_two_records_have_one_key() -> None:
+    keys = [record.record_key for record in METADATA_RECORDS]
+    assert len(set(keys)) == len(keys)

@@ -1,0 +1,26 @@
+"""The table of APIs."""
+
+from __future__ import annotations
+
+from plog.wire.api_keys import ApiKey
+from plog.wire.messages import API_BY_KEY, APIS
+
+
+def test_a_request_and_its_response_agree() -> None:
+    for api in APIS:
+        request, response = api.request, api.response
+        assert request.__name__.replace("Request", "Response") == response.__name__
+        assert request.api_key == response.api_key
+        assert request.min_version == response.min_version
+        assert request.max_version == response.max_version
+        assert request.flexible_from == response.flexible_from
+
+
+def test_a_message_is_named_like_its_api_key() -> None:
+    for key, api in API_BY_KEY.items():
+        name = api.request.__name__.removesuffix("Request")
+        assert ApiKey(key).name.replace("_", "") == name.upper()
+
+
+def test_no_key_is_left_out_of_kafkas_list() -> None:
+    assert [int(key) for key in ApiKey] == list(range(93))
