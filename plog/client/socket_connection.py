@@ -1,0 +1,118 @@
+"""One blocking socket to a broker: requests out, answers in, one at a time.
+
+What is asked and in which version is the caller's business (simple.py). A failed exchange closes
+the connection, since nobody knows then what the next bytes belong to. Not for several threads.
+"""
+
+from __future__ import annotations
+
+import socket
+from struct import Struct
+from typing import TypeVar
+
+from plog.errors import ErrorCode, KafkaError, RequestTimedOut
+from plog.wire.header import RequestHeader, decode_response_header, encode_request
+from plog.wire.schema import ApiMessage, WireError
+
+_SIZE = Struct(">i")
+_MAX_RESPONSE_BYTES = 256 << 20
+_RECEIVE_BYTES = 1 << 20
+
+_Response = TypeVar("_Response", bound=ApiMessage)
+
+
+class ConnectionFailed(KafkaError):
+    """The broker cannot be reached, or the connection to it broke."""
+
+    code = ErrorCode.NETWORK_EXCEPTION
+
+
+class SocketConnection:
+    """An open connection; `timeout_s` bounds each wait for the network.
+
+    Raises ConnectionFailed, here and in every method, RequestTimedOut if the broker is silent.
+    """
+
+    def __init__(self, host: str, port: int, *, timeout_s: float, client_id: str) -> None:
+        self.address = f"{host}:{port}"
+        self._timeout_s = timeout_s
+        self._client_id = client_id
+        self._correlation_id = 0
+        self._socket: socket.socket | None = None
+        try:
+            self._socket = socket.create_connection((host, port), timeout_s)
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        except OSError as error:
+            self.close()
+            raise ConnectionFailed(f"cannot connect to {self.address}: {error}") from error
+
+    def close(self) -> None:
+        """End the connection; harmless when it has ended."""
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+    def ask(
+        self, request: ApiMessage, answer: type[_Response], version: int, *, wait_ms: int = 0
+    ) -> _Response:
+        """Send `request`, return its answer; the broker may take `wait_ms` of its own.
+
+        Raises WireError for an answer that makes no sense.
+        """
+        self.send(request, version)
+        frame = self._receive_frame(wait_ms)
+        try:
+            correlation_id, position = decode_response_header(frame, request.api_key, version)
+            if correlation_id != self._correlation_id:
+                raise WireError(f"answer {correlation_id} to request {self._correlation_id}")
+            return answer.decode(memoryview(frame)[position:], version)
+        except WireError:
+            self.close()
+            raise
+
+    def send(self, request: ApiMessage, version: int) -> None:
+        """Send `request`, to which there will be no answer."""
+        connection = self._open()
+        self._correlation_id += 1
+        header = RequestHeader(request.api_key, version, self._correlation_id, self._client_id)
+        frame = encode_request(header, request)
+        try:
+            connection.settimeout(self._timeout_s)
+            connection.sendall(frame)
+        except OSError as error:
+            raise self._failed(error) from error
+
+    def _receive_frame(self, wait_ms: int) -> bytes:
+        """The next answer, without its size."""
+        connection = self._open()
+        try:
+            connection.settimeout(self._timeout_s + wait_ms / 1000)
+            (size,) = _SIZE.unpack(_receive_exactly(connection, _SIZE.size))
+            if not 0 < size <= _MAX_RESPONSE_BYTES:
+                raise ConnectionError(f"an answer of {size} bytes; is this a Kafka port?")
+            return _receive_exactly(connection, size)
+        except OSError as error:
+            raise self._failed(error) from error
+
+    def _open(self) -> socket.socket:
+        if self._socket is None:
+            raise ConnectionFailed(f"the connection to {self.address} is closed")
+        return self._socket
+
+    def _failed(self, error: OSError) -> KafkaError:
+        """Close the connection; what to raise for `error`."""
+        self.close()
+        if isinstance(error, TimeoutError):
+            return RequestTimedOut(f"{self.address} has not answered in time")
+        return ConnectionFailed(f"the connection to {self.address} broke: {error}")
+
+
+def _receive_exactly(connection: socket.socket, size: int) -> bytes:
+    """The next `size` bytes. Raises OSError."""
+    data = bytearray()
+    while len(data) < size:
+        received = connection.recv(min(size - len(data), _RECEIVE_BYTES))
+        if not received:
+            raise ConnectionError("closed by the broker")
+        data += received
+    return bytes(data)

@@ -1,0 +1,258 @@
+"""The header of a record batch: read, checked and patched in place, its records never touched.
+
+This is all that the ways of produce and fetch need of a batch. Positions are byte positions in the
+caller's buffer, offsets are the log's. Who wants the records themselves goes to reader.py.
+Base offset and leader epoch lie in front of what the checksum covers: a broker assigns them without
+computing it anew. Source: KIP-98; Kafka 3.9 DefaultRecordBatch.
+
+== ======== ===================== =======================================================
+at type     field
+== ======== ===================== =======================================================
+ 0 int64    base offset
+ 8 int32    batch length          bytes after this field
+12 int32    partition leader epoch
+16 int8     magic                 2
+17 uint32   crc                   CRC-32C of all that follows
+21 int16    attributes            0-2 compression, 3 log append time, 4 transactional,
+                                  5 control, 6 base timestamp is a delete horizon (KIP-534)
+23 int32    last offset delta
+27 int64    base timestamp        ms
+35 int64    max timestamp         ms; with bit 3 the timestamp of every record
+43 int64    producer id           -1 none
+51 int16    producer epoch
+53 int32    base sequence
+57 int32    records count
+61          records               compressed as a whole
+== ======== ===================== =======================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import IntEnum
+from struct import Struct
+from typing import NamedTuple, TypeAlias
+
+from plog.errors import (
+    CorruptMessage,
+    ErrorCode,
+    UnsupportedCompressionType,
+    UnsupportedForMessageFormat,
+)
+from plog.records.crc32c import crc32c
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+
+MAGIC = 2
+LOG_OVERHEAD = 12
+"""Bytes of base offset and batch length, which the batch length does not count."""
+HEADER_SIZE = 61
+
+BATCH_LENGTH_POSITION = 8
+LEADER_EPOCH_POSITION = 12
+MAGIC_POSITION = 16
+CRC_POSITION = 17
+ATTRIBUTES_POSITION = 21
+MAX_TIMESTAMP_POSITION = 35
+
+COMPRESSION_MASK = 0x07
+LOG_APPEND_TIME_BIT = 0x08
+TRANSACTIONAL_BIT = 0x10
+CONTROL_BIT = 0x20
+DELETE_HORIZON_BIT = 0x40
+
+NO_PRODUCER_ID = -1
+MAX_SEQUENCE = 0x7FFFFFFF
+"""The sequence after this one is 0."""
+
+HEADER = Struct(">qiibIhiqqqhii")
+HEADER_HEAD, HEADER_TAIL = Struct(">qiibI"), Struct(">hiqqqhii")
+"""The header in two parts: the checksum covers the second one."""
+_INT16, _INT32, _UINT32, _INT64 = Struct(">h"), Struct(">i"), Struct(">I"), Struct(">q")
+_MIN_LENGTH = HEADER_SIZE - LOG_OVERHEAD
+
+
+class CorruptBatch(CorruptMessage):
+    """The bytes are not a record batch, or not the one that was sent."""
+
+
+class CorruptRecords(CorruptBatch):
+    """The records in a batch contradict its format. Sending them again will not help."""
+
+    code = ErrorCode.INVALID_RECORD
+
+
+class Compression(IntEnum):
+    """How a batch's records are compressed; the lowest three bits of its attributes."""
+
+    NONE = 0
+    GZIP = 1
+    SNAPPY = 2
+    LZ4 = 3
+    ZSTD = 4
+
+
+class TimestampType(IntEnum):
+    """Who set the timestamps: the producer, or the broker at its append."""
+
+    CREATE_TIME = 0
+    LOG_APPEND_TIME = 1
+
+
+class BatchHeader(NamedTuple):
+    """The 61 bytes before the records, field by field as they stand there."""
+
+    base_offset: int
+    batch_length: int
+    partition_leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    records_count: int
+
+    @property
+    def size_bytes(self) -> int:
+        """The whole batch, header included."""
+        return self.batch_length + LOG_OVERHEAD
+
+    @property
+    def last_offset(self) -> int:
+        """The offset of the last record; compaction may have removed the record itself."""
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def next_offset(self) -> int:
+        """The first offset behind this batch."""
+        return self.base_offset + self.last_offset_delta + 1
+
+    @property
+    def compression(self) -> Compression:
+        """The codec. Raises UnsupportedCompressionType for a number that stands for none."""
+        codec = self.attributes & COMPRESSION_MASK
+        if codec > Compression.ZSTD:
+            raise UnsupportedCompressionType(f"compression type {codec} is not known")
+        return Compression(codec)
+
+    @property
+    def timestamp_type(self) -> TimestampType:
+        """Whether the producer or the broker set the records' timestamps."""
+        log_append_time = self.attributes & LOG_APPEND_TIME_BIT
+        return TimestampType.LOG_APPEND_TIME if log_append_time else TimestampType.CREATE_TIME
+
+    @property
+    def is_transactional(self) -> bool:
+        """Whether the records belong to a transaction."""
+        return self.attributes & TRANSACTIONAL_BIT != 0
+
+    @property
+    def is_control(self) -> bool:
+        """Whether brokers wrote this for each other; see control.py."""
+        return self.attributes & CONTROL_BIT != 0
+
+    @property
+    def has_producer_id(self) -> bool:
+        """Whether an idempotent (or transactional) producer sent it."""
+        return self.producer_id > NO_PRODUCER_ID
+
+    @property
+    def delete_horizon_ms(self) -> int | None:
+        """When compaction may drop the tombstones in it; None if compaction has not set it."""
+        return self.base_timestamp if self.attributes & DELETE_HORIZON_BIT else None
+
+    @property
+    def last_sequence(self) -> int:
+        """The last record's sequence number, -1 without sequences; 0 follows 2147483647.
+
+        >>> _example(base_sequence=2147483647, last_offset_delta=1).last_sequence
+        0
+        """
+        if self.base_sequence < 0:
+            return self.base_sequence
+        return (self.base_sequence + self.last_offset_delta) & MAX_SEQUENCE
+
+
+def parse_header(data: Buffer, position: int = 0) -> BatchHeader:
+    """The header at `position`, as it stands: only its being there is checked.
+
+    Raises CorruptBatch if fewer than 61 bytes follow.
+    """
+    if not 0 <= position <= len(data) - HEADER_SIZE:
+        raise CorruptBatch(f"no whole batch header at byte {position} of {len(data)}")
+    return BatchHeader._make(HEADER.unpack_from(data, position))
+
+
+def read_size_and_magic(data: Buffer, position: int = 0) -> tuple[int, int]:
+    """Size in bytes of the batch at `position`, and its magic; works for magic 0 and 1 too.
+
+    The size is what the batch claims; it may be nonsense. Raises CorruptBatch if fewer than 17
+    bytes follow.
+    """
+    if not 0 <= position <= len(data) - MAGIC_POSITION - 1:
+        raise CorruptBatch(f"no batch at byte {position} of {len(data)}")
+    (length,) = _INT32.unpack_from(data, position + BATCH_LENGTH_POSITION)
+    magic = data[position + MAGIC_POSITION]
+    return length + LOG_OVERHEAD, magic - 0x100 if magic > 0x7F else magic
+
+
+def iter_batches(data: Buffer) -> Iterator[tuple[int, BatchHeader]]:
+    """Position and header of each whole batch; ends before a partial one, as in a fetch response.
+
+    Checks what is needed to find the next batch, not the checksum. Raises CorruptBatch for a size
+    or a magic that cannot be, UnsupportedForMessageFormat at a batch of magic 0 or 1.
+    """
+    position, end = 0, len(data)
+    while end - position > MAGIC_POSITION:
+        size, magic = read_size_and_magic(data, position)
+        if magic in (0, 1):
+            raise UnsupportedForMessageFormat(
+                f"the batch at byte {position} has magic {magic}; only magic {MAGIC} is supported"
+            )
+        if magic != MAGIC or size < HEADER_SIZE:
+            raise CorruptBatch(f"byte {position}: magic {magic}, {size} bytes: not a record batch")
+        if size > end - position:
+            return
+        yield position, parse_header(data, position)
+        position += size
+
+
+def crc_is_valid(data: Buffer, position: int, header: BatchHeader) -> bool:
+    """Whether the batch at `position`, whose header is `header`, is the one its sender built."""
+    end = position + header.size_bytes
+    if header.batch_length < _MIN_LENGTH or end > len(data):
+        return False
+    return crc32c(memoryview(data)[position + ATTRIBUTES_POSITION : end]) == header.crc
+
+
+def set_base_offset_and_epoch(
+    data: bytearray | memoryview, position: int, base_offset: int, leader_epoch: int
+) -> None:
+    """Write what only the leader knows into the batch at `position`; the checksum stays right."""
+    _INT64.pack_into(data, position, base_offset)
+    _INT32.pack_into(data, position + LEADER_EPOCH_POSITION, leader_epoch)
+
+
+def set_append_time(
+    data: bytearray | memoryview, position: int, header: BatchHeader, now_ms: int
+) -> BatchHeader:
+    """Give all records of the batch the broker's time (message.timestamp.type=LogAppendTime).
+
+    Returns the header as it is now. Costs one checksum over the batch.
+    """
+    attributes = header.attributes | LOG_APPEND_TIME_BIT
+    _INT16.pack_into(data, position + ATTRIBUTES_POSITION, attributes)
+    _INT64.pack_into(data, position + MAX_TIMESTAMP_POSITION, now_ms)
+    covered = memoryview(data)[position + ATTRIBUTES_POSITION : position + header.size_bytes]
+    crc = crc32c(covered)
+    _UINT32.pack_into(data, position + CRC_POSITION, crc)
+    return header._replace(attributes=attributes, max_timestamp=now_ms, crc=crc)
+
+
+def _example(**fields: int) -> BatchHeader:
+    """A header for the doctests."""
+    return BatchHeader._make(HEADER.unpack(bytes(HEADER_SIZE)))._replace(**fields)

@@ -1,0 +1,89 @@
+"""Values to a whole record batch.
+
+Used by producers, by coordinators and the embedded metadata store for what they write themselves,
+and by the broker where compression.type differs from what a producer sent. Source: KIP-98;
+Kafka 3.9 MemoryRecordsBuilder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from plog.errors import InvalidTimestamp
+from plog.records.batch import (
+    CONTROL_BIT,
+    HEADER_HEAD,
+    HEADER_SIZE,
+    HEADER_TAIL,
+    LOG_APPEND_TIME_BIT,
+    LOG_OVERHEAD,
+    MAGIC,
+    NO_PRODUCER_ID,
+    TRANSACTIONAL_BIT,
+    Compression,
+    TimestampType,
+)
+from plog.records.codec import NO_OFFSET, Record, encode_records
+from plog.records.compression import compress
+from plog.records.crc32c import crc32c
+
+
+def build_batch(
+    records: Sequence[Record],
+    *,
+    base_offset: int = 0,
+    compression: Compression = Compression.NONE,
+    level: int | None = None,
+    timestamp_type: TimestampType = TimestampType.CREATE_TIME,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = -1,
+    base_sequence: int = -1,
+    is_transactional: bool = False,
+    is_control: bool = False,
+    partition_leader_epoch: int = -1,
+) -> bytes:
+    """A batch of `records`, at least one, whose offsets start at `base_offset`.
+
+    A record's own offset is kept, -1 means the one behind its predecessor's. With LOG_APPEND_TIME
+    all records get the latest timestamp among them, for the format has room for one only. Raises
+    InvalidTimestamp for one below -1, ValueError for offsets that do not rise.
+    """
+    if not records:
+        raise ValueError("a batch needs at least one record")
+    timestamps = [record.timestamp for record in records]
+    if min(timestamps) < -1:
+        raise InvalidTimestamp(f"timestamp {min(timestamps)} is negative")
+    attributes = (
+        compression
+        | (LOG_APPEND_TIME_BIT if timestamp_type is TimestampType.LOG_APPEND_TIME else 0)
+        | (TRANSACTIONAL_BIT if is_transactional else 0)
+        | (CONTROL_BIT if is_control else 0)
+    )
+    encoded = encode_records(records, base_offset, timestamps[0])
+    payload = compress(compression, encoded, level)
+    tail = HEADER_TAIL.pack(
+        attributes,
+        _last_offset_delta(records, base_offset),
+        timestamps[0],
+        max(timestamps),
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        len(records),
+    )
+    head = HEADER_HEAD.pack(
+        base_offset,
+        HEADER_SIZE - LOG_OVERHEAD + len(payload),
+        partition_leader_epoch,
+        MAGIC,
+        crc32c(payload, crc32c(tail)),
+    )
+    return b"".join((head, tail, payload))
+
+
+def _last_offset_delta(records: Sequence[Record], base_offset: int) -> int:
+    """The last record's offset from the base: its own, or counted on from the last one that has."""
+    for behind, record in enumerate(reversed(records)):
+        if record.offset != NO_OFFSET:
+            return record.offset + behind - base_offset
+    return len(records) - 1

@@ -1,0 +1,255 @@
+"""The codecs a batch's records may be compressed with, and nothing else about batches.
+
+What is written is what every client reads (Java's reader takes only LZ4 frames of independent
+blocks, and expects snappy in the framing of snappy-java); what is read is what any client writes:
+snappy with or without that framing, LZ4 and zstd frames with or without their content size.
+Output is bounded before it is allocated: a producer may send 1 MB that stands for a terabyte.
+The libraries are Debian bookworm's versions or newer; each call makes its own context, so all
+functions may be called from any thread.
+
+Source: KIP-390 (levels); the formats: RFC 1952, RFC 8878, LZ4 frame format 1.6, snappy-java.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+from struct import Struct
+
+import lz4.frame
+import snappy
+import zstandard
+
+from plog.records.batch import Buffer, Compression, CorruptRecords
+
+_GZIP_WINDOW = 16 + zlib.MAX_WBITS  # With gzip's header and trailer.
+
+_XERIAL_MAGIC = b"\x82SNAPPY\0"
+_XERIAL_HEADER = _XERIAL_MAGIC + b"\0\0\0\1\0\0\0\1"  # Version and lowest compatible version.
+_XERIAL_BLOCK_BYTES = 32 * 1024
+_INT32 = Struct(">i")
+
+_LZ4_FAST_LEVEL = 9
+"""Kafka's default level, and its name for the fast algorithm; all others mean high compression."""
+_LZ4_LOWEST_HIGH_LEVEL, _LZ4_HIGHEST_LEVEL = 3, 12
+
+_ZSTD_DEFAULT_LEVEL = 3
+_ZSTD_RLE, _ZSTD_COMPRESSED = 1, 2
+_ZSTD_MAX_BLOCK_BYTES = 128 * 1024
+
+
+class DecompressionTooLarge(CorruptRecords):
+    """The compressed records stand for more bytes than may be spent on them."""
+
+
+def compress(codec: Compression, data: Buffer, level: int | None = None) -> bytes:
+    """`data` compressed; `level` as in Kafka's compression.*.level, None for the default.
+
+    Snappy has no levels. Raises ValueError for a level the codec does not have.
+    """
+    if codec is Compression.NONE:
+        return bytes(data)
+    return _CODECS[codec][0](bytes(data), level)
+
+
+def decompress(codec: Compression, data: Buffer, max_bytes: int) -> bytes:
+    """What `data` was before compression, at most `max_bytes` of it.
+
+    Raises CorruptRecords if it is not what `codec` writes or does not end properly, and its
+    subclass DecompressionTooLarge instead of exceeding the bound.
+    """
+    if codec is not Compression.NONE:
+        return _CODECS[codec][1](bytes(data), max_bytes)
+    if len(data) > max_bytes:
+        raise _too_large(max_bytes)
+    return bytes(data)
+
+
+def _too_large(max_bytes: int) -> DecompressionTooLarge:
+    return DecompressionTooLarge(f"the records take more than {max_bytes} bytes uncompressed")
+
+
+def _compress_gzip(data: bytes, level: int | None) -> bytes:
+    level = zlib.Z_DEFAULT_COMPRESSION if level is None else level
+    if level != zlib.Z_DEFAULT_COMPRESSION and not 1 <= level <= zlib.Z_BEST_COMPRESSION:
+        raise ValueError(f"gzip has no level {level}")
+    compressor = zlib.compressobj(level, zlib.DEFLATED, _GZIP_WINDOW)
+    return compressor.compress(data) + compressor.flush()
+
+
+def _decompress_gzip(data: bytes, max_bytes: int) -> bytes:
+    members: list[bytes] = []
+    allowed = max_bytes
+    while data or not members:
+        decompressor = zlib.decompressobj(_GZIP_WINDOW)
+        try:
+            member = decompressor.decompress(data, allowed + 1)
+        except zlib.error as error:
+            raise CorruptRecords(f"gzip: {error}") from None
+        if len(member) > allowed:
+            raise _too_large(max_bytes)
+        if not decompressor.eof:
+            raise CorruptRecords("gzip: the data ends too early")
+        members.append(member)
+        allowed -= len(member)
+        data = decompressor.unused_data
+    return b"".join(members)
+
+
+def _compress_snappy(data: bytes, level: int | None) -> bytes:
+    if level is not None:
+        raise ValueError("snappy has no levels")
+    parts = [_XERIAL_HEADER]
+    for start in range(0, len(data), _XERIAL_BLOCK_BYTES):
+        block = snappy.compress(data[start : start + _XERIAL_BLOCK_BYTES])
+        parts += (_INT32.pack(len(block)), block)
+    return b"".join(parts)
+
+
+def _decompress_snappy(data: bytes, max_bytes: int) -> bytes:
+    if not data.startswith(_XERIAL_MAGIC):
+        return _uncompress_snappy_block(data, max_bytes, max_bytes)
+    if len(data) < len(_XERIAL_HEADER):
+        raise CorruptRecords("snappy: the data ends inside its header")
+    blocks: list[bytes] = []
+    allowed, position = max_bytes, len(_XERIAL_HEADER)
+    while position < len(data):
+        if position + _INT32.size > len(data):
+            raise CorruptRecords("snappy: the data ends inside a block's length")
+        (size,) = _INT32.unpack_from(data, position)
+        position += _INT32.size
+        if not 0 < size <= len(data) - position:
+            raise CorruptRecords(f"snappy: a block of {size} bytes where {len(data)} are left")
+        block = _uncompress_snappy_block(data[position : position + size], allowed, max_bytes)
+        blocks.append(block)
+        allowed -= len(block)
+        position += size
+    return b"".join(blocks)
+
+
+def _uncompress_snappy_block(block: bytes, allowed: int, max_bytes: int) -> bytes:
+    """One raw snappy block, whose first bytes are its uncompressed size as a varint.
+
+    Both libraries allocate that size before they look further, so it is checked here.
+    """
+    size = 0
+    for index, byte in enumerate(block[:5]):
+        size |= (byte & 0x7F) << 7 * index
+        if byte <= 0x7F:
+            break
+    else:
+        raise CorruptRecords("snappy: a block does not begin with its size")
+    if size > allowed:
+        raise _too_large(max_bytes)
+    try:
+        return bytes(snappy.uncompress(block))
+    except snappy.UncompressError:
+        raise CorruptRecords("snappy: a block is damaged") from None
+
+
+def _compress_lz4(data: bytes, level: int | None) -> bytes:
+    if level is None or level == _LZ4_FAST_LEVEL:
+        level = 0
+    elif level < 1:
+        raise ValueError(f"lz4 has no level {level}")
+    else:
+        level = min(max(level, _LZ4_LOWEST_HIGH_LEVEL), _LZ4_HIGHEST_LEVEL)
+    frame: bytes = lz4.frame.compress(
+        data,
+        compression_level=level,
+        block_size=lz4.frame.BLOCKSIZE_MAX64KB,
+        block_linked=False,
+        store_size=False,
+    )
+    return frame
+
+
+def _decompress_lz4(data: bytes, max_bytes: int) -> bytes:
+    decompressor = lz4.frame.LZ4FrameDecompressor()
+    parts: list[bytes] = []
+    allowed = max_bytes + 1
+    # The library allocates what it may return before it knows what is there: begin with a little.
+    step = max(1 << 16, 4 * len(data))
+    try:
+        while not decompressor.eof and allowed > 0:
+            part = decompressor.decompress(data, max_length=min(step, allowed))
+            if not part and not decompressor.eof:
+                raise CorruptRecords("lz4: the data ends too early")
+            parts.append(part)
+            allowed -= len(part)
+            data = b""
+            step *= 2
+    except RuntimeError as error:
+        raise CorruptRecords(f"lz4: {error}") from None
+    if allowed <= 0:
+        raise _too_large(max_bytes)
+    if decompressor.unused_data:
+        raise CorruptRecords("lz4: bytes follow the frame")
+    return b"".join(parts)
+
+
+def _compress_zstd(data: bytes, level: int | None) -> bytes:
+    level = _ZSTD_DEFAULT_LEVEL if level is None else level
+    return zstandard.ZstdCompressor(level=level).compress(data)
+
+
+def _decompress_zstd(data: bytes, max_bytes: int) -> bytes:
+    frames: list[bytes] = []
+    allowed = max_bytes
+    while data or not frames:
+        try:
+            frame, end = _decompress_zstd_frame(data, allowed)
+        except DecompressionTooLarge:
+            raise _too_large(max_bytes) from None
+        except zstandard.ZstdError as error:
+            raise CorruptRecords(f"zstd: {error}") from None
+        frames.append(frame)
+        allowed -= len(frame)
+        data = data[end:]
+    return b"".join(frames)
+
+
+def _decompress_zstd_frame(data: bytes, allowed: int) -> tuple[bytes, int]:
+    """What the first frame in `data` stands for, and where the frame ends.
+
+    Java's producer leaves the content size out, and the library then allocates all it may return:
+    the frame's blocks tell how little that can be. They also tell whether the frame is complete,
+    which the library would not.
+    """
+    frame = zstandard.get_frame_parameters(data)
+    position = zstandard.frame_header_size(data)
+    bound, is_last = 0, False
+    while not is_last:
+        if position + 3 > len(data):
+            raise CorruptRecords("zstd: the data ends too early")
+        block = int.from_bytes(data[position : position + 3], "little")
+        is_last, kind, size = bool(block & 1), block >> 1 & 3, block >> 3
+        bound += _ZSTD_MAX_BLOCK_BYTES if kind == _ZSTD_COMPRESSED else size
+        position += 3 + (1 if kind == _ZSTD_RLE else size)
+    position += 4 if frame.has_checksum else 0
+    if position > len(data):
+        raise CorruptRecords("zstd: the data ends too early")
+    if frame.content_size != zstandard.CONTENTSIZE_UNKNOWN:
+        bound = frame.content_size
+        if bound > allowed:
+            raise _too_large(allowed)
+    try:
+        content = zstandard.ZstdDecompressor().decompress(
+            data[:position], max_output_size=max(1, min(bound, allowed))
+        )
+    except zstandard.ZstdError:
+        if bound > allowed:  # The frame is whole: what did not fit is its content.
+            raise _too_large(allowed) from None
+        raise
+    return content, position
+
+
+_Compress = Callable[[bytes, int | None], bytes]
+_Decompress = Callable[[bytes, int], bytes]
+
+_CODECS: dict[Compression, tuple[_Compress, _Decompress]] = {
+    Compression.GZIP: (_compress_gzip, _decompress_gzip),
+    Compression.SNAPPY: (_compress_snappy, _decompress_snappy),
+    Compression.LZ4: (_compress_lz4, _decompress_lz4),
+    Compression.ZSTD: (_compress_zstd, _decompress_zstd),
+}

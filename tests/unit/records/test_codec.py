@@ -1,0 +1,204 @@
+"""Records to bytes and back, and bytes that no honest producer would send."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from plog.errors import ErrorCode
+from plog.records.batch import BatchHeader, CorruptRecords, parse_header
+from plog.records.codec import Record, decode_records, encode_records
+from tests.corpus.records import FIRST_TIMESTAMP, RECORDS, load
+
+JAVA = load("java-4.3.1-none")
+INT64_MAX = (1 << 63) - 1
+
+# One record by hand: length 8, attributes, timestamp and offset delta 0, key b"k", value b"v",
+# no headers.
+BODY = b"\0\0\0" + b"\x02k" + b"\x02v" + b"\0"
+PLAIN = b"\x10" + BODY
+
+
+def _header(count: int, *, last_delta: int = 1 << 30, **fields: int) -> BatchHeader:
+    given_fields = {"records_count": count, "last_offset_delta": last_delta, **fields}
+    plain: dict[str, int] = {"attributes": 0, "base_offset": 0, "base_timestamp": 0}
+    return parse_header(JAVA)._replace(**{**plain, **given_fields})
+
+
+def _varint(value: int) -> bytes:
+    zigzag = value << 1 if value >= 0 else (-value << 1) - 1
+    encoded = bytearray()
+    while zigzag > 0x7F:
+        encoded.append(zigzag & 0x7F | 0x80)
+        zigzag >>= 7
+    return bytes([*encoded, zigzag])
+
+
+def _record(body: bytes) -> bytes:
+    return _varint(len(body)) + body
+
+
+headers = st.lists(st.tuples(st.text(max_size=5), st.none() | st.binary(max_size=70)), max_size=4)
+records = st.builds(
+    Record,
+    offset=st.just(-1),
+    timestamp=st.integers(-1, INT64_MAX),
+    key=st.none() | st.binary(max_size=70),
+    value=st.none() | st.binary(max_size=300),
+    headers=headers.map(tuple),
+)
+
+
+def test_a_real_batch_decodes_to_what_was_sent() -> None:
+    assert decode_records(JAVA[61:], parse_header(JAVA)) == list(RECORDS)
+
+
+def test_our_encoding_is_the_java_producers_byte_for_byte() -> None:
+    assert encode_records(RECORDS, 0, FIRST_TIMESTAMP) == JAVA[61:]
+
+
+def test_the_record_by_hand_is_one() -> None:
+    assert decode_records(PLAIN, _header(1)) == [Record(0, 0, b"k", b"v")]
+
+
+@given(st.lists(records, max_size=20), st.integers(0, 1 << 62))
+def test_any_records_survive(originals: list[Record], base_offset: int) -> None:
+    base_timestamp = originals[0].timestamp if originals else 0
+    encoded = encode_records(originals, base_offset, base_timestamp)
+    header = _header(len(originals), base_offset=base_offset, base_timestamp=base_timestamp)
+    expected = [record._replace(offset=base_offset + i) for i, record in enumerate(originals)]
+    assert decode_records(encoded, header) == expected
+    assert decode_records(memoryview(bytearray(encoded)), header) == expected
+
+
+@pytest.mark.parametrize("size", [63, 64, 8191, 8192, 1 << 20, 1 << 21])
+def test_lengths_on_both_sides_of_each_varint_size(size: int) -> None:
+    originals = [Record(0, 0, bytes(size), bytes(size + 1), (("h", bytes(size)),))]
+    assert decode_records(encode_records(originals, 0, 0), _header(1)) == originals
+
+
+def test_gaps_between_offsets_stay() -> None:
+    originals = [Record(offset, 0, None, b"") for offset in (7, 8, 300, 70_000)]
+    encoded = encode_records(originals, 5, 0)
+    assert decode_records(encoded, _header(4, base_offset=5)) == originals
+
+
+def test_records_without_an_offset_follow_the_one_before() -> None:
+    encoded = encode_records([Record(), Record(9), Record()], 4, -1)
+    decoded = decode_records(encoded, _header(3, base_offset=4))
+    assert [record.offset for record in decoded] == [4, 9, 10]
+
+
+@pytest.mark.parametrize("offsets", [(3,), (5, 5), (9, 8), (5, -2)])
+def test_offsets_that_do_not_rise_cannot_be_written(offsets: tuple[int, ...]) -> None:
+    with pytest.raises(ValueError, match="is due"):
+        encode_records([Record(offset) for offset in offsets], 5, 0)
+
+
+def test_log_append_time_is_every_records_time() -> None:
+    header = _header(1, attributes=0x08, max_timestamp=77)
+    assert decode_records(PLAIN, header) == [Record(0, 77, b"k", b"v")]
+
+
+def test_header_keys_that_are_not_utf_8_can_be_written_again() -> None:
+    body = BODY[:-1] + b"\x02" + b"\x04\xff\xfe" + b"\x01"
+    decoded = decode_records(_record(body), _header(1))
+    assert encode_records(decoded, 0, 0) == _record(body)
+
+
+@pytest.mark.parametrize("count", [-1, -(1 << 31), 0, 2, 1 << 30])
+def test_a_count_that_lies_is_refused(count: int) -> None:
+    with pytest.raises(CorruptRecords) as caught:
+        decode_records(PLAIN, _header(count))
+    assert caught.value.code is ErrorCode.INVALID_RECORD
+
+
+def test_a_huge_count_costs_nothing() -> None:
+    """The check is on the count, before any loop: each record takes seven bytes or more."""
+    with pytest.raises(CorruptRecords, match="cannot be the 2147483647"):
+        decode_records(bytes(10_000), _header((1 << 31) - 1))
+
+
+def test_a_payload_cut_anywhere_is_refused() -> None:
+    header = parse_header(JAVA)
+    for end in range(61, len(JAVA)):
+        with pytest.raises(CorruptRecords):
+            decode_records(JAVA[61:end], header)
+
+
+def test_bytes_behind_the_last_record_are_refused() -> None:
+    with pytest.raises(CorruptRecords, match="1 bytes follow"):
+        decode_records(PLAIN + b"\0", _header(1))
+
+
+HOSTILE = {
+    "length is negative": b"\x01" + BODY,
+    "length too small": b"\x0e" + BODY,
+    "length too large": b"\x12" + BODY,
+    "length beyond the payload": _varint(1 << 30) + BODY,
+    "length of six bytes": b"\x90\x80\x80\x80\x80\0" + BODY,
+    "length above 32 bits": b"\x90\x80\x80\x80\x7f" + BODY,
+    "timestamp of eleven bytes": _record(b"\0" + b"\x80" * 10 + b"\0" + BODY[2:]),
+    "timestamp above 64 bits": _record(b"\0" + b"\x80" * 9 + b"\x7f" + BODY[2:]),
+    "timestamp varint without end": b"\x10\0" + b"\xff" * 7,
+    "offset delta negative": _record(b"\0\0\x01" + BODY[3:]),
+    "offset delta beyond the last": _record(b"\0\0" + _varint((1 << 30) + 1) + BODY[3:]),
+    "key length -2": _record(b"\0\0\0\x03" + BODY[4:]),
+    "key beyond the record": _record(b"\0\0\0\x20k\x02v\0"),
+    "key of 2 GB": _record(b"\0\0\0" + _varint((1 << 31) - 1) + b"k\x02v\0"),
+    "value length -2": _record(BODY[:5] + b"\x03" + BODY[6:]),
+    "value longer than the record": _record(BODY[:5] + b"\x06v\0"),
+    "value into the next record": b"\x10" + BODY[:5] + b"\x0av\0" + PLAIN,
+    "header count negative": _record(BODY[:-1] + b"\x01"),
+    "header count of 2 billion": _record(BODY[:-1] + _varint((1 << 31) - 1)),
+    "headers promised, none there": _record(BODY[:-1] + b"\x02"),
+    "header key null": _record(BODY[:-1] + b"\x02\x01\x01"),
+    "header key length -2": _record(BODY[:-1] + b"\x02\x03\x01"),
+    "header value length -2": _record(BODY[:-1] + b"\x02\x02a\x03"),
+    "header value beyond the record": _record(BODY[:-1] + b"\x02\x02a\x20b"),
+    "byte between headers and end": _record(BODY + b"\0"),
+}
+
+
+@pytest.mark.parametrize("what", HOSTILE)
+def test_hostile_records_are_refused(what: str) -> None:
+    data = HOSTILE[what]
+    for count in (1, 2):
+        with pytest.raises(CorruptRecords):
+            decode_records(data, _header(count))
+
+
+def test_offsets_that_do_not_rise_are_refused() -> None:
+    assert len(decode_records(PLAIN + _record(b"\0\0\x02" + BODY[3:]), _header(2))) == 2
+    with pytest.raises(CorruptRecords, match="out of order"):
+        decode_records(PLAIN + PLAIN, _header(2))
+
+
+@pytest.mark.parametrize(
+    ("base", "delta"), [(INT64_MAX, 1), (-INT64_MAX - 1, -1), (INT64_MAX, INT64_MAX)]
+)
+def test_a_timestamp_that_no_int64_holds_is_refused(base: int, delta: int) -> None:
+    data = _record(b"\0" + _varint(delta) + BODY[2:])
+    with pytest.raises(CorruptRecords, match="timestamp"):
+        decode_records(data, _header(1, base_timestamp=base))
+
+
+@given(st.binary(max_size=100), st.integers(0, 10))
+def test_any_bytes_decode_or_are_refused(data: bytes, count: int) -> None:
+    try:
+        decoded = decode_records(data, _header(count))
+    except CorruptRecords:
+        return
+    assert len(decoded) == count
+
+
+@given(st.integers(0, len(JAVA) - 62), st.integers(1, 255))
+def test_any_changed_byte_decodes_or_is_refused(position: int, change: int) -> None:
+    payload = bytearray(JAVA[61:])
+    payload[position] ^= change
+    try:
+        decoded = decode_records(payload, parse_header(JAVA))
+    except CorruptRecords:
+        return
+    assert len(decoded) == len(RECORDS)
