@@ -1,0 +1,1 @@
+"""Requests and their answers: one file a family, and the table of what is served."""

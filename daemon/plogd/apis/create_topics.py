@@ -1,0 +1,158 @@
+"""CreateTopics (key 19): new topics, each with its own outcome.
+
+Versions served 2-7.
+
+  4 partitions and replication factor may be -1, the broker's default (KIP-464)
+  5 flexible; partitions, replicas and settings in the answer (KIP-525)      7 topic id
+
+What a topic may be is controller/topics.py's knowledge. A topic is answered when it can be used;
+one that takes longer than `timeout_ms` is answered REQUEST_TIMED_OUT and created all the same.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from plog.errors import InvalidRequest, KafkaError, RequestTimedOut
+from plog.types import ZERO_UUID
+from plog.wire.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from plogd.apis.context import RequestContext
+from plogd.controller.topics import NewTopic
+from plogd.controller.waiting import within
+from plogd.metadata.cache import TopicState
+from plogd.ports import Later, MaybeLater, spawn
+from plogd.topic_config import describe
+
+if TYPE_CHECKING:
+    from plogd.broker import Broker
+
+_FIRST_VERSION_WITH_DETAILS = 5
+
+
+def handle_create_topics(
+    request: CreateTopicsRequest, context: RequestContext, broker: Broker
+) -> MaybeLater[CreateTopicsResponse]:
+    """Create, or only check, every topic that is named once."""
+    named = Counter(topic.name for topic in request.topics)
+    once = [topic for topic in request.topics if named[topic.name] == 1]
+    repeated = [
+        _error(name, InvalidRequest("Duplicate topic name."))
+        for name, count in named.items()
+        if count > 1
+    ]
+    if request.validate_only:
+        results = [_validate(topic, context, broker) for topic in once]
+        return CreateTopicsResponse(topics=results + repeated)
+    creations = [(topic, _create(topic, request.timeout_ms, broker)) for topic in once]
+    return spawn(_respond(creations, repeated, context, broker))
+
+
+def _new_topic(topic: CreatableTopic) -> NewTopic:
+    return NewTopic(
+        name=topic.name,
+        num_partitions=topic.num_partitions,
+        replication_factor=topic.replication_factor,
+        assignments=[(one.partition_index, one.broker_ids) for one in topic.assignments],
+        config={config.name: config.value for config in topic.configs},
+    )
+
+
+def _validate(
+    topic: CreatableTopic, context: RequestContext, broker: Broker
+) -> CreatableTopicResult:
+    try:
+        plan = broker.controller.plan(_new_topic(topic))
+    except KafkaError as error:
+        return _error(topic.name, error)
+    result = CreatableTopicResult(name=plan.name, topic_id=ZERO_UUID)
+    _add_details(
+        result,
+        len(plan.assignments),
+        plan.replication_factor,
+        dict(plan.config),
+        context,
+        broker,
+    )
+    return result
+
+
+def _create(topic: CreatableTopic, timeout_ms: int, broker: Broker) -> Later[TopicState]:
+    return within(
+        broker.controller.create_topic(_new_topic(topic)),
+        timeout_ms,
+        broker.timers,
+        lambda: RequestTimedOut("the topic is still being created"),
+    )
+
+
+async def _respond(
+    creations: list[tuple[CreatableTopic, Later[TopicState]]],
+    repeated: list[CreatableTopicResult],
+    context: RequestContext,
+    broker: Broker,
+) -> CreateTopicsResponse:
+    results: list[CreatableTopicResult] = []
+    for topic, creation in creations:
+        try:
+            results.append(_created(await creation, context, broker))
+        except KafkaError as error:
+            results.append(_error(topic.name, error))
+    return CreateTopicsResponse(topics=results + repeated)
+
+
+def _created(topic: TopicState, context: RequestContext, broker: Broker) -> CreatableTopicResult:
+    result = CreatableTopicResult(name=topic.name, topic_id=topic.topic_id)
+    _add_details(
+        result,
+        len(topic.partitions),
+        len(topic.partitions[0].replicas),
+        dict(topic.config),
+        context,
+        broker,
+    )
+    return result
+
+
+def _add_details(
+    result: CreatableTopicResult,
+    partition_count: int,
+    replication_factor: int,
+    overrides: dict[str, str],
+    context: RequestContext,
+    broker: Broker,
+) -> None:
+    """What version 5 and up tell of the new topic."""
+    if context.version < _FIRST_VERSION_WITH_DETAILS:
+        return
+    result.num_partitions = partition_count
+    result.replication_factor = replication_factor
+    entries = describe(broker.config, overrides)
+    result.configs = [
+        CreatableTopicConfigs(
+            name=entry.name,
+            value=entry.value,
+            read_only=entry.read_only,
+            config_source=entry.source,
+            is_sensitive=entry.sensitive,
+        )
+        for entry in sorted(entries, key=lambda entry: entry.name)
+    ]
+
+
+def _error(name: str, error: KafkaError) -> CreatableTopicResult:
+    return CreatableTopicResult(name=name, error_code=error.code, error_message=error.message)
+
+
+def refuse_create_topics(
+    request: CreateTopicsRequest, context: RequestContext, error: KafkaError
+) -> CreateTopicsResponse:
+    """The answer in which every topic gets `error`."""
+    names = dict.fromkeys(topic.name for topic in request.topics)
+    return CreateTopicsResponse(topics=[_error(name, error) for name in names])

@@ -1,0 +1,135 @@
+"""DeleteTopics (key 20): topics by name or, from version 6 on, by id.
+
+Versions served 1-6.
+
+  3 TOPIC_DELETION_DISABLED may be answered       4 flexible
+  5 error messages                                6 topic ids (KIP-516)
+
+A deleted topic is answered when nobody can reach it any more and its directories carry the name of
+something deleted; the files themselves go ``file.delete.delay.ms`` later. Each topic has its own
+outcome; one named twice is not deleted.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from plog.errors import (
+    InvalidRequest,
+    KafkaError,
+    RequestTimedOut,
+    TopicDeletionDisabled,
+    UnknownTopicId,
+    UnknownTopicOrPartition,
+)
+from plog.types import ZERO_UUID, Uuid
+from plog.wire.messages.delete_topics import (
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+)
+from plogd.apis.context import RequestContext
+from plogd.controller.waiting import within
+from plogd.metadata.cache import TopicState
+from plogd.ports import Later, MaybeLater, spawn
+
+if TYPE_CHECKING:
+    from plogd.broker import Broker
+
+_FIRST_VERSION_WITH_DISABLED = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Asked:
+    """A topic as the request names it: by name, by id, wrongly by both or neither."""
+
+    name: str | None
+    topic_id: Uuid
+
+
+def handle_delete_topics(
+    request: DeleteTopicsRequest, context: RequestContext, broker: Broker
+) -> MaybeLater[DeleteTopicsResponse]:
+    """Delete every topic that is named once and exists."""
+    if not broker.config.delete_topic_enable:
+        if context.version < _FIRST_VERSION_WITH_DISABLED:
+            raise InvalidRequest("Topic deletion is disabled.")
+        raise TopicDeletionDisabled()
+    results: list[DeletableTopicResult] = []
+    found: list[tuple[_Asked, TopicState]] = []
+    times_asked = Counter(_all_asked(request))
+    for asked, count in times_asked.items():
+        try:
+            found.append((asked, _find(asked, count, broker)))
+        except KafkaError as error:
+            results.append(_result(asked.name, asked.topic_id, error))
+    times_found = Counter(topic.topic_id for _, topic in found)
+    deletions: list[tuple[TopicState, Later[None]]] = []
+    for _, topic in found:
+        if times_found[topic.topic_id] == 1:
+            deletions.append((topic, _delete(topic, request.timeout_ms, broker)))
+        else:
+            twice = InvalidRequest("The topic was named both by name and by id.")
+            results.append(_result(topic.name, topic.topic_id, twice))
+    return spawn(_respond(deletions, results))
+
+
+def _all_asked(request: DeleteTopicsRequest) -> Iterator[_Asked]:
+    for name in request.topic_names:
+        yield _Asked(name=name, topic_id=ZERO_UUID)
+    for topic in request.topics:
+        yield _Asked(name=topic.name, topic_id=topic.topic_id)
+
+
+def _find(asked: _Asked, count: int, broker: Broker) -> TopicState:
+    by_id = asked.topic_id != ZERO_UUID
+    if asked.name is None and not by_id:
+        raise InvalidRequest("Neither topic name nor id were specified.")
+    if asked.name is not None and by_id:
+        raise InvalidRequest("You may not specify both topic name and topic id.")
+    if count > 1:
+        raise InvalidRequest("Duplicate topic id." if by_id else "Duplicate topic name.")
+    name = broker.cache.topic_name(asked.topic_id) if by_id else asked.name
+    topic = None if name is None else broker.cache.topic(name)
+    if topic is None:
+        raise UnknownTopicId() if by_id else UnknownTopicOrPartition()
+    return topic
+
+
+def _delete(topic: TopicState, timeout_ms: int, broker: Broker) -> Later[None]:
+    return within(
+        broker.controller.delete_topic(topic.name, topic.topic_id),
+        timeout_ms,
+        broker.timers,
+        lambda: RequestTimedOut("the topic is still being deleted"),
+    )
+
+
+async def _respond(
+    deletions: list[tuple[TopicState, Later[None]]], results: list[DeletableTopicResult]
+) -> DeleteTopicsResponse:
+    for topic, deletion in deletions:
+        try:
+            await deletion
+        except KafkaError as error:
+            results.append(_result(topic.name, topic.topic_id, error))
+        else:
+            results.append(DeletableTopicResult(name=topic.name, topic_id=topic.topic_id))
+    return DeleteTopicsResponse(responses=results)
+
+
+def _result(name: str | None, topic_id: Uuid, error: KafkaError) -> DeletableTopicResult:
+    return DeletableTopicResult(
+        name=name, topic_id=topic_id, error_code=error.code, error_message=error.message
+    )
+
+
+def refuse_delete_topics(
+    request: DeleteTopicsRequest, context: RequestContext, error: KafkaError
+) -> DeleteTopicsResponse:
+    """The answer in which every topic gets `error`."""
+    asked = dict.fromkeys(_all_asked(request))
+    return DeleteTopicsResponse(responses=[_result(one.name, one.topic_id, error) for one in asked])

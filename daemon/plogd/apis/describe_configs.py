@@ -1,0 +1,124 @@
+"""DescribeConfigs (key 32): the settings of topics and brokers, and where each comes from.
+
+Versions served 1-4: 1 synonyms (KIP-226), 3 types and documentation (KIP-569), 4 flexible.
+
+The values are what is in effect. Resources without settings of their own here (loggers, groups,
+client metrics) are refused one by one, as is a broker that is not this one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from plog.errors import InvalidRequest, KafkaError, UnknownTopicOrPartition
+from plog.wire.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+)
+from plogd.apis.context import RequestContext
+from plogd.config import ConfigEntry
+from plogd.controller.topics import validate_name
+from plogd.topic_config import describe
+
+if TYPE_CHECKING:
+    from plogd.broker import Broker
+
+TOPIC: Final = 2
+BROKER: Final = 4
+_FIRST_VERSION_WITH_DOCUMENTATION = 3
+
+
+def handle_describe_configs(
+    request: DescribeConfigsRequest, context: RequestContext, broker: Broker
+) -> DescribeConfigsResponse:
+    """Describe each resource; an error is one resource's own."""
+    return DescribeConfigsResponse(
+        results=[_result(resource, request, context, broker) for resource in request.resources]
+    )
+
+
+def _result(
+    resource: DescribeConfigsResource,
+    request: DescribeConfigsRequest,
+    context: RequestContext,
+    broker: Broker,
+) -> DescribeConfigsResult:
+    try:
+        entries = _entries(resource, broker)
+    except KafkaError as error:
+        return _error(resource, error)
+    wanted = set(resource.configuration_keys or ())
+    return DescribeConfigsResult(
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+        error_message=None,
+        configs=[
+            _config(entry, request, context)
+            for entry in entries
+            if not wanted or entry.name in wanted
+        ],
+    )
+
+
+def _entries(resource: DescribeConfigsResource, broker: Broker) -> Sequence[ConfigEntry]:
+    name = resource.resource_name
+    if resource.resource_type == TOPIC:
+        validate_name(name)
+        topic = broker.cache.topic(name)
+        if topic is None:
+            raise UnknownTopicOrPartition()
+        return describe(broker.config, topic.config)
+    if resource.resource_type == BROKER:
+        if not name:
+            return []  # The cluster-wide dynamic settings: there are none yet.
+        if name != str(broker.config.node_id):
+            raise InvalidRequest(
+                f"Unexpected broker id, expected {broker.config.node_id} or empty string, but "
+                f"received {name}"
+            )
+        return broker.config.describe()
+    raise InvalidRequest(f"Unsupported resource type: {resource.resource_type}")
+
+
+def _config(
+    entry: ConfigEntry, request: DescribeConfigsRequest, context: RequestContext
+) -> DescribeConfigsResourceResult:
+    result = DescribeConfigsResourceResult(
+        name=entry.name,
+        value=entry.value,
+        read_only=entry.read_only,
+        config_source=entry.source,
+        is_sensitive=entry.sensitive,
+        config_type=entry.type,
+    )
+    if request.include_synonyms:
+        result.synonyms = [
+            DescribeConfigsSynonym(name=synonym.name, value=synonym.value, source=synonym.source)
+            for synonym in entry.synonyms
+        ]
+    if request.include_documentation and context.version >= _FIRST_VERSION_WITH_DOCUMENTATION:
+        result.documentation = entry.documentation
+    return result
+
+
+def _error(resource: DescribeConfigsResource, error: KafkaError) -> DescribeConfigsResult:
+    return DescribeConfigsResult(
+        error_code=error.code,
+        error_message=error.message,
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+    )
+
+
+def refuse_describe_configs(
+    request: DescribeConfigsRequest, context: RequestContext, error: KafkaError
+) -> DescribeConfigsResponse:
+    """The answer in which every resource gets `error`."""
+    return DescribeConfigsResponse(
+        results=[_error(resource, error) for resource in request.resources]
+    )

@@ -1,0 +1,217 @@
+"""Produce (key 0): append record batches to partitions this broker leads.
+
+Versions served 3-13. 0-2 are advertised only, because older librdkafka takes their absence for the
+absence of compression (confluentinc/librdkafka#4956, KAFKA-18659); like Kafka 4 we close the
+connection if one is sent.
+
+  3 record batch v2      7 zstd (KIP-110)     8 error message per partition (KIP-467)
+  9 flexible            13 topic ids (KIP-516)
+
+acks=0 gets no answer; if an append fails the connection is closed, which is all such a client can
+be told. The batches themselves are checked in log/batch_validator.py, who may append is decided in
+replica/partition.py: this file maps a request to `ReplicaManager.append_records` and back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from plog.errors import (
+    InvalidRecord,
+    InvalidRequiredAcks,
+    InvalidTopicException,
+    KafkaError,
+    UnknownTopicId,
+    UnsupportedCompressionType,
+)
+from plog.records.batch import ATTRIBUTES_POSITION, COMPRESSION_MASK, Compression
+from plog.types import TopicPartition
+from plog.wire.messages.produce import (
+    LeaderIdAndEpoch,
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+from plogd.apis.closing import CloseConnection
+from plogd.apis.context import RequestContext
+from plogd.metadata.cache import INTERNAL_TOPICS
+from plogd.ports import Later, MaybeLater
+from plogd.replica.delayed import PartitionAppend
+
+if TYPE_CHECKING:
+    from plogd.broker import Broker
+
+_FIRST_TOPIC_ID_VERSION = 13
+_FIRST_ZSTD_VERSION = 7
+_ATTRIBUTES_LOW_BYTE = ATTRIBUTES_POSITION + 1
+_VALID_ACKS = (-1, 0, 1)
+_ADMIN_CLIENT_ID = "__admin_client"
+"""Kafka's own tools may write internal topics by this name."""
+_NO_LEADER = LeaderIdAndEpoch()
+"""Shared by all answers: nobody changes it."""
+
+
+def handle_produce(
+    request: ProduceRequest, context: RequestContext, broker: Broker
+) -> MaybeLater[ProduceResponse | None]:
+    """Append, then answer when the records are as safe as the request asks; None for acks=0."""
+    if request.acks not in _VALID_ACKS:
+        raise InvalidRequiredAcks(f"acks must be -1, 0 or 1, not {request.acks}")
+    produce = _Produce(request, context, broker)
+    appended = broker.replica_manager.append_records(
+        produce.entries, required_acks=request.acks, timeout_ms=request.timeout_ms
+    )
+    produce.release_records()
+    if isinstance(appended, Later):
+        return appended.map(produce.answer)
+    return produce.answer(appended)
+
+
+class _Produce:
+    """A produce request on its way: what is appended, what is refused, and whose turn is where."""
+
+    __slots__ = ("_broker", "_outcomes", "_request", "_sizes", "entries")
+
+    def __init__(self, request: ProduceRequest, context: RequestContext, broker: Broker) -> None:
+        self._broker = broker
+        self._request = request
+        self.entries: list[tuple[TopicPartition, memoryview]] = []
+        self._sizes: list[int] = []
+        self._outcomes: list[KafkaError | None] = []
+        """For each partition of the request in order: why it is refused, None if it is appended."""
+        version = context.version
+        for topic in request.topic_data:
+            name: str | None = topic.name
+            if version >= _FIRST_TOPIC_ID_VERSION:
+                name = broker.cache.topic_name(topic.topic_id)
+            refusal = _refusal_of_topic(name, context)
+            for data in topic.partition_data:
+                self._add(name or "", data, refusal or _refusal_of_records(data.records, version))
+
+    def _add(self, topic: str, data: PartitionProduceData, refusal: KafkaError | None) -> None:
+        self._outcomes.append(refusal)
+        if refusal is None:
+            records = data.records
+            assert isinstance(records, memoryview)
+            self.entries.append((TopicPartition(topic, data.index), records))
+            self._sizes.append(records.nbytes)
+
+    def release_records(self) -> None:
+        """Forget the records: their memory belongs to the transport again."""
+        self.entries.clear()
+        for topic in self._request.topic_data:
+            for data in topic.partition_data:
+                data.records = None
+
+    def answer(self, appends: Sequence[PartitionAppend]) -> ProduceResponse | None:
+        """The answer, once the appends are done. Raises CloseConnection for a failed acks=0."""
+        stats = self._broker.topic_stats
+        for append, size in zip(appends, self._sizes, strict=True):
+            stats.appended(append, size)
+        if self._request.acks == 0:
+            self._close_on_error(appends)
+            return None
+        results = self._results(appends)
+        return ProduceResponse(
+            responses=[
+                TopicProduceResponse(
+                    name=topic.name,
+                    topic_id=topic.topic_id,
+                    partition_responses=[
+                        _partition_response(data.index, next(results))
+                        for data in topic.partition_data
+                    ],
+                )
+                for topic in self._request.topic_data
+            ]
+        )
+
+    def _results(
+        self, appends: Sequence[PartitionAppend]
+    ) -> Iterator[PartitionAppend | KafkaError]:
+        """For each partition of the request in order, what became of it."""
+        appended = iter(appends)
+        for refusal in self._outcomes:
+            yield next(appended) if refusal is None else refusal
+
+    def _close_on_error(self, appends: Sequence[PartitionAppend]) -> None:
+        for result in self._results(appends):
+            error = result.error if isinstance(result, PartitionAppend) else result
+            if error is not None:
+                raise CloseConnection(f"a produce request with acks=0 failed: {error.message}")
+
+
+def _refusal_of_topic(name: str | None, context: RequestContext) -> KafkaError | None:
+    if name is None:
+        return UnknownTopicId()
+    if name in INTERNAL_TOPICS and context.client_id != _ADMIN_CLIENT_ID:
+        return InvalidTopicException(f"clients may not write to the internal topic {name}")
+    return None
+
+
+def _refusal_of_records(records: object, version: int) -> KafkaError | None:
+    """What the request's version forbids, before the batch is looked at as such."""
+    if not isinstance(records, memoryview):
+        return InvalidRecord("a partition without records")
+    if (
+        version < _FIRST_ZSTD_VERSION
+        and len(records) > _ATTRIBUTES_LOW_BYTE
+        and records[_ATTRIBUTES_LOW_BYTE] & COMPRESSION_MASK == Compression.ZSTD
+    ):
+        return UnsupportedCompressionType(f"zstd needs version {_FIRST_ZSTD_VERSION}")
+    return None
+
+
+def _partition_response(
+    index: int, result: PartitionAppend | KafkaError
+) -> PartitionProduceResponse:
+    if isinstance(result, KafkaError):
+        return _error_response(index, result, log_start_offset=-1)
+    if result.error is not None:
+        return _error_response(index, result.error, log_start_offset=result.log_start_offset)
+    info = result.info
+    assert info is not None
+    return PartitionProduceResponse(
+        index=index,
+        base_offset=info.first_offset,
+        log_append_time_ms=info.log_append_time_ms,
+        log_start_offset=result.log_start_offset,
+        current_leader=_NO_LEADER,
+    )
+
+
+def _error_response(
+    index: int, error: KafkaError, *, log_start_offset: int
+) -> PartitionProduceResponse:
+    return PartitionProduceResponse(
+        index=index,
+        error_code=error.code,
+        base_offset=-1,
+        log_start_offset=log_start_offset,
+        error_message=error.message,
+        current_leader=_NO_LEADER,
+    )
+
+
+def refuse_produce(
+    request: ProduceRequest, context: RequestContext, error: KafkaError
+) -> ProduceResponse:
+    """The answer in which every partition gets `error`. Raises CloseConnection for acks=0."""
+    if request.acks == 0:
+        raise CloseConnection(f"a produce request with acks=0 failed: {error.message}")
+    return ProduceResponse(
+        responses=[
+            TopicProduceResponse(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partition_responses=[
+                    _error_response(data.index, error, log_start_offset=-1)
+                    for data in topic.partition_data
+                ],
+            )
+            for topic in request.topic_data
+        ]
+    )

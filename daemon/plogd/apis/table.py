@@ -1,0 +1,151 @@
+"""Which APIs this broker serves, in which versions, and who handles them: one row each.
+
+Adding an API means a row here and a file for its family; ApiVersions follows by itself.
+Source of the ranges: Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from plog.errors import KafkaError
+from plog.wire.api_keys import ApiKey
+from plog.wire.messages import API_BY_KEY
+from plog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from plog.wire.schema import ApiMessage
+from plogd.apis.api_versions import Advertised, handle_api_versions, refuse_api_versions
+from plogd.apis.context import RequestContext
+from plogd.apis.create_topics import handle_create_topics, refuse_create_topics
+from plogd.apis.delete_topics import handle_delete_topics, refuse_delete_topics
+from plogd.apis.describe_configs import handle_describe_configs, refuse_describe_configs
+from plogd.apis.fetch import handle_fetch, refuse_fetch
+from plogd.apis.find_coordinator import handle_find_coordinator, refuse_find_coordinator
+from plogd.apis.init_producer_id import handle_init_producer_id, refuse_init_producer_id
+from plogd.apis.list_offsets import handle_list_offsets, refuse_list_offsets
+from plogd.apis.metadata import handle_metadata, refuse_metadata
+from plogd.apis.produce import handle_produce, refuse_produce
+from plogd.ports import Later
+
+if TYPE_CHECKING:
+    from plogd.broker import Broker
+
+# Any: each handler takes the request of its own row, which the table checks by its API key.
+Handler: TypeAlias = "Callable[[Any, RequestContext, Broker], ApiMessage | Later[Any] | None]"
+"""Handles a request: its answer, a Later of that, or None for none. May raise KafkaError."""
+
+Refusal: TypeAlias = Callable[[Any, RequestContext, KafkaError], ApiMessage]
+"""Makes the answer to a request that failed as a whole."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One API: the versions served (both ends included), and who does it."""
+
+    api_key: ApiKey
+    first_version: int
+    last_version: int
+    handle: Handler
+    refuse: Refusal
+    advertised_from: int | None = None
+    """Where ApiVersions is to name a lower first version than is served."""
+
+    @property
+    def request(self) -> type[ApiMessage]:
+        """The class of the request."""
+        return API_BY_KEY[self.api_key].request
+
+    @property
+    def name(self) -> str:
+        """Kafka's name of the API, as in metrics."""
+        return self.request.__name__.removesuffix("Request")
+
+    @property
+    def advertised(self) -> Advertised:
+        """What ApiVersions tells of it."""
+        first = self.first_version if self.advertised_from is None else self.advertised_from
+        return Advertised(self.api_key, first, self.last_version)
+
+
+def _handle_api_versions(
+    request: ApiVersionsRequest, context: RequestContext, broker: Broker
+) -> ApiVersionsResponse:
+    return handle_api_versions(request, context, broker, ADVERTISED)
+
+
+HANDLERS: tuple[Row, ...] = (
+    Row(
+        api_key=ApiKey.PRODUCE,
+        first_version=3,
+        last_version=13,
+        advertised_from=0,
+        handle=handle_produce,
+        refuse=refuse_produce,
+    ),
+    Row(
+        api_key=ApiKey.FETCH,
+        first_version=4,
+        last_version=18,
+        handle=handle_fetch,
+        refuse=refuse_fetch,
+    ),
+    Row(
+        api_key=ApiKey.LIST_OFFSETS,
+        first_version=1,
+        last_version=11,
+        handle=handle_list_offsets,
+        refuse=refuse_list_offsets,
+    ),
+    Row(
+        api_key=ApiKey.METADATA,
+        first_version=0,
+        last_version=13,
+        handle=handle_metadata,
+        refuse=refuse_metadata,
+    ),
+    Row(
+        api_key=ApiKey.FIND_COORDINATOR,
+        first_version=0,
+        last_version=6,
+        handle=handle_find_coordinator,
+        refuse=refuse_find_coordinator,
+    ),
+    Row(
+        api_key=ApiKey.API_VERSIONS,
+        first_version=0,
+        last_version=4,
+        handle=_handle_api_versions,
+        refuse=refuse_api_versions,
+    ),
+    Row(
+        api_key=ApiKey.CREATE_TOPICS,
+        first_version=2,
+        last_version=7,
+        handle=handle_create_topics,
+        refuse=refuse_create_topics,
+    ),
+    Row(
+        api_key=ApiKey.DELETE_TOPICS,
+        first_version=1,
+        last_version=6,
+        handle=handle_delete_topics,
+        refuse=refuse_delete_topics,
+    ),
+    Row(
+        api_key=ApiKey.INIT_PRODUCER_ID,
+        first_version=0,
+        last_version=5,
+        handle=handle_init_producer_id,
+        refuse=refuse_init_producer_id,
+    ),
+    Row(
+        api_key=ApiKey.DESCRIBE_CONFIGS,
+        first_version=1,
+        last_version=4,
+        handle=handle_describe_configs,
+        refuse=refuse_describe_configs,
+    ),
+)
+
+ADVERTISED: tuple[Advertised, ...] = tuple(row.advertised for row in HANDLERS)

@@ -1,0 +1,228 @@
+"""A whole broker without its sockets: builds the pure parts, starts and stops them in order.
+
+The shell, the tests and the simulator give it ports and settings, call `start`, then hand each
+request to `dispatch`. Nothing in here knows how bytes arrive, what time it is or what a disk is.
+
+Start: the log directories, the metadata log, this start's registration (which gives every partition
+a new leader epoch), the topics, their logs. Only then is there anything to serve.
+
+Called on the reactor's thread. Source: Kafka 4.0 BrokerServer, BrokerMetadataPublisher.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from plog.types import TopicPartition, Uuid
+from plogd.apis.context import ConnectionContext
+from plogd.apis.dispatch import Dispatcher
+from plogd.config import BrokerConfig
+from plogd.controller.controller import Controller
+from plogd.controller.topics import Defaults
+from plogd.coordinator.producer_ids import ProducerIds
+from plogd.log.log import Log
+from plogd.log.log_manager import LogManager
+from plogd.metadata.cache import MetadataCache, TopicState
+from plogd.metadata.embedded import METADATA_PARTITION, METADATA_TOPIC_ID, EmbeddedStore
+from plogd.metadata.store import BrokerRegistration, Endpoint
+from plogd.metrics import Registry
+from plogd.ports import Clock, Files, Jobs, Later, Random, Report, Timers, Turn, silence, spawn
+from plogd.replica.fetch_sessions import FetchSessionCache
+from plogd.replica.gauges import register_gauges
+from plogd.replica.replica_manager import ReplicaManager
+from plogd.replica.topic_stats import TopicStats
+from plogd.topic_config import TopicConfig
+
+_METADATA_LOG_CONFIG = TopicConfig(
+    cleanup_policy=(),  # Nothing of it may ever go: there are no snapshots.
+    flush_messages=1,
+    max_message_bytes=64 << 20,
+)
+
+
+class Broker:
+    """See the module's text. Its parts are public: request handlers work with them."""
+
+    controller: Controller
+    producer_ids: ProducerIds
+    store: EmbeddedStore
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        *,
+        clock: Clock,
+        timers: Timers,
+        files: Files,
+        random: Random,
+        jobs: Jobs,
+        turn: Turn,
+        metrics: Registry,
+        report: Report = silence,
+        on_bug: Callable[[str, Exception], None] | None = None,
+    ) -> None:
+        self.config = config
+        self.clock = clock
+        self.timers = timers
+        self.random = random
+        self.jobs = jobs
+        self.metrics = metrics
+        self.is_ready = False
+        """Whether requests can be served."""
+        self.on_last_log_dir_failed: Callable[[], None] = lambda: None
+        """Hears that nothing can be served any more."""
+        self._turn = turn
+        self._report = report
+        self._on_bug = on_bug
+        self._bugs = metrics.counter(
+            "plog_unexpected_errors_total", "Errors that are bugs; each has a line in the log."
+        )
+        self._advertised = {
+            name: (listener.host, listener.port)
+            for name, listener in config.advertised_by_name().items()
+        }
+        self.log_manager = LogManager(
+            config,
+            config.data_dirs,
+            clock=clock,
+            timers=timers,
+            files=files,
+            random=random,
+            jobs=jobs,
+            turn=turn,
+            report=report,
+        )
+        self.log_manager.on_offline = self._log_dir_failed
+        self.log_manager.on_last_offline = lambda: self.on_last_log_dir_failed()
+        self.cache = MetadataCache()
+        self.topic_stats = TopicStats(metrics)
+        self.replica_manager = ReplicaManager(
+            config=config,
+            log_manager=self.log_manager,
+            cache=self.cache,
+            clock=clock,
+            timers=timers,
+            turn=turn,
+            stats=self.topic_stats,
+            on_bug=self.report_bug,
+        )
+        self.fetch_sessions = FetchSessionCache(
+            config.max_incremental_fetch_session_cache_slots, clock=clock, random=random
+        )
+        self.dispatch = Dispatcher(self)
+        register_gauges(metrics, self.replica_manager, self.log_manager, self.fetch_sessions)
+
+    # -- start and stop -----------------------------------------------------------------------
+
+    def start(self) -> Later[None]:
+        """Load everything; done when requests can be served. Fails with PlogError if it cannot."""
+        return spawn(self._start())
+
+    async def _start(self) -> None:
+        await self.log_manager.open_directories()
+        metadata_log = await self.log_manager.load_metadata_log(
+            METADATA_PARTITION, METADATA_TOPIC_ID, _METADATA_LOG_CONFIG
+        )
+        self.store = EmbeddedStore(metadata_log, clock=self.clock, turn=self._turn)
+        self.store.open()
+        broker_epoch = await self.store.register_broker(self._registration())
+        self.producer_ids = ProducerIds(
+            self.store, broker_id=self.config.node_id, broker_epoch=broker_epoch
+        )
+        self.controller = Controller(
+            store=self.store,
+            brokers=self.replica_manager,
+            defaults=self._topic_defaults,
+            random=self.random,
+            report=self._report,
+        )
+        topics = await self.controller.load()
+        await self._load_logs(topics)
+        await self.replica_manager.start_topics(topics)
+        self.is_ready = True
+
+    async def _load_logs(self, topics: Sequence[TopicState]) -> None:
+        configs = {
+            (TopicPartition(topic.name, state.partition), topic.topic_id): config
+            for topic in topics
+            for config in [TopicConfig.resolve(self.config, topic.config)]
+            for state in topic.partitions
+        }
+
+        def config_of(key: TopicPartition, topic_id: Uuid) -> TopicConfig | None:
+            return configs.get((key, topic_id))
+
+        await self.log_manager.load_logs(config_of)
+        if self.log_manager.offline_dirs:
+            # What is missing may lie in a directory that cannot be read. A fresh log in another
+            # one would serve an empty partition where there are records.
+            self.replica_manager.set_without_log(
+                key for key, _ in configs if self.log_manager.get(key) is None
+            )
+
+    def stop(self) -> Later[None]:
+        """Make everything durable and leave the mark of a clean stop. Serve nothing meanwhile."""
+        self.is_ready = False
+        return self.log_manager.shutdown()
+
+    # -- settings -----------------------------------------------------------------------------
+
+    def update_config(self, config: BrokerConfig) -> None:
+        """Use `config` from now on, for all that may change while the broker runs."""
+        self.config = config
+        self.replica_manager.update_config(config)
+
+    def _topic_defaults(self) -> Defaults:
+        return Defaults(
+            num_partitions=self.config.num_partitions,
+            replication_factor=self.config.default_replication_factor,
+            brokers=(self.config.node_id,),
+        )
+
+    # -- who we are ---------------------------------------------------------------------------
+
+    @property
+    def cluster_id(self) -> str:
+        """The id of the cluster, as in meta.properties."""
+        return self.log_manager.cluster_id
+
+    def set_advertised(self, addresses: Mapping[str, tuple[str, int]]) -> None:
+        """What clients are told to connect to, by listener name; others use what they came by."""
+        self._advertised = dict(addresses)
+
+    def address_for(self, connection: ConnectionContext) -> tuple[str, int]:
+        """The address of this broker as the client of `connection` should use it."""
+        local_host, local_port = connection.local_address
+        host, port = self._advertised.get(connection.listener_name, ("", 0))
+        # A dual-stack socket reports IPv4 clients' addresses in their IPv6 form.
+        return host or local_host.removeprefix("::ffff:"), port or local_port
+
+    def _registration(self) -> BrokerRegistration:
+        return BrokerRegistration(
+            broker_id=self.config.node_id,
+            incarnation_id=self.random.random_bytes(16),
+            endpoints=tuple(
+                Endpoint(
+                    name=listener.name,
+                    host=listener.host,
+                    port=listener.port,
+                    security_protocol=listener.protocol,
+                )
+                for listener in self.config.bound_listeners()
+            ),
+        )
+
+    # -- when things go wrong -----------------------------------------------------------------
+
+    def report_bug(self, where: str, error: Exception) -> None:
+        """Count an error nobody foresaw, and have it logged with its traceback."""
+        self._bugs.value += 1
+        if self._on_bug is not None:
+            self._on_bug(where, error)
+        else:
+            self._report("unexpected error: {where}: {error}", where=where, error=repr(error))
+
+    def _log_dir_failed(self, log_dir: str, logs: Sequence[Log]) -> None:
+        if any(log.topic_partition == METADATA_PARTITION for log in logs):
+            self.store.storage_failed()
+        self.replica_manager.log_dir_failed(logs)

@@ -1,0 +1,1 @@
+"""What decides about the cluster: which topics there are, and where their partitions lie."""

@@ -1,0 +1,267 @@
+"""The controller: creates and deletes topics, one step at a time, with the store as the truth.
+
+A topic exists once its records are durable in the metadata store. Creating one is: plan it, write
+it, have its logs made, tell everybody. Deleting: write the removal, hide it, have its logs removed.
+A crash after the write is made good at the next start: a topic without logs gets fresh ones, a log
+without a topic is put aside. The controller's state moves only on the store's outcomes, and
+operations on one name run one after the other.
+
+Whoever asks may go away in the middle: the work goes on. Called on the reactor's thread.
+Source: Kafka 4.0 ReplicationControlManager.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from plog.errors import KafkaError, TopicAlreadyExists, UnknownTopicOrPartition
+from plog.types import ZERO_UUID, Uuid, uuid_to_text
+from plogd.controller.placement import Assignments
+from plogd.controller.topics import Defaults, NewTopic, TopicPlan, collision_key, plan_topic
+from plogd.controller.waiting import shielded
+from plogd.metadata.cache import PartitionState, TopicState
+from plogd.metadata.store import (
+    ABSENT,
+    Change,
+    Key,
+    MetadataStore,
+    Outcome,
+    PartitionValue,
+    TopicValue,
+    Written,
+)
+from plogd.ports import Later, Random, Report, silence, spawn
+
+_RESERVED_IDS = (ZERO_UUID, bytes(15) + b"\x01")
+"""No topic has these: "none", and the metadata log."""
+
+
+class Brokers(Protocol):
+    """What the controller tells the brokers that hold a topic; so far there is one."""
+
+    def start_topic(self, topic: TopicState) -> Later[None]:
+        """Make the logs of `topic` and serve it. Fails with KafkaStorageError."""
+        ...
+
+    def stop_topic(self, topic: TopicState) -> Later[None]:
+        """Serve `topic` no longer and remove its logs."""
+        ...
+
+
+class Controller:
+    """See the module's text. `load` before anything else."""
+
+    def __init__(
+        self,
+        *,
+        store: MetadataStore,
+        brokers: Brokers,
+        defaults: Callable[[], Defaults],
+        random: Random,
+        report: Report = silence,
+    ) -> None:
+        self._store = store
+        self._brokers = brokers
+        self._defaults = defaults
+        self._random = random
+        self._report = report
+        self._term = -1
+        self._topics: dict[str, TopicState] = {}
+        self._versions: dict[str, int] = {}
+        """Of the topics' keys in the store."""
+        self._names: dict[str, str] = {}
+        """Topic names by `collision_key`."""
+        self._busy: dict[str, deque[Later[None]]] = {}
+        """Names an operation is at work on, and who waits to be the next."""
+
+    # -- state --------------------------------------------------------------------------------
+
+    def load(self) -> Later[list[TopicState]]:
+        """Become the controller and learn what there is."""
+        return spawn(self._load())
+
+    async def _load(self) -> list[TopicState]:
+        self._term = await self._store.campaign()
+        partitions = self._store.load(("partition",))
+        configs = self._store.load(("config", "topic"))
+        for key, (value, version) in self._store.load(("topic",)).items():
+            name = str(key[1])
+            states = [
+                _partition_state(number, replicas, partitions[("partition", name, number)][0])
+                for number, replicas in sorted(value.assignments.items())
+            ]
+            config, _ = configs.get(("config", "topic", name), ({}, ABSENT))
+            self._remember(
+                TopicState(
+                    name=name, topic_id=value.topic_id, partitions=tuple(states), config=config
+                ),
+                version,
+            )
+        return list(self._topics.values())
+
+    def _remember(self, topic: TopicState, version: int) -> None:
+        self._topics[topic.name] = topic
+        self._versions[topic.name] = version
+        self._names[collision_key(topic.name)] = topic.name
+
+    def _forget(self, name: str) -> None:
+        del self._topics[name], self._versions[name], self._names[collision_key(name)]
+
+    # -- one after the other ------------------------------------------------------------------
+
+    async def _enter(self, key: str) -> None:
+        """Wait until no other operation is at work on names with this collision key."""
+        if key in self._busy:
+            turn: Later[None] = Later()
+            self._busy[key].append(turn)
+            await turn
+        else:
+            self._busy[key] = deque()
+
+    def _leave(self, key: str) -> None:
+        if self._busy[key]:
+            self._busy[key].popleft().succeed(None)
+        else:
+            del self._busy[key]
+
+    # -- creating -----------------------------------------------------------------------------
+
+    def plan(self, new: NewTopic) -> TopicPlan:
+        """What creating `new` would make. Raises the KafkaError creating it would raise."""
+        return plan_topic(new, self._names, self._defaults())
+
+    def create_topic(self, new: NewTopic) -> Later[TopicState]:
+        """Create a topic; done when it can be used. Fails with the KafkaError the client sees."""
+        return shielded(spawn(self._create_topic(new)))
+
+    async def _create_topic(self, new: NewTopic) -> TopicState:
+        key = collision_key(new.name)
+        await self._enter(key)
+        try:
+            plan = self.plan(new)
+            topic = self._first_state(plan)
+            version = await self._write_topic(topic, plan.assignments)
+            self._remember(topic, version)
+            try:
+                await self._brokers.start_topic(topic)
+            except KafkaError:
+                await self._undo(topic)
+                raise
+        finally:
+            self._leave(key)
+        self._report(
+            "created topic {topic} with {count} partitions",
+            topic=topic.name,
+            count=len(topic.partitions),
+        )
+        return topic
+
+    def _first_state(self, plan: TopicPlan) -> TopicState:
+        """The preferred leader leads, all replicas are in sync, the first epoch is 0."""
+        return TopicState(
+            name=plan.name,
+            topic_id=self._new_topic_id(),
+            partitions=tuple(
+                PartitionState(
+                    partition=number,
+                    leader=replicas[0],
+                    leader_epoch=0,
+                    replicas=replicas,
+                    isr=replicas,
+                    partition_epoch=0,
+                )
+                for number, replicas in plan.assignments.items()
+            ),
+            config=plan.config,
+        )
+
+    def _new_topic_id(self) -> Uuid:
+        while True:
+            raw = bytearray(self._random.random_bytes(16))
+            raw[6] = raw[6] & 0x0F | 0x40  # RFC 4122, version 4
+            raw[8] = raw[8] & 0x3F | 0x80
+            topic_id = bytes(raw)
+            # Kafka takes no id whose text would look like an option on a command line.
+            if topic_id not in _RESERVED_IDS and not uuid_to_text(topic_id).startswith("-"):
+                return topic_id
+
+    async def _write_topic(self, topic: TopicState, assignments: Assignments) -> int:
+        """Write the topic as a whole; the version of its key."""
+        key: Key = ("topic", topic.name)
+        value = TopicValue(topic_id=topic.topic_id, assignments=assignments)
+        changes = [Change(key=key, value=value, expected=ABSENT)]
+        if topic.config:
+            config_key: Key = ("config", "topic", topic.name)
+            changes.append(Change(key=config_key, value=topic.config, expected=ABSENT))
+        changes += [_partition_change(topic.name, state) for state in topic.partitions]
+        outcome = _first(await self._store.write_atomic(changes, self._term))
+        if not isinstance(outcome, Written):
+            raise TopicAlreadyExists(f"Topic '{topic.name}' already exists.")
+        return outcome.version
+
+    async def _undo(self, topic: TopicState) -> None:
+        """Its logs cannot be made: take the topic back, so that nobody finds half of it."""
+        self._report("topic {topic} could not be created: taken back", topic=topic.name)
+        await self._brokers.stop_topic(topic)
+        await self._remove(topic.name)
+
+    # -- deleting -----------------------------------------------------------------------------
+
+    def delete_topic(self, name: str, topic_id: Uuid) -> Later[None]:
+        """Delete the topic of this name, if it still has this id; done when its logs are gone.
+
+        Fails with UnknownTopicOrPartition, or with KafkaStorageError when the metadata log does.
+        """
+        return shielded(spawn(self._delete_topic(name, topic_id)))
+
+    async def _delete_topic(self, name: str, topic_id: Uuid) -> None:
+        key = collision_key(name)
+        await self._enter(key)
+        try:
+            topic = self._topics.get(name)
+            if topic is None or topic.topic_id != topic_id:
+                raise UnknownTopicOrPartition(f"there is no topic '{name}' any more")
+            await self._remove(name)
+            await self._brokers.stop_topic(topic)
+        finally:
+            self._leave(key)
+        self._report("deleted topic {topic}", topic=name)
+
+    async def _remove(self, name: str) -> None:
+        """Take the topic out of the store, and out of our state."""
+        change = Change(key=("topic", name), value=None, expected=self._versions[name])
+        outcome = _first(await self._store.write([change], self._term))
+        assert isinstance(outcome, Written), "only this controller writes topics"
+        self._forget(name)
+
+
+def _first(outcomes: Sequence[Outcome]) -> Outcome:
+    return outcomes[0]
+
+
+def _partition_change(name: str, state: PartitionState) -> Change:
+    return Change(
+        key=("partition", name, state.partition),
+        value=PartitionValue(
+            leader=state.leader,
+            leader_epoch=state.leader_epoch,
+            isr=state.isr,
+            partition_epoch=state.partition_epoch,
+        ),
+        expected=ABSENT,
+    )
+
+
+def _partition_state(
+    number: int, replicas: tuple[int, ...], value: PartitionValue
+) -> PartitionState:
+    return PartitionState(
+        partition=number,
+        leader=value.leader,
+        leader_epoch=value.leader_epoch,
+        replicas=replicas,
+        isr=value.isr,
+        partition_epoch=value.partition_epoch,
+    )

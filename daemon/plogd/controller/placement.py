@@ -1,0 +1,72 @@
+"""Which brokers hold the replicas of a new topic's partitions.
+
+Pure. Automatic: leaders go round the brokers, followers follow the leader, so that both spread
+evenly. By hand: checked, and taken as it is. Source: Kafka 3.9 AdminUtils; for the rules of manual
+assignments Kafka 4.0 ReplicationControlManager.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from plog.errors import InvalidReplicaAssignment, InvalidReplicationFactor
+
+Assignments = dict[int, tuple[int, ...]]
+
+
+def assign_replicas(
+    brokers: Sequence[int], partition_count: int, replication_factor: int, *, start: int = 0
+) -> Assignments:
+    """Spread partitions over `brokers`, the first leader being the broker at `start`.
+
+    >>> assign_replicas([1, 2, 3], 4, 2)
+    {0: (1, 2), 1: (2, 3), 2: (3, 1), 3: (1, 2)}
+    """
+    if replication_factor > len(brokers):
+        raise InvalidReplicationFactor(
+            f"Unable to replicate the partition {replication_factor} time(s): only "
+            f"{len(brokers)} broker(s) are registered."
+        )
+    return {
+        number: tuple(
+            brokers[(start + number + replica) % len(brokers)]
+            for replica in range(replication_factor)
+        )
+        for number in range(partition_count)
+    }
+
+
+def check_assignments(
+    assignments: Sequence[tuple[int, Sequence[int]]], brokers: Sequence[int]
+) -> Assignments:
+    """A manual assignment as (partition, brokers) pairs. Raises InvalidReplicaAssignment."""
+    checked: Assignments = {}
+    for number, replicas in assignments:
+        if number in checked:
+            raise InvalidReplicaAssignment(f"partition {number} is assigned more than once")
+        _check_replicas(number, replicas, brokers)
+        checked[number] = tuple(replicas)
+    if sorted(checked) != list(range(len(checked))):
+        raise InvalidReplicaAssignment(
+            f"partitions must be numbered 0 to {len(checked) - 1} without a gap"
+        )
+    _check_same_factor(checked)
+    return {number: checked[number] for number in sorted(checked)}
+
+
+def _check_replicas(number: int, replicas: Sequence[int], brokers: Sequence[int]) -> None:
+    if not replicas:
+        raise InvalidReplicaAssignment(f"partition {number} is assigned to no broker")
+    if len(set(replicas)) < len(replicas):
+        raise InvalidReplicaAssignment(f"partition {number} names a broker twice")
+    unknown = sorted(set(replicas) - set(brokers))
+    if unknown:
+        raise InvalidReplicaAssignment(f"partition {number} names unknown brokers: {unknown}")
+
+
+def _check_same_factor(assignments: Mapping[int, Sequence[int]]) -> None:
+    factors = {len(replicas) for replicas in assignments.values()}
+    if len(factors) > 1:
+        raise InvalidReplicaAssignment(
+            f"partitions have different numbers of replicas: {sorted(factors)}"
+        )

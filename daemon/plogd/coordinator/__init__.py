@@ -1,0 +1,1 @@
+"""What brokers coordinate for clients. So far: producer ids."""

@@ -1,0 +1,314 @@
+"""The metadata store of a single broker: a log of its own, `__cluster_metadata-0`.
+
+The log holds Kafka's KRaft metadata records in ordinary batches (docs/decisions/0002), so Kafka's
+dump tool reads it, and it becomes durable by the same group commit as every other log. It is never
+served to clients.
+
+Writes queue. While one batch is on its way to the disk the next ones gather, and those that touch
+different topics share the batch after it. The image moves on, watchers hear and outcomes are told
+only when the batch is durable; a crash before that leaves either the whole batch or nothing of it.
+
+Called on the reactor's thread. Source: Kafka 4.0 metadata; KIP-595 for the log's name and topic id.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from plog.errors import KafkaError, KafkaStorageError, PlogError
+from plog.records.batch import HEADER_SIZE, crc_is_valid, iter_batches
+from plog.records.builder import build_batch
+from plog.records.codec import Record, decode_records
+from plog.types import TopicPartition, uuid_from_text
+from plog.wire.internal.metadata_records import (
+    FeatureLevelRecord,
+    MetadataRecord,
+    decode_metadata_record,
+    encode_metadata_record,
+)
+from plog.wire.primitives import WireError
+from plogd.log.batch_validator import AppendOrigin
+from plogd.log.log import Log
+from plogd.metadata.image import MetadataImage, registration_record
+from plogd.metadata.store import (
+    BrokerRegistration,
+    Change,
+    Conflict,
+    Key,
+    Outcome,
+    TopicValue,
+    Watcher,
+    Written,
+)
+from plogd.ports import Clock, Later, Turn, ready
+
+METADATA_PARTITION: Final = TopicPartition("__cluster_metadata", 0)
+METADATA_TOPIC_ID: Final = uuid_from_text("AAAAAAAAAAAAAAAAAAAAAQ")
+
+_FEATURE_NAME = "metadata.version"
+_FEATURE_LEVEL = 7
+"""3.3-IV3: what a reader must know to understand the record versions written here."""
+_RECORD_VERSION = 0
+_READ_BYTES = 1 << 20
+_GROUP_RECORDS = 10_000
+"""A batch takes no further write once it holds this many records."""
+
+
+@dataclass(slots=True, kw_only=True)
+class _Write:
+    """A call that waits for its turn, then for its records to become durable."""
+
+    changes: Sequence[Change]
+    atomic: bool
+    later: Later[list[Outcome]]
+    registration: BrokerRegistration | None = None
+    conflicts: dict[int, Conflict] = field(default_factory=dict)
+    """Of the changes, by index, that were not made."""
+
+    def roots(self) -> set[Key]:
+        """What the write touches: whole topics, else single keys."""
+        return {_root(change.key) for change in self.changes}
+
+
+def _root(key: Key) -> Key:
+    match key:
+        case ("partition", name, _) | ("config", "topic", name):
+            return ("topic", name)
+        case _:
+            return key
+
+
+class EmbeddedStore:
+    """A `MetadataStore` over one log; `open` before anything else."""
+
+    max_atomic_changes = _GROUP_RECORDS
+
+    def __init__(self, log: Log, *, clock: Clock, turn: Turn) -> None:
+        self._log = log
+        self._clock = clock
+        self._turn = turn
+        self._image = MetadataImage()
+        self._watchers: list[tuple[Key, Watcher]] = []
+        self._queue: deque[_Write] = deque()
+        self._in_flight: list[_Write] = []
+        self._in_flight_records: list[MetadataRecord] = []
+        self._in_flight_base = 0
+        self._in_flight_end = 0
+        self._epoch = log.leader_epochs.latest_epoch + 1
+        self._failure: KafkaStorageError | None = None
+
+    def open(self) -> None:
+        """Replay the log. Raises KafkaStorageError if it is damaged or not understood."""
+        log = self._log
+        log.on_durable = self._log_is_durable
+        offset = log.log_start_offset
+        while offset < log.log_end_offset:
+            next_offset = self._replay_batches(self._read(offset), offset)
+            if next_offset <= offset:
+                raise KafkaStorageError(f"{METADATA_PARTITION}: nothing at offset {offset}")
+            offset = next_offset
+        log.high_watermark = log.log_end_offset
+
+    def _read(self, offset: int) -> bytes:
+        """Some batches from `offset` on."""
+        try:
+            region = self._log.read(offset, _READ_BYTES, end_offset=self._log.log_end_offset).region
+            if region is None:
+                return b""
+            try:
+                return region.read()
+            finally:
+                region.close()
+        except (OSError, PlogError) as error:
+            raise KafkaStorageError(
+                f"{METADATA_PARTITION}: cannot read at offset {offset}: {error}"
+            ) from error
+
+    def _replay_batches(self, payload: bytes, offset: int) -> int:
+        """Replay the whole batches in `payload`; the offset after the last."""
+        for position, header in iter_batches(payload):
+            if not crc_is_valid(payload, position, header):
+                raise KafkaStorageError(
+                    f"{METADATA_PARTITION}: the batch at offset {header.base_offset} is damaged"
+                )
+            offset = header.next_offset
+            if header.is_control:
+                continue
+            records = payload[position + HEADER_SIZE : position + header.size_bytes]
+            for record in decode_records(records, header):
+                self._replay_value(record.value, record.offset)
+        return offset
+
+    def _replay_value(self, value: bytes | None, offset: int) -> None:
+        try:
+            self._image.replay(decode_metadata_record(value or b""), offset)
+        except (WireError, ValueError) as error:
+            raise KafkaStorageError(
+                f"{METADATA_PARTITION}: cannot understand the record at offset {offset}: {error}"
+            ) from error
+
+    # -- reading ------------------------------------------------------------------------------
+
+    def load(self, prefix: Key) -> dict[Key, tuple[Any, int]]:
+        """All durable keys that begin with `prefix`."""
+        return self._image.load(prefix)
+
+    def watch(self, prefix: Key, watcher: Watcher) -> None:
+        """Tell `watcher` of every change, once it is durable."""
+        self._watchers.append((prefix, watcher))
+
+    # -- writing ------------------------------------------------------------------------------
+
+    def campaign(self) -> Later[int]:
+        """Nobody else can be the controller."""
+        return ready(self._epoch)
+
+    def write(self, changes: Sequence[Change], term: int | None = None) -> Later[list[Outcome]]:
+        """Make the changes, each by itself. Fails with KafkaStorageError if the log does."""
+        return self._submit(_Write(changes=changes, atomic=False, later=Later()))
+
+    def write_atomic(
+        self, changes: Sequence[Change], term: int | None = None
+    ) -> Later[list[Outcome]]:
+        """Make all changes or none. Fails with KafkaStorageError if the log does."""
+        assert len(changes) <= self.max_atomic_changes
+        return self._submit(_Write(changes=changes, atomic=True, later=Later()))
+
+    def register_broker(self, registration: BrokerRegistration) -> Later[int]:
+        """Write down that the broker has started; its epoch is the offset of that record."""
+        write = _Write(changes=(), atomic=True, later=Later(), registration=registration)
+        key: Key = ("broker", registration.broker_id)
+        return self._submit(write).map(lambda _: self._image.get(key)[1])
+
+    def storage_failed(self) -> None:
+        """The log directory is offline: whoever waits, and whoever comes, hears of it."""
+        self._failure = KafkaStorageError(
+            f"the metadata log is offline: {self._log.log_dir} failed"
+        )
+        waiting = [*self._in_flight, *self._queue]
+        self._in_flight = []
+        self._queue.clear()
+        for write in waiting:
+            write.later.fail(self._failure)
+
+    def _submit(self, write: _Write) -> Later[list[Outcome]]:
+        keys = [change.key for change in write.changes]
+        assert len(set(keys)) == len(keys), "one change a key in one write"
+        if self._failure is not None:
+            write.later.fail(self._failure)
+        else:
+            self._queue.append(write)
+            self._turn.defer(self._pump)
+        return write.later
+
+    def _pump(self) -> None:
+        """Append the next group, unless one is on its way."""
+        while self._queue and not self._in_flight:
+            group, records = self._take_group()
+            if not records:
+                self._tell(group)
+                continue
+            try:
+                self._append(records)
+            except KafkaError as error:
+                for write in group:
+                    write.later.fail(error)
+            else:
+                self._in_flight, self._in_flight_records = group, records
+
+    def _take_group(self) -> tuple[list[_Write], list[MetadataRecord]]:
+        """The writes that may share a batch, in order, with their records."""
+        group: list[_Write] = []
+        records: list[MetadataRecord] = []
+        touched: set[Key] = set()
+        while self._queue and len(records) < _GROUP_RECORDS:
+            write = self._queue[0]
+            if group and (write.registration is not None or touched & write.roots()):
+                break
+            self._queue.popleft()
+            group.append(write)
+            if write.registration is not None:
+                return group, self._registration_records(write.registration)
+            touched |= write.roots()
+            records += self._records_of(write)
+        return group, records
+
+    def _registration_records(self, registration: BrokerRegistration) -> list[MetadataRecord]:
+        records: list[MetadataRecord] = []
+        if self._log.log_end_offset == 0:
+            records.append(FeatureLevelRecord(name=_FEATURE_NAME, feature_level=_FEATURE_LEVEL))
+        records.append(registration_record(registration, self._log.log_end_offset + len(records)))
+        return records
+
+    def _records_of(self, write: _Write) -> list[MetadataRecord]:
+        """The records of the changes that may be made; the others become conflicts."""
+        found = [(change, *self._image.get(change.key)) for change in write.changes]
+        stale = [version != change.expected for change, _, version in found]
+        stopped = write.atomic and any(stale)
+        records: list[MetadataRecord] = []
+        new_topics: dict[str, TopicValue] = {}
+        for index, (change, value, version) in enumerate(found):
+            if stopped or stale[index]:
+                write.conflicts[index] = Conflict(value=value, version=version)
+                continue
+            records += self._image.records_for(change, new_topics)
+            if isinstance(change.value, TopicValue):
+                new_topics[str(change.key[1])] = change.value
+        return records
+
+    def _append(self, records: Sequence[MetadataRecord]) -> None:
+        now_ms = self._clock.now_ms()
+        batch = build_batch(
+            [
+                Record(
+                    offset=index,
+                    timestamp=now_ms,
+                    key=None,
+                    value=encode_metadata_record(record, _RECORD_VERSION),
+                    headers=(),
+                )
+                for index, record in enumerate(records)
+            ]
+        )
+        info = self._log.append_as_leader(
+            memoryview(bytearray(batch)),
+            leader_epoch=self._epoch,
+            now_ms=now_ms,
+            origin=AppendOrigin.RAFT_LEADER,
+        )
+        self._in_flight_base = info.first_offset
+        self._in_flight_end = info.last_offset + 1
+
+    def _log_is_durable(self) -> None:
+        log = self._log
+        log.high_watermark = log.durable_end_offset
+        if self._in_flight and log.durable_end_offset >= self._in_flight_end:
+            self._turn.defer(self._finish)
+
+    def _finish(self) -> None:
+        """The batch is durable: the image moves on, then everybody is told."""
+        if not self._in_flight or self._log.durable_end_offset < self._in_flight_end:
+            return  # Told twice of the same sync.
+        group, self._in_flight = self._in_flight, []
+        changed: dict[Key, None] = {}
+        for index, record in enumerate(self._in_flight_records):
+            changed.update(dict.fromkeys(self._image.replay(record, self._in_flight_base + index)))
+        self._in_flight_records = []
+        for key in changed:
+            value, version = self._image.get(key)
+            for prefix, watcher in self._watchers:
+                if key[: len(prefix)] == prefix:
+                    watcher(key, value, version)
+        self._tell(group)
+        self._pump()
+
+    def _tell(self, group: Sequence[_Write]) -> None:
+        for write in group:
+            outcomes: list[Outcome] = [
+                write.conflicts.get(index) or Written(version=self._image.get(change.key)[1])
+                for index, change in enumerate(write.changes)
+            ]
+            write.later.succeed(outcomes)

@@ -1,0 +1,281 @@
+"""The state that Kafka's metadata records add up to, and the records a change of it takes.
+
+`MetadataImage` is what `EmbeddedStore` holds in memory: `replay` moves it on by one record,
+`records_for` says which records make a change. Nothing here touches the log. A key's version is the
+offset of the last record that changed it, so it comes out the same at every replay.
+
+A `RegisterBrokerRecord` means that the broker left and came back, so each partition it leads gets a
+new leader epoch; see docs/decisions/0002. Source: Kafka 4.0 ReplicationControlManager.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from plog.types import Uuid
+from plog.wire.internal.metadata_records import (
+    BrokerEndpoint,
+    BrokerRegistrationChangeRecord,
+    ConfigRecord,
+    FeatureLevelRecord,
+    MetadataRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    ProducerIdsRecord,
+    RegisterBrokerRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
+from plogd.metadata.store import (
+    ABSENT,
+    BrokerRegistration,
+    Change,
+    Endpoint,
+    Key,
+    PartitionValue,
+    ProducerIdsValue,
+    TopicValue,
+)
+
+RESOURCE_TYPE_IDS = {"topic": 2, "broker": 4}
+_RESOURCE_TYPE_NAMES = {number: name for name, number in RESOURCE_TYPE_IDS.items()}
+SECURITY_PROTOCOL_IDS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
+_SECURITY_PROTOCOL_NAMES = {number: name for name, number in SECURITY_PROTOCOL_IDS.items()}
+_LEADER_UNCHANGED = -2
+
+
+@dataclass(slots=True)
+class _Entry:
+    value: Any
+    version: int
+
+
+class MetadataImage:
+    """Keys with values and versions, moved on by `replay` alone."""
+
+    def __init__(self) -> None:
+        self._entries: dict[str | int, dict[Key, _Entry]] = {}
+        """By the first word of the key."""
+        self._name_by_topic_id: dict[Uuid, str] = {}
+
+    def get(self, key: Key) -> tuple[Any, int]:
+        """Value and version; (None, ABSENT) if there is no such key."""
+        entry = self._entries.get(key[0], {}).get(key)
+        return (None, ABSENT) if entry is None else (entry.value, entry.version)
+
+    def load(self, prefix: Key) -> dict[Key, tuple[Any, int]]:
+        """All keys that begin with `prefix`."""
+        length = len(prefix)
+        return {
+            key: (entry.value, entry.version)
+            for key, entry in self._entries.get(prefix[0], {}).items()
+            if key[:length] == prefix
+        }
+
+    def replay(self, record: MetadataRecord, offset: int) -> list[Key]:
+        """Move on by one record; the keys it changed. Raises ValueError if it fits no state."""
+        match record:
+            case TopicRecord():
+                return self._replay_topic(record, offset)
+            case PartitionRecord():
+                return self._replay_partition(record, offset)
+            case PartitionChangeRecord():
+                return self._replay_partition_change(record, offset)
+            case RemoveTopicRecord():
+                return self._replay_remove_topic(record)
+            case ConfigRecord():
+                return self._replay_config(record, offset)
+            case ProducerIdsRecord():
+                value = ProducerIdsValue(
+                    broker_id=record.broker_id,
+                    broker_epoch=record.broker_epoch,
+                    next_producer_id=record.next_producer_id,
+                )
+                return [self._put(("producer_ids",), value, offset)]
+            case RegisterBrokerRecord():
+                return self._replay_register_broker(record, offset)
+            case FeatureLevelRecord():
+                return [self._put(("feature", record.name), record.feature_level, offset)]
+            case BrokerRegistrationChangeRecord():
+                return []  # Fencing and controlled shutdown mean nothing to a single broker.
+            case _:
+                raise ValueError(f"no state follows from a {type(record).__name__}")
+
+    def _put(self, key: Key, value: Any, version: int) -> Key:
+        self._entries.setdefault(key[0], {})[key] = _Entry(value, version)
+        return key
+
+    def _topic_name(self, topic_id: Uuid) -> str:
+        name = self._name_by_topic_id.get(topic_id)
+        if name is None:
+            raise ValueError(f"there is no topic with the id {topic_id.hex()}")
+        return name
+
+    def _replay_topic(self, record: TopicRecord, offset: int) -> list[Key]:
+        self._name_by_topic_id[record.topic_id] = record.name
+        value = TopicValue(topic_id=record.topic_id, assignments={})
+        return [self._put(("topic", record.name), value, offset)]
+
+    def _replay_partition(self, record: PartitionRecord, offset: int) -> list[Key]:
+        name, number = self._topic_name(record.topic_id), record.partition_id
+        topic = self._entries["topic"][("topic", name)]
+        # Built up in place while the topic's records are replayed; nobody has seen it before.
+        topic.value.assignments[number] = tuple(record.replicas)
+        value = PartitionValue(
+            leader=record.leader,
+            leader_epoch=record.leader_epoch,
+            isr=tuple(record.isr),
+            partition_epoch=record.partition_epoch,
+        )
+        return [self._put(("partition", name, number), value, offset)]
+
+    def _replay_partition_change(self, record: PartitionChangeRecord, offset: int) -> list[Key]:
+        name, number = self._topic_name(record.topic_id), record.partition_id
+        entry = self._entries["partition"][("partition", name, number)]
+        old: PartitionValue = entry.value
+        elected = record.leader != _LEADER_UNCHANGED
+        value = PartitionValue(
+            leader=record.leader if elected else old.leader,
+            leader_epoch=old.leader_epoch + elected,
+            isr=old.isr if record.isr is None else tuple(record.isr),
+            partition_epoch=old.partition_epoch + 1,
+        )
+        if record.replicas is not None:
+            topic = self._entries["topic"][("topic", name)]
+            topic.value.assignments[number] = tuple(record.replicas)
+        return [self._put(("partition", name, number), value, offset)]
+
+    def _replay_remove_topic(self, record: RemoveTopicRecord) -> list[Key]:
+        name = self._topic_name(record.topic_id)
+        del self._name_by_topic_id[record.topic_id]
+        topic: TopicValue = self._entries["topic"].pop(("topic", name)).value
+        removed: list[Key] = [("topic", name)]
+        for number in topic.assignments:
+            del self._entries["partition"][("partition", name, number)]
+            removed.append(("partition", name, number))
+        config_key: Key = ("config", "topic", name)
+        if self._entries.get("config", {}).pop(config_key, None) is not None:
+            removed.append(config_key)
+        return removed
+
+    def _replay_config(self, record: ConfigRecord, offset: int) -> list[Key]:
+        type_name = _RESOURCE_TYPE_NAMES.get(record.resource_type)
+        if type_name is None:
+            raise ValueError(f"settings of a resource of type {record.resource_type}")
+        key: Key = ("config", type_name, record.resource_name)
+        settings = dict(self.get(key)[0] or {})
+        if record.value is None:
+            settings.pop(record.name, None)
+        else:
+            settings[record.name] = record.value
+        if settings:
+            return [self._put(key, settings, offset)]
+        self._entries.get("config", {}).pop(key, None)
+        return [key]
+
+    def _replay_register_broker(self, record: RegisterBrokerRecord, offset: int) -> list[Key]:
+        value = BrokerRegistration(
+            broker_id=record.broker_id,
+            incarnation_id=record.incarnation_id,
+            endpoints=tuple(
+                Endpoint(
+                    name=end_point.name,
+                    host=end_point.host,
+                    port=end_point.port,
+                    security_protocol=_SECURITY_PROTOCOL_NAMES[end_point.security_protocol],
+                )
+                for end_point in record.end_points
+            ),
+            rack=record.rack,
+            broker_epoch=record.broker_epoch,
+        )
+        changed = [self._put(("broker", record.broker_id), value, offset)]
+        for key, entry in self._entries.get("partition", {}).items():
+            partition: PartitionValue = entry.value
+            if partition.leader == record.broker_id:
+                entry.value = replace(
+                    partition,
+                    leader_epoch=partition.leader_epoch + 1,
+                    partition_epoch=partition.partition_epoch + 1,
+                )
+                entry.version = offset
+                changed.append(key)
+        return changed
+
+    # -- the other way: a change as records ----------------------------------------------------
+
+    def records_for(
+        self, change: Change, new_topics: Mapping[str, TopicValue]
+    ) -> Sequence[MetadataRecord]:
+        """The records that make `change`; none if it says what is there already.
+
+        `new_topics` are those an earlier change of the same group adds.
+        """
+        old, _ = self.get(change.key)
+        match change.key:
+            case ("topic", str(name)):
+                if change.value is None:
+                    return [] if old is None else [RemoveTopicRecord(topic_id=old.topic_id)]
+                return [TopicRecord(name=name, topic_id=change.value.topic_id)]
+            case ("partition", str(name), int(number)):
+                topic = new_topics.get(name) or self.get(("topic", name))[0]
+                return [_partition_record(topic, number, change.value)]
+            case ("config", str(type_name), str(entity)):
+                return _config_records(type_name, entity, old or {}, change.value or {})
+            case ("producer_ids",):
+                value: ProducerIdsValue = change.value
+                return [
+                    ProducerIdsRecord(
+                        broker_id=value.broker_id,
+                        broker_epoch=value.broker_epoch,
+                        next_producer_id=value.next_producer_id,
+                    )
+                ]
+            case _:
+                raise ValueError(f"{change.key} cannot be written")
+
+
+def _partition_record(topic: TopicValue, number: int, value: PartitionValue) -> PartitionRecord:
+    return PartitionRecord(
+        partition_id=number,
+        topic_id=topic.topic_id,
+        replicas=list(topic.assignments[number]),
+        isr=list(value.isr),
+        leader=value.leader,
+        leader_epoch=value.leader_epoch,
+        partition_epoch=value.partition_epoch,
+    )
+
+
+def _config_records(
+    type_name: str, entity: str, old: Mapping[str, str], new: Mapping[str, str]
+) -> list[MetadataRecord]:
+    type_id = RESOURCE_TYPE_IDS[type_name]
+    changed: dict[str, str | None] = {name: None for name in old if name not in new}
+    changed.update({name: value for name, value in new.items() if old.get(name) != value})
+    return [
+        ConfigRecord(resource_type=type_id, resource_name=entity, name=name, value=value)
+        for name, value in sorted(changed.items())
+    ]
+
+
+def registration_record(registration: BrokerRegistration, offset: int) -> RegisterBrokerRecord:
+    """The record of a broker's start, to be written at `offset`, which is its broker epoch."""
+    return RegisterBrokerRecord(
+        broker_id=registration.broker_id,
+        incarnation_id=registration.incarnation_id,
+        broker_epoch=offset,
+        end_points=[
+            BrokerEndpoint(
+                name=endpoint.name,
+                host=endpoint.host,
+                port=endpoint.port,
+                security_protocol=SECURITY_PROTOCOL_IDS[endpoint.security_protocol],
+            )
+            for endpoint in registration.endpoints
+        ],
+        rack=registration.rack,
+        fenced=False,
+    )

@@ -1,0 +1,183 @@
+"""The two kinds of request that wait in purgatory: a produce for its records, a fetch for data.
+
+Each owns a `Later` with the results of all its partitions. When its client leaves, the Later is
+cancelled and the operation forgotten; nothing it appended is undone.
+Source: Kafka 3.9 DelayedProduce, DelayedFetch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from plog.errors import (
+    KafkaError,
+    NotEnoughReplicasAfterAppend,
+    RequestTimedOut,
+    UnknownTopicId,
+    UnknownTopicOrPartition,
+)
+from plog.types import TopicPartition
+from plogd.log.log import AppendInfo
+from plogd.ports import Later
+from plogd.replica.fetch_sessions import FetchItem
+from plogd.replica.partition import ACKS_ALL, Partition, PartitionRead
+
+
+class PartitionAppend:
+    """What became of the append to one partition; `error` is set instead of `info` if nothing did.
+
+    An error can also come later: the records are in the log then, but not as safe as was asked.
+    """
+
+    __slots__ = ("error", "info", "log_start_offset", "partition", "topic_partition")
+
+    def __init__(self, topic_partition: TopicPartition) -> None:
+        self.topic_partition = topic_partition
+        self.partition: Partition | None = None
+        self.info: AppendInfo | None = None
+        self.error: KafkaError | None = None
+        self.log_start_offset = -1
+
+    def is_waiting(self, required_acks: int) -> bool:
+        """Whether the records are not yet as safe as asked for; may set `error`."""
+        partition, info = self.partition, self.info
+        if partition is None or info is None or self.error is not None:
+            return False
+        self.error = partition.problem()
+        if self.error is not None:
+            return False
+        if required_acks != ACKS_ALL:
+            return partition.log.acknowledged_end_offset <= info.last_offset
+        if partition.high_watermark <= info.last_offset:
+            return True
+        if len(partition.isr) < partition.min_isr:
+            self.error = NotEnoughReplicasAfterAppend(
+                f"{self.topic_partition}: {len(partition.isr)} in-sync replicas are left"
+            )
+        return False
+
+
+class DelayedProduce:
+    """A produce request whose records are appended, but not yet as safe as it wants (rule R3).
+
+    acks=1 waits for the leader's log, acks=all for the high watermark. A duplicate waits for the
+    original (rule R7): its offsets are the original's, so this is the same condition.
+    """
+
+    __slots__ = ("_appends", "_required_acks", "_waiting", "later")
+
+    def __init__(
+        self,
+        appends: list[PartitionAppend],
+        required_acks: int,
+        on_cancel: Callable[[DelayedProduce], None],
+    ) -> None:
+        self._appends = appends
+        self._required_acks = required_acks
+        self._waiting: Sequence[PartitionAppend] = appends
+        self.later: Later[list[PartitionAppend]] = Later(lambda: on_cancel(self))
+
+    @property
+    def waiting(self) -> Sequence[PartitionAppend]:
+        """What was waited for at the last look."""
+        return self._waiting
+
+    def look(self) -> bool:
+        """Whether nothing is waited for any more."""
+        acks = self._required_acks
+        self._waiting = [append for append in self._waiting if append.is_waiting(acks)]
+        return not self._waiting
+
+    def try_complete(self) -> bool:
+        """Answer if all partitions are done."""
+        if not self.look():
+            return False
+        self.later.succeed(self._appends)
+        return True
+
+    def expire(self) -> None:
+        """Answer that what is still waited for took too long; the records may yet become safe."""
+        for append in self._waiting:
+            append.error = RequestTimedOut(
+                f"{append.topic_partition}: the records were appended, but did not become safe in "
+                "the time the request gave"
+            )
+        self.later.succeed(self._appends)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchParams:
+    """What a fetch asks of all its partitions together."""
+
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+
+
+class DelayedFetch:
+    """A fetch that found too little and waits for more, or for its time to run out.
+
+    `read_all` reads everything anew; it is asked only if one of the partitions may have moved.
+    """
+
+    __slots__ = ("_items", "_min_bytes", "_partition_of", "_read_all", "later")
+
+    def __init__(
+        self,
+        items: Sequence[FetchItem],
+        min_bytes: int,
+        partition_of: Callable[[FetchItem], Partition | None],
+        read_all: Callable[[], list[PartitionRead]],
+        on_cancel: Callable[[DelayedFetch], None],
+    ) -> None:
+        self._items = items
+        """Those that were readable when the wait began."""
+        self._min_bytes = min_bytes
+        self._partition_of = partition_of
+        self._read_all = read_all
+        self.later: Later[list[PartitionRead]] = Later(lambda: on_cancel(self))
+
+    def try_complete(self) -> bool:
+        """Answer if there is enough now, or if a partition is not there any more."""
+        partitions = [self._partition_of(item) for item in self._items]
+        moved = [
+            partition is not None
+            and (
+                partition.high_watermark != item.request.fetch_offset
+                or partition.problem() is not None
+            )
+            for partition, item in zip(partitions, self._items, strict=True)
+        ]
+        lost_one = None in partitions
+        if not (lost_one or any(moved)):
+            return False
+        reads = self._read_all()
+        if not (lost_one or is_enough(reads, self._min_bytes)):
+            for read in reads:
+                read.close()
+            return False
+        self.later.succeed(reads)
+        return True
+
+    def expire(self) -> None:
+        """Answer with what there is."""
+        self.later.succeed(self._read_all())
+
+
+def is_enough(reads: Sequence[PartitionRead], min_bytes: int) -> bool:
+    """Whether a fetch need not wait: enough bytes, or something the client must hear at once.
+
+    A partition we do not know does not end the wait of the others: its client would ask again at
+    once, and for ever.
+    """
+    nbytes, readable = 0, False
+    for read in reads:
+        if read.error is None:
+            readable = True
+            nbytes += read.nbytes
+            if read.diverging_epoch is not None:
+                return True
+        elif not isinstance(read.error, UnknownTopicOrPartition | UnknownTopicId):
+            return True
+    return nbytes >= min_bytes or not readable

@@ -1,0 +1,125 @@
+"""Numbers about partitions, logs and waiting requests that are asked for at each scrape.
+
+Names as the usual JMX exporter rules make them of Kafka's MBeans; what Kafka lacks starts with
+``plog_``. Nothing here costs anything between scrapes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from plogd.log.log import Log
+from plogd.log.log_manager import LogManager
+from plogd.metrics import Registry
+from plogd.replica.fetch_sessions import FetchSessionCache
+from plogd.replica.replica_manager import ReplicaManager
+
+_PARTITION_LABELS = ("topic", "partition")
+
+
+def register_gauges(
+    metrics: Registry,
+    replica_manager: ReplicaManager,
+    log_manager: LogManager,
+    sessions: FetchSessionCache,
+) -> None:
+    """Register all of them; once for a broker."""
+    _register_replicas(metrics, replica_manager)
+    _register_sessions(metrics, sessions)
+    _register_logs(metrics, replica_manager, log_manager)
+    _register_syncs(metrics, log_manager)
+
+
+def _register_replicas(metrics: Registry, manager: ReplicaManager) -> None:
+    prefix = "kafka_server_replicamanager_"
+    metrics.gauge(
+        f"{prefix}partitioncount", "Partitions on this broker.", lambda: len(manager.partitions)
+    )
+    metrics.gauge(
+        f"{prefix}leadercount",
+        "Partitions this broker leads.",
+        lambda: sum(one.problem() is None for one in manager.partitions),
+    )
+    metrics.gauge(
+        f"{prefix}offlinereplicacount",
+        "Partitions whose log directory has failed.",
+        lambda: manager.offline_count,
+    )
+    metrics.ask(
+        "kafka_server_delayedoperationpurgatory_purgatorysize",
+        "Requests that wait.",
+        ("delayedoperation",),
+        lambda: [
+            (("Produce",), len(manager.delayed_produces)),
+            (("Fetch",), len(manager.delayed_fetches)),
+        ],
+    )
+
+
+def _register_sessions(metrics: Registry, sessions: FetchSessionCache) -> None:
+    prefix = "kafka_server_fetchsessioncache_"
+    metrics.gauge(
+        f"{prefix}numincrementalfetchsessions", "Open fetch sessions.", lambda: len(sessions)
+    )
+    metrics.gauge(
+        f"{prefix}numincrementalfetchpartitionscached",
+        "Partitions remembered in fetch sessions.",
+        lambda: sessions.partition_count,
+    )
+    metrics.ask(
+        f"{prefix}incrementalfetchsessionevictions_total",
+        "Fetch sessions that had to make room for others.",
+        (),
+        lambda: [((), sessions.evictions)],
+        kind="counter",
+    )
+
+
+def _register_logs(metrics: Registry, manager: ReplicaManager, log_manager: LogManager) -> None:
+    for name, help, of in (
+        ("size", "Bytes of records.", lambda log: log.size_bytes),
+        ("numlogsegments", "Segments.", lambda log: log.segment_count),
+        ("logstartoffset", "The first offset.", lambda log: log.log_start_offset),
+        ("logendoffset", "The offset of the next record.", lambda log: log.log_end_offset),
+    ):
+        metrics.ask(f"kafka_log_log_{name}", help, _PARTITION_LABELS, _of_each_log(manager, of))
+    metrics.gauge(
+        "kafka_log_logmanager_offlinelogdirectorycount",
+        "Log directories that have failed.",
+        lambda: len(log_manager.offline_dirs),
+    )
+
+
+def _of_each_log(
+    manager: ReplicaManager, of: Callable[[Log], float]
+) -> Callable[[], Iterator[tuple[tuple[str, ...], float]]]:
+    def samples() -> Iterator[tuple[tuple[str, ...], float]]:
+        for partition in manager.partitions:
+            topic, number = partition.topic_partition
+            yield (topic, str(number)), of(partition.log)
+
+    return samples
+
+
+def _register_syncs(metrics: Registry, log_manager: LogManager) -> None:
+    metrics.ask(
+        "plog_log_sync_rounds_total",
+        "Group commits, over all disks.",
+        (),
+        lambda: [((), sum(rounds.rounds for rounds in log_manager.sync_rounds))],
+        kind="counter",
+    )
+    metrics.ask(
+        "plog_log_sync_logs_total",
+        "Logs made durable by group commits, each counted once a round.",
+        (),
+        lambda: [((), sum(rounds.synced_logs for rounds in log_manager.sync_rounds))],
+        kind="counter",
+    )
+    metrics.ask(
+        "plog_log_sync_file_system_rounds_total",
+        "Group commits that were one syncfs.",
+        (),
+        lambda: [((), sum(rounds.file_system_rounds for rounds in log_manager.sync_rounds))],
+        kind="counter",
+    )

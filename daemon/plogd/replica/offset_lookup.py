@@ -1,0 +1,81 @@
+"""From a time, or a word for one, to an offset: the work behind ListOffsets.
+
+The words are negative timestamps. A look-up by time reads the disk, perhaps far from what is
+cached, so it is a job unless the segments' largest timestamps say that there is nothing to find.
+What consumers cannot see is not found either: the end is the high watermark.
+
+Source: Kafka 4.3 ListOffsetsRequest, UnifiedLog.fetchOffsetByTimestamp; KIP-734, KIP-405, KIP-1005,
+KIP-1023. Nothing is tiered here: the words for tiered storage mean what they mean without it.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from plog.errors import KafkaStorageError
+from plogd.log.deletion import lane_of
+from plogd.log.log import Log
+from plogd.log.log_segment import TimestampAndOffset
+from plogd.ports import Jobs, MaybeLater, spawn
+from plogd.replica.partition import Partition
+
+LATEST: Final = -1
+EARLIEST: Final = -2
+MAX_TIMESTAMP: Final = -3
+EARLIEST_LOCAL: Final = -4
+LATEST_TIERED: Final = -5
+EARLIEST_PENDING_UPLOAD: Final = -6
+
+
+class FoundOffset(NamedTuple):
+    """Where to read; all -1 if there is no such place."""
+
+    timestamp: int = -1
+    offset: int = -1
+    leader_epoch: int = -1
+
+
+NOT_FOUND: Final = FoundOffset()
+
+
+def look_up_offset(
+    partition: Partition, timestamp: int, *, leader_epoch: int, jobs: Jobs
+) -> MaybeLater[FoundOffset]:
+    """The offset for `timestamp`, or for the word it is. Raises the KafkaError a client sees."""
+    partition.check_leader(leader_epoch)
+    log = partition.log
+    if timestamp == LATEST:
+        partition.check_offset_is_known()
+        return FoundOffset(-1, partition.high_watermark, partition.leader_epoch)
+    if timestamp in (EARLIEST, EARLIEST_LOCAL):
+        epoch = log.leader_epochs.epoch_for_offset(log.log_start_offset)
+        return FoundOffset(-1, log.log_start_offset, epoch)
+    if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
+        return NOT_FOUND
+    largest = max(segment.max_timestamp for segment in log.segments)
+    if largest < max(timestamp, 0):
+        return NOT_FOUND
+    return spawn(_look_up_by_time(partition, timestamp, jobs))
+
+
+async def _look_up_by_time(partition: Partition, timestamp: int, jobs: Jobs) -> FoundOffset:
+    log = partition.log
+    found = await jobs.submit(lane_of(log.log_dir), lambda: _search(log, timestamp))
+    # The job took its time: the partition may have gone, and the high watermark may have moved.
+    partition.check_leader()
+    if found is None:
+        return NOT_FOUND
+    if found.offset >= partition.high_watermark:
+        partition.check_offset_is_known()
+        return NOT_FOUND
+    return FoundOffset(found.timestamp, found.offset, found.leader_epoch)
+
+
+def _search(log: Log, timestamp: int) -> TimestampAndOffset | None:
+    """A job: read indexes and one batch."""
+    try:
+        if timestamp == MAX_TIMESTAMP:
+            return log.max_timestamp_offset()
+        return log.offset_for_timestamp(timestamp)
+    except OSError as error:
+        raise KafkaStorageError(f"{log.topic_partition}: {error}") from error

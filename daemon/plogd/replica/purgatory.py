@@ -1,0 +1,118 @@
+"""Where requests wait for something to happen to a partition, or for their time to run out.
+
+An operation watches keys. Whoever changes what lies behind a key calls `check` with it, always
+from a `Turn` and never from inside an append or a high watermark's move; the operation then looks
+again whether it can be completed. Each operation ends exactly once: completed, expired, or removed
+because its client has left.
+
+Deadlines sit on one wheel: a bucket for each tick, and a single timer for the first bucket, so that
+a request costs a dictionary entry instead of a timer. An operation expires at most one tick late.
+
+Source: Kafka 3.9 DelayedOperationPurgatory, TimingWheel.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Hashable, Iterable
+from math import ceil
+from typing import Protocol
+
+from plogd.ports import Clock, Timer, Timers
+
+TICK_MS = 10
+
+
+class Operation(Protocol):
+    """Something that waits. Hashable by identity."""
+
+    def try_complete(self) -> bool:
+        """Complete if it can be done now; whether it was."""
+        ...
+
+    def expire(self) -> None:
+        """Its time has run out: end it with what there is."""
+        ...
+
+
+class Purgatory:
+    """Operations by what they watch and by when they expire."""
+
+    def __init__(self, clock: Clock, timers: Timers) -> None:
+        self._clock = clock
+        self._timers = timers
+        self._watchers: dict[Hashable, dict[Operation, None]] = {}
+        self._places: dict[Operation, tuple[tuple[Hashable, ...], int]] = {}
+        """The keys and the bucket of each operation."""
+        self._buckets: dict[int, dict[Operation, None]] = {}
+        self._bucket_order: list[int] = []
+        self._timer: Timer | None = None
+        self._timer_bucket = 0
+        self.expired = 0
+        """How many operations have run out of time."""
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def watch(self, operation: Operation, keys: Iterable[Hashable], timeout_ms: float) -> None:
+        """Let `operation` wait for a check of one of `keys`, at most `timeout_ms`."""
+        deadline_ms = self._clock.monotonic_ms() + timeout_ms
+        bucket = ceil(deadline_ms / TICK_MS)
+        own_keys = tuple(keys)
+        self._places[operation] = (own_keys, bucket)
+        for key in own_keys:
+            self._watchers.setdefault(key, {})[operation] = None
+        waiting = self._buckets.get(bucket)
+        if waiting is None:
+            waiting = self._buckets[bucket] = {}
+            heapq.heappush(self._bucket_order, bucket)
+            self._set_timer()
+        waiting[operation] = None
+
+    def check(self, key: Hashable) -> None:
+        """What lies behind `key` has changed: let its watchers look again."""
+        watchers = self._watchers.get(key)
+        if watchers is None:
+            return
+        for operation in list(watchers):
+            # Completing one may have ended another.
+            if operation in self._places and operation.try_complete():
+                self.remove(operation)
+
+    def remove(self, operation: Operation) -> None:
+        """Let `operation` wait no longer; harmless if it does not."""
+        place = self._places.pop(operation, None)
+        if place is None:
+            return
+        keys, bucket = place
+        for key in keys:
+            watchers = self._watchers[key]
+            watchers.pop(operation, None)
+            if not watchers:
+                del self._watchers[key]
+        # The bucket itself stays until its time comes: dropping it would mean a search in the heap.
+        waiting = self._buckets.get(bucket)
+        if waiting is not None:
+            waiting.pop(operation, None)
+
+    def _set_timer(self) -> None:
+        first = self._bucket_order[0]
+        if self._timer is not None:
+            if self._timer_bucket <= first:
+                return
+            self._timer.cancel()
+        delay_ms = first * TICK_MS - self._clock.monotonic_ms()
+        self._timer_bucket = first
+        self._timer = self._timers.call_later(max(0.0, delay_ms), self._expire_due)
+
+    def _expire_due(self) -> None:
+        self._timer = None
+        now_ms = self._clock.monotonic_ms()
+        while self._bucket_order and self._bucket_order[0] * TICK_MS <= now_ms:
+            for operation in self._buckets.pop(heapq.heappop(self._bucket_order)):
+                if operation in self._places:
+                    self.remove(operation)
+                    self.expired += 1
+                    operation.expire()
+        if self._bucket_order:
+            self._set_timer()

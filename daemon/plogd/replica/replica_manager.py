@@ -1,0 +1,334 @@
+"""All partitions this broker hosts: appends and reads over several of them, and who waits.
+
+Handlers of Produce, Fetch and ListOffsets come here. What is ready is returned as a plain value;
+what has to wait goes into purgatory and comes back as a `Later`. Also starts and stops the replicas
+of a topic, as the controller says (it is the `Brokers` of one broker), and tells whoever waits when
+a log directory fails.
+
+Called on the reactor's thread. Source: Kafka 3.9 ReplicaManager; docs/architecture.md for R1-R8.
+Invariant: a completion never runs inside an append or a sync's end, but from the turn after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+
+from plog.errors import (
+    InconsistentTopicId,
+    KafkaError,
+    KafkaStorageError,
+    NotLeaderOrFollower,
+    UnknownTopicId,
+    UnknownTopicOrPartition,
+)
+from plog.types import ZERO_UUID, TopicPartition
+from plogd.config import BrokerConfig
+from plogd.log.flush import SyncRounds
+from plogd.log.log import Log
+from plogd.log.log_manager import LogManager, NewLog
+from plogd.metadata.cache import MetadataCache, TopicState
+from plogd.ports import Clock, Later, MaybeLater, Timers, Turn, spawn
+from plogd.replica.delayed import (
+    DelayedFetch,
+    DelayedProduce,
+    FetchParams,
+    PartitionAppend,
+    is_enough,
+)
+from plogd.replica.fetch_sessions import FetchItem
+from plogd.replica.partition import Partition, PartitionRead
+from plogd.replica.purgatory import Purgatory
+from plogd.replica.topic_stats import TopicStats
+from plogd.topic_config import TopicConfig
+
+Entry = tuple[TopicPartition, memoryview]
+"""Records for one partition."""
+
+
+class ReplicaManager:
+    """See the module's text."""
+
+    def __init__(
+        self,
+        *,
+        config: BrokerConfig,
+        log_manager: LogManager,
+        cache: MetadataCache,
+        clock: Clock,
+        timers: Timers,
+        turn: Turn,
+        stats: TopicStats,
+        on_bug: Callable[[str, Exception], None],
+    ) -> None:
+        self.config = config
+        """Replaced when settings change."""
+        self._log_manager = log_manager
+        self._cache = cache
+        self._clock = clock
+        self._turn = turn
+        self._stats = stats
+        self._on_bug = on_bug
+        self._partitions: dict[tuple[str, int], Partition] = {}
+        self._without_log: set[tuple[str, int]] = set()
+        """Partitions of a log directory that could not be read at the start."""
+        self._to_check: dict[TopicPartition, None] = {}
+        self.delayed_produces = Purgatory(clock, timers)
+        self.delayed_fetches = Purgatory(clock, timers)
+
+    # -- look-ups -----------------------------------------------------------------------------
+
+    @property
+    def partitions(self) -> Collection[Partition]:
+        """Every partition that has a log here."""
+        return self._partitions.values()
+
+    @property
+    def offline_count(self) -> int:
+        """Partitions that cannot be used because their log directory failed."""
+        offline = sum(partition.log.offline for partition in self._partitions.values())
+        return offline + len(self._without_log)
+
+    def partition(self, topic: str, number: int) -> Partition:
+        """The partition. Raises UnknownTopicOrPartition, or KafkaStorageError if it has no log."""
+        partition = self._partitions.get((topic, number))
+        if partition is not None:
+            return partition
+        if (topic, number) in self._without_log:
+            raise KafkaStorageError(f"the log directory of {topic}-{number} is offline")
+        raise UnknownTopicOrPartition(f"this broker hosts no partition {topic}-{number}")
+
+    def is_offline(self, topic: str, number: int) -> bool:
+        """Whether the partition's log directory has failed."""
+        partition = self._partitions.get((topic, number))
+        return partition.log.offline if partition else (topic, number) in self._without_log
+
+    # -- produce ------------------------------------------------------------------------------
+
+    def append_records(
+        self, entries: Sequence[Entry], *, required_acks: int, timeout_ms: int
+    ) -> MaybeLater[list[PartitionAppend]]:
+        """Append to each partition; done when all are as safe as `required_acks` asks.
+
+        The records are taken before this returns: its caller may reuse their memory.
+        """
+        full = self._full_rounds()
+        if full is not None:
+            copies = [(key, memoryview(bytearray(records))) for key, records in entries]
+            return spawn(self._append_later(full, copies, required_acks, timeout_ms))
+        return self._append_now(entries, required_acks, timeout_ms)
+
+    def _full_rounds(self) -> SyncRounds | None:
+        """A file system with as many unsynced bytes as it may have."""
+        for rounds in self._log_manager.sync_rounds:
+            if not rounds.has_room:
+                return rounds
+        return None
+
+    async def _append_later(
+        self, full: SyncRounds, entries: Sequence[Entry], required_acks: int, timeout_ms: int
+    ) -> list[PartitionAppend]:
+        await full.room()
+        appended = self._append_now(entries, required_acks, timeout_ms)
+        return await appended if isinstance(appended, Later) else appended
+
+    def _append_now(
+        self, entries: Sequence[Entry], required_acks: int, timeout_ms: int
+    ) -> MaybeLater[list[PartitionAppend]]:
+        now_ms = self._clock.now_ms()
+        appends = [self._append(key, records, required_acks, now_ms) for key, records in entries]
+        if required_acks == 0:
+            return appends
+        delayed = DelayedProduce(appends, required_acks, self.delayed_produces.remove)
+        if delayed.look():
+            return appends
+        keys = {append.topic_partition for append in delayed.waiting}
+        self.delayed_produces.watch(delayed, keys, timeout_ms)
+        return delayed.later
+
+    def _append(
+        self, key: TopicPartition, records: memoryview, required_acks: int, now_ms: int
+    ) -> PartitionAppend:
+        append = PartitionAppend(key)
+        try:
+            partition = append.partition = self.partition(*key)
+            append.info = partition.append_records_to_leader(
+                records, required_acks=required_acks, now_ms=now_ms
+            )
+        except KafkaError as error:
+            append.error = error
+        except Exception as error:  # One partition's bug must not cost the others their answer.
+            self._on_bug(f"append to {key}", error)
+            append.error = KafkaError("unexpected error, see the broker's log")
+        if append.partition is not None:
+            append.log_start_offset = append.partition.log.log_start_offset
+        return append
+
+    # -- fetch --------------------------------------------------------------------------------
+
+    def fetch_records(
+        self, items: Sequence[FetchItem], params: FetchParams
+    ) -> MaybeLater[list[PartitionRead]]:
+        """Read each partition as far as consumers may see it; waits for `min_bytes` if it must.
+
+        The results have the order of `items`; whoever gets them closes their regions.
+        """
+        reads = self._read_all(items, params)
+        if params.max_wait_ms <= 0 or is_enough(reads, params.min_bytes):
+            return reads
+        for read in reads:
+            read.close()
+        readable = [item for item, read in zip(items, reads, strict=True) if read.error is None]
+        delayed = DelayedFetch(
+            readable,
+            params.min_bytes,
+            self._find,
+            lambda: self._read_all(items, params),
+            self.delayed_fetches.remove,
+        )
+        keys = [TopicPartition(item.topic or "", item.request.partition) for item in readable]
+        self.delayed_fetches.watch(delayed, keys, params.max_wait_ms)
+        return delayed.later
+
+    def _find(self, item: FetchItem) -> Partition | None:
+        return self._partitions.get((item.topic or "", item.request.partition))
+
+    def _read_all(self, items: Sequence[FetchItem], params: FetchParams) -> list[PartitionRead]:
+        """Read in order until `max_bytes` are together; the first batch found comes whole."""
+        left = params.max_bytes
+        at_least_one = True
+        reads: list[PartitionRead] = []
+        for item in items:
+            read = self._read(item, left, at_least_one)
+            reads.append(read)
+            if read.region is not None:
+                at_least_one = False
+                left = max(0, left - read.region.nbytes)
+        return reads
+
+    def _read(self, item: FetchItem, max_bytes: int, at_least_one: bool) -> PartitionRead:
+        request = item.request
+        partition = self._partitions.get((item.topic or "", request.partition))
+        if partition is None:
+            return PartitionRead(self._why_unknown(item))
+        if item.topic_id not in (ZERO_UUID, partition.topic_id):
+            return PartitionRead(
+                InconsistentTopicId(f"{partition.topic_partition} belongs to another topic now")
+            )
+        try:
+            return partition.read(
+                request.fetch_offset,
+                min(request.partition_max_bytes, max_bytes),
+                leader_epoch=request.current_leader_epoch,
+                last_fetched_epoch=request.last_fetched_epoch,
+                at_least_one=at_least_one,
+            )
+        except OSError as error:
+            return PartitionRead(KafkaStorageError(f"{partition.topic_partition}: {error}"))
+        except Exception as error:  # As for appends: the other partitions are not to blame.
+            self._on_bug(f"read of {partition.topic_partition}", error)
+            return PartitionRead(KafkaError("unexpected error, see the broker's log"))
+
+    def _why_unknown(self, item: FetchItem) -> KafkaError:
+        if item.topic is None:
+            return UnknownTopicId()
+        try:
+            self.partition(item.topic, item.request.partition)
+        except KafkaError as error:
+            return error
+        return NotLeaderOrFollower()  # It has just come back.
+
+    # -- what wakes the waiting ---------------------------------------------------------------
+
+    def _progress(self, partition: Partition) -> None:
+        """Look after the waiting requests of `partition` when the current turn ends."""
+        if not self._to_check:
+            self._turn.defer(self._check_waiting)
+        self._to_check[partition.topic_partition] = None
+
+    def _check_waiting(self) -> None:
+        to_check, self._to_check = self._to_check, {}
+        for key in to_check:
+            self.delayed_fetches.check(key)
+            self.delayed_produces.check(key)
+
+    def log_dir_failed(self, logs: Sequence[Log]) -> None:
+        """The directory of these logs has failed: whoever waits for one of them is told."""
+        for log in logs:
+            partition = self._partitions.get(log.topic_partition)
+            if partition is not None:
+                self._progress(partition)
+
+    # -- topics come and go -------------------------------------------------------------------
+
+    def start_topic(self, topic: TopicState) -> Later[None]:
+        """Make or take over the logs of `topic`, lead its partitions, and tell clients of it."""
+        return spawn(self.start_topics([topic]))
+
+    async def start_topics(self, topics: Sequence[TopicState]) -> None:
+        """As `start_topic`, for many at once. Raises KafkaStorageError."""
+        missing = [
+            NewLog(
+                topic_partition=TopicPartition(topic.name, state.partition),
+                topic_id=topic.topic_id,
+                config=self._topic_config(topic),
+            )
+            for topic in topics
+            for state in topic.partitions
+            if self._log_manager.get(TopicPartition(topic.name, state.partition)) is None
+            and (topic.name, state.partition) not in self._without_log
+        ]
+        if missing:
+            await self._log_manager.create(missing)
+        for topic in topics:
+            self._lead(topic)
+
+    def _topic_config(self, topic: TopicState) -> TopicConfig:
+        return TopicConfig.resolve(self.config, topic.config)
+
+    def _lead(self, topic: TopicState) -> None:
+        for state in topic.partitions:
+            key = TopicPartition(topic.name, state.partition)
+            log = self._log_manager.get(key)
+            if log is None:
+                continue
+            partition = Partition(
+                log=log, broker_id=self.config.node_id, on_progress=self._progress
+            )
+            partition.make_leader(state)
+            self._partitions[key] = partition
+        self._cache.update(topic)
+
+    def update_config(self, config: BrokerConfig) -> None:
+        """The broker's settings have changed: those that topics fall back to, too."""
+        self.config = config
+        for topic in self._cache.topics():
+            topic_config = self._topic_config(topic)
+            for state in topic.partitions:
+                partition = self._partitions.get((topic.name, state.partition))
+                if partition is not None:
+                    partition.log.config = topic_config
+
+    def set_without_log(self, keys: Iterable[TopicPartition]) -> None:
+        """These partitions lie in a log directory that cannot be read: they are offline."""
+        self._without_log.update(keys)
+
+    def stop_topic(self, topic: TopicState) -> Later[None]:
+        """Serve `topic` no longer; done when its logs are out of sight."""
+        return spawn(self._stop_topic(topic))
+
+    async def _stop_topic(self, topic: TopicState) -> None:
+        if self._cache.topic(topic.name) is not None:
+            self._cache.remove(topic.name)
+        deletions: list[Later[None]] = []
+        for state in topic.partitions:
+            key = TopicPartition(topic.name, state.partition)
+            self._without_log.discard(key)
+            partition = self._partitions.pop(key, None)
+            if partition is not None:
+                partition.gone = True
+                self._progress(partition)
+            if self._log_manager.get(key) is not None:
+                deletions.append(self._log_manager.delete(key))
+        self._stats.forget(topic.name)
+        for deletion in deletions:
+            await deletion

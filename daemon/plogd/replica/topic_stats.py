@@ -1,0 +1,97 @@
+"""Counts of what goes in and out, by topic: Kafka's BrokerTopicMetrics.
+
+A topic's counters are made at its first use and dropped when it is deleted.
+"""
+
+from __future__ import annotations
+
+from plogd.metrics import Counter, Registry
+from plogd.replica.delayed import PartitionAppend
+
+_PREFIX = "kafka_server_brokertopicmetrics_"
+
+
+class _Topic:
+    """The counters of one topic."""
+
+    __slots__ = (
+        "bytes_in",
+        "bytes_out",
+        "failed_produces",
+        "fetches",
+        "messages_in",
+        "produces",
+    )
+
+    def __init__(self, stats: TopicStats, topic: str) -> None:
+        self.bytes_in: Counter = stats.bytes_in.labels(topic)
+        self.bytes_out: Counter = stats.bytes_out.labels(topic)
+        self.messages_in: Counter = stats.messages_in.labels(topic)
+        self.produces: Counter = stats.produces.labels(topic)
+        self.failed_produces: Counter = stats.failed_produces.labels(topic)
+        self.fetches: Counter = stats.fetches.labels(topic)
+
+
+class TopicStats:
+    """See the module's text."""
+
+    def __init__(self, metrics: Registry) -> None:
+        labels = ("topic",)
+        self.bytes_in = metrics.counters(
+            f"{_PREFIX}bytesin_total", "Bytes of record batches appended.", labels
+        )
+        self.bytes_out = metrics.counters(
+            f"{_PREFIX}bytesout_total", "Bytes of record batches sent to consumers.", labels
+        )
+        self.messages_in = metrics.counters(
+            f"{_PREFIX}messagesin_total", "Records appended.", labels
+        )
+        self.produces = metrics.counters(
+            f"{_PREFIX}totalproducerequests_total", "Appends asked for, by partition.", labels
+        )
+        self.failed_produces = metrics.counters(
+            f"{_PREFIX}failedproducerequests_total", "Appends refused, by partition.", labels
+        )
+        self.fetches = metrics.counters(
+            f"{_PREFIX}totalfetchrequests_total", "Reads that gave data, by partition.", labels
+        )
+        self._topics: dict[str, _Topic] = {}
+
+    def _topic(self, name: str) -> _Topic:
+        topic = self._topics.get(name)
+        if topic is None:
+            topic = self._topics[name] = _Topic(self, name)
+        return topic
+
+    def appended(self, append: PartitionAppend, nbytes: int) -> None:
+        """Count one partition's append; of a topic that does not exist nothing is counted."""
+        if append.partition is None:
+            return
+        topic = self._topic(append.topic_partition.topic)
+        topic.produces.value += 1
+        info = append.info
+        if info is None:
+            topic.failed_produces.value += 1
+        elif not info.duplicate:
+            topic.bytes_in.value += nbytes
+            topic.messages_in.value += info.last_offset - info.first_offset + 1
+
+    def fetched(self, name: str, nbytes: int) -> None:
+        """Count one partition's data in an answer."""
+        topic = self._topic(name)
+        topic.fetches.value += 1
+        topic.bytes_out.value += nbytes
+
+    def forget(self, name: str) -> None:
+        """The topic is gone."""
+        if self._topics.pop(name, None) is None:
+            return
+        for family in (
+            self.bytes_in,
+            self.bytes_out,
+            self.messages_in,
+            self.produces,
+            self.failed_produces,
+            self.fetches,
+        ):
+            family.remove(name)
