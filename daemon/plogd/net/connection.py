@@ -1,0 +1,333 @@
+"""One client's connection: bytes become requests, requests take turns, and some end it.
+
+Knows nothing of sockets: a `Wire` moves the bytes, which is transport.py for plain ports and
+copying_wire.py under TLS. A turn starts requests until the bytes are used up, a request may not
+start yet, too many answers wait to be sent, or the turn has lasted long enough; the run queue gives
+the next turn then. All appends of a turn share one sync round (`ports.Turn`), and their answers
+leave in one go (`Wire.cork`).
+
+Reading goes on, up to a bound, while requests may not start: only so is it seen that the client has
+left. The end of the stream ends the connection after the requests that could start have started; an
+append that was made stays made.
+
+Reactor thread only. Invariants: a request's view is dead when its handler has returned; `lost`
+gives back every wait, file, lease and place in a queue, whatever state the connection was in.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, Protocol
+
+from twisted.logger import Logger
+
+from plogd.net.connections import Connections
+from plogd.net.receive_buffer import BadFrameSize, ReceiveBuffer
+from plogd.net.server_protocol import Answer, RequestQueue
+from plogd.net.wrong_protocol import explain_first_bytes
+
+if TYPE_CHECKING:
+    from plogd.apis.context import ConnectionContext
+
+log = Logger()
+
+TURN_MAX_MS = 2.0
+CLOSE_MAX_MS = 30_000.0
+"""How long a connection that is closing may take to accept its last answers."""
+
+
+class Wire(Protocol):
+    """What moves the bytes of a connection."""
+
+    @property
+    def buffered_bytes(self) -> int:
+        """Answers that wait to be sent."""
+        ...
+
+    def write_answer(self, answer: Answer) -> None:
+        """Send an answer behind those before it; call `Connection.drained` as they go."""
+        ...
+
+    def cork(self) -> None:
+        """Hold back what is written until `uncork`."""
+        ...
+
+    def uncork(self) -> None:
+        """Send what was held back, as far as it goes."""
+        ...
+
+    def set_reading(self, is_reading: bool) -> None:
+        """Deliver bytes, or leave them where they are."""
+        ...
+
+    def close(self) -> None:
+        """End the connection once what was written has left."""
+        ...
+
+    def abort(self) -> None:
+        """End the connection; never inside this call."""
+        ...
+
+    def peer_has_left(self) -> bool:
+        """Whether the client is known to be gone though nothing is read from it."""
+        ...
+
+
+class Blocked(Enum):
+    """Why no request may start now."""
+
+    NO = "one may"
+    PARKED = "an earlier request is not answered"
+    OUTPUT = "too many answers wait to be sent"
+    TURN = "others are first"
+
+
+class Connection:
+    """The state of one connection; made when it is accepted, dead after `lost`."""
+
+    def __init__(self, shared: Connections, context: ConnectionContext, wire: Wire) -> None:
+        settings = shared.settings
+        self._shared = shared
+        self._wire = wire
+        self.host, port = context.client_address
+        self._peer = f"{self.host}:{port}"
+        self._inbox = ReceiveBuffer(
+            shared.shared_buffer,
+            shared.memory,
+            max_frame_bytes=settings.socket_request_max_bytes,
+            on_memory=self._memory_granted,
+        )
+        self._queue = RequestQueue(
+            shared.dispatch,
+            context,
+            write=wire.write_answer,
+            close=self._close_for,
+            on_ready=self._may_start,
+            slots=shared.slots,
+        )
+        self._blocked = Blocked.NO
+        self._is_greeted = False
+        self._at_end_of_stream = False
+        self._is_finishing = self._is_closing = self._is_lost = False
+        self._active_ms = shared.clock.monotonic_ms()
+        self._bytes_in = 0
+        # Since when the first request in the inbox is unfinished, and what had come by then.
+        self._partial_since: tuple[float, int] | None = None
+        shared.add(self)
+
+    def __repr__(self) -> str:
+        return f"<Connection {self._peer} {self._blocked.name}>"
+
+    def target(self) -> memoryview:
+        """Where the wire may put bytes now; empty if it may not read."""
+        return self._inbox.target(is_blocked=self._blocked is not Blocked.NO)
+
+    def received(self, nbytes: int) -> None:
+        """`nbytes` have been put into `target`; start what may start."""
+        self._bytes_in += nbytes
+        self._shared.bytes_in += nbytes
+        self._active_ms = self._shared.clock.monotonic_ms()
+        self._inbox.received(nbytes)
+        if not self._is_greeted and self._speaks_something_else():
+            return
+        if self._blocked is Blocked.NO:
+            self.take_turn()
+        else:
+            self._inbox.keep()
+            self._read_as_allowed()
+
+    def end_of_stream(self) -> None:
+        """The client sends no more. Ends the connection when all that can start has started."""
+        self._at_end_of_stream = True
+        if self._blocked in (Blocked.NO, Blocked.PARKED):
+            self.close("the client has closed it")
+        else:
+            self._wire.set_reading(False)
+
+    def take_turn(self) -> None:
+        """Start requests, in order, as far as this turn goes."""
+        if self._is_closing:
+            return
+        self._wire.cork()
+        try:
+            with self._shared.turn:
+                self._blocked = self._start_requests()
+                if not self._is_closing:
+                    # Before anything deferred runs: the shared buffer is everybody's again.
+                    self._inbox.keep()
+        except BadFrameSize as error:
+            self._refuse("bad size", f"sent {error}; socket.request.max.bytes is the upper bound")
+        except Exception:
+            # A deferred call's bug, as _start_requests catches those of requests; it may be about
+            # anybody's data, so this connection is not to blame.
+            log.failure("work deferred to the end of a turn failed")
+        finally:
+            self._wire.uncork()
+        self._end_turn()
+
+    def drained(self) -> None:
+        """Some of what was written has left."""
+        self._active_ms = self._shared.clock.monotonic_ms()
+        if self._blocked is Blocked.OUTPUT and not self._has_too_much_output():
+            self._may_start_again()
+
+    def sweep(self, now_ms: float) -> None:
+        """Close this connection if it is overdue in one of the ways a client can be."""
+        settings = self._shared.settings
+        silent_ms = now_ms - self._active_ms
+        if self._is_closing:
+            if silent_ms > CLOSE_MAX_MS:
+                self._wire.abort()
+            return
+        if self._is_too_slow(now_ms):
+            self._shared.report(
+                self.host,
+                "slow",
+                "closed a connection whose request came in slower than"
+                f" {settings.plog_partial_request_min_rate_bytes} bytes a second",
+            )
+            self.close("its request came in too slowly")
+        elif 0 <= settings.connections_max_idle_ms < silent_ms and not self._queue.in_progress:
+            self.close(f"idle for {silent_ms / 1000:.0f} s")
+        elif self._wire.peer_has_left():
+            self.abort("the client has left")
+
+    def close(self, reason: str) -> None:
+        """End the connection when what was written has left; what is parked is given up."""
+        if self._stop(reason):
+            self._wire.close()
+
+    def finish(self, reason: str) -> None:
+        """End the connection when the Produces under way have been answered and those sent."""
+        self._is_finishing = True
+        self._queue.finish(reason)
+
+    def abort(self, reason: str) -> None:
+        """End the connection without waiting for the client to take its answers."""
+        self._stop(reason)
+        if not self._is_lost:
+            self._wire.abort()
+
+    def lost(self) -> None:
+        """The connection is gone: nothing of it may be left anywhere."""
+        if not self._is_lost:
+            self._stop("it was lost")
+            self._is_lost = True
+            self._shared.remove(self)
+
+    def _start_requests(self) -> Blocked:
+        inbox, queue, shared = self._inbox, self._queue, self._shared
+        monotonic_ms = shared.clock.monotonic_ms
+        until_ms = monotonic_ms() + TURN_MAX_MS
+        remaining = shared.settings.plog_request_turn_max_requests
+        while True:
+            if self._has_too_much_output():
+                return Blocked.OUTPUT
+            frame = inbox.next_frame()
+            if frame is None:
+                return Blocked.NO
+            try:
+                has_started = queue.offer(frame)
+            except Exception:
+                log.failure("a request of {peer} failed unexpectedly", peer=self._peer)
+                self.abort("its request failed unexpectedly")
+                return Blocked.NO
+            finally:
+                frame.release()
+            if self._is_closing:
+                return Blocked.NO
+            if not has_started:
+                return Blocked.PARKED
+            inbox.consume()
+            self._partial_since = None
+            shared.requests += 1
+            remaining -= 1
+            if not remaining or monotonic_ms() >= until_ms:
+                return Blocked.TURN if inbox.has_frame() else Blocked.NO
+
+    def _end_turn(self) -> None:
+        if self._is_closing:
+            return
+        if self._blocked is Blocked.TURN:
+            self._shared.run_queue.add(self)
+        elif self._at_end_of_stream and self._blocked is not Blocked.OUTPUT:
+            self.close("the client has closed it")
+            return
+        if self._blocked is not Blocked.NO or not self._inbox.nbytes:
+            self._partial_since = None
+        elif self._partial_since is None:
+            self._partial_since = (self._active_ms, self._bytes_in)
+        self._read_as_allowed()
+
+    def _may_start(self) -> None:
+        """An earlier request was answered."""
+        if self._blocked is Blocked.PARKED:
+            self._may_start_again()
+
+    def _may_start_again(self) -> None:
+        self._blocked = Blocked.TURN
+        if not self._is_closing:
+            self._shared.run_queue.add(self)
+
+    def _has_too_much_output(self) -> bool:
+        return self._wire.buffered_bytes > self._shared.settings.plog_response_buffer_max_bytes
+
+    def _read_as_allowed(self) -> None:
+        if not self._is_closing:
+            is_blocked = self._blocked is not Blocked.NO
+            has_room = self._inbox.may_read(is_blocked=is_blocked)
+            self._wire.set_reading(has_room and not self._at_end_of_stream)
+
+    def _memory_granted(self) -> None:
+        """The rest of a large request may be read; its client was not slow while we waited."""
+        self._partial_since = (self._shared.clock.monotonic_ms(), self._bytes_in)
+        self._read_as_allowed()
+
+    def _speaks_something_else(self) -> bool:
+        head = self._inbox.head()
+        if head is None:
+            return False
+        self._is_greeted = True
+        mistake = explain_first_bytes(head)
+        if mistake is not None:
+            self._refuse("wrong protocol", f"sent {mistake}")
+        return mistake is not None
+
+    def _refuse(self, kind: str, what: str) -> None:
+        self._shared.report(self.host, kind, f"closed a connection that {what}")
+        self.close(what)
+
+    def _is_too_slow(self, now_ms: float) -> bool:
+        """Whether the unfinished request has grown too little; starts the next window if not."""
+        if self._partial_since is None or self._inbox.waits_for_memory:
+            return False
+        settings = self._shared.settings
+        since_ms, bytes_before = self._partial_since
+        elapsed_ms = now_ms - since_ms
+        if elapsed_ms < settings.plog_partial_request_timeout_ms:
+            return False
+        rate = (self._bytes_in - bytes_before) * 1000.0 / elapsed_ms
+        if rate < settings.plog_partial_request_min_rate_bytes:
+            return True
+        self._partial_since = (now_ms, self._bytes_in)
+        return False
+
+    def _close_for(self, reason: str, error: Exception | None) -> None:
+        if error is not None:
+            log.error("{peer}: {reason}: {error!r}", peer=self._peer, reason=reason, error=error)
+        if not self._is_finishing:
+            self._shared.report(self.host, "closed", f"closed a connection: {reason}")
+        self.close(reason)
+
+    def _stop(self, reason: str) -> bool:
+        """Give back everything but the answers that wait to be sent; False if that was done."""
+        if self._is_closing:
+            return False
+        self._is_closing = True
+        self._active_ms = self._shared.clock.monotonic_ms()
+        log.debug("closing the connection of {peer}: {reason}", peer=self._peer, reason=reason)
+        self._wire.set_reading(False)
+        self._queue.connection_lost()
+        self._inbox.close()
+        self._shared.run_queue.discard(self)
+        return True

@@ -1,0 +1,191 @@
+"""The way out of a connection whose bytes somebody else has to see first: TLS.
+
+Answers are handed to a stock Twisted transport in order, regions of log files as pieces of at most
+64 KiB, and only as fast as the transport takes them. It is the transport's one producer from the
+beginning to the end, a streaming one: a pull producer would be asked for data while it registers,
+before what was written earlier is out, and under TLS it would need the global reactor.
+
+Made by protocol_connection.py; reactor thread only. Invariant: at most one read is under way, and
+what is written after it waits behind it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any, cast
+
+from twisted.internet.interfaces import IPushProducer
+from twisted.logger import Logger
+from zope.interface import implementer
+
+from plogd.log.file_records import FileRegion, RegionTruncated
+from plogd.net import cold_reads
+from plogd.net.connection import Connection
+from plogd.net.connections import Connections
+from plogd.net.output_queue import REGION_WEIGHT_BYTES
+from plogd.net.server_protocol import Answer, close_regions
+
+log = Logger()
+
+PIECE_BYTES = 64 * 1024
+
+
+@implementer(IPushProducer)
+class CopyingWire:
+    """Writes a connection's answers to `transport`, by copying.
+
+    Args:
+        transport: an ITCPTransport or what stands for one: it can pause and resume reading, take a
+            streaming producer, lose and abort its connection.
+        on_reading: called when bytes may be read again; some may have been delivered meanwhile.
+    """
+
+    def __init__(self, transport: Any, shared: Connections, on_reading: Callable[[], None]) -> None:
+        self._transport = transport
+        self._shared = shared
+        self._on_reading = on_reading
+        self.connection: Connection | None = None
+        self._parts: deque[bytes | memoryview | FileRegion] = deque()
+        self._region_sent = 0
+        self._is_paused = self._is_corked = self._is_reading_file = False
+        self._is_closing = self._is_lost = False
+        self._is_dead = False  # Nothing more is written.
+        self.is_reading = True
+        self.buffered_bytes = 0
+        transport.registerProducer(self, True)
+
+    def write_answer(self, answer: Answer) -> None:
+        """Queue an answer; its regions are closed here, sooner or later."""
+        if self._is_dead:
+            close_regions(answer)
+            return
+        for part in answer:
+            if isinstance(part, bytes | memoryview):
+                self.buffered_bytes += len(part)
+                self._parts.append(part)
+            else:
+                self.buffered_bytes += REGION_WEIGHT_BYTES
+                self._parts.append(cast(FileRegion, part))
+        if not self._is_corked:
+            self._pump()
+
+    def cork(self) -> None:
+        """Hold back what is written until `uncork`."""
+        self._is_corked = True
+
+    def uncork(self) -> None:
+        """Send what was held back, as far as it goes."""
+        self._is_corked = False
+        self._pump()
+
+    def set_reading(self, is_reading: bool) -> None:
+        """Have the transport deliver bytes, or not; some may still come that it has decrypted."""
+        if is_reading is not self.is_reading:
+            self.is_reading = is_reading
+            if is_reading:
+                self._transport.resumeProducing()
+                # Never now: this may be in the middle of another connection's turn.
+                self._shared.timers.call_later(0, self._on_reading)
+            else:
+                self._transport.pauseProducing()
+
+    def close(self) -> None:
+        """End the connection once what was written has left."""
+        self._is_closing = True
+        self._pump()
+
+    def abort(self) -> None:
+        """End the connection, never inside this call."""
+        self._shared.timers.call_later(0, self._abort)
+
+    def peer_has_left(self) -> bool:
+        """Not known here: the socket is somebody else's."""
+        return False
+
+    def lost(self) -> None:
+        """The connection is gone: forget what was not sent and let go of its files."""
+        self._is_lost = self._is_dead = True
+        parts, self._parts = self._parts, deque()
+        close_regions(parts)
+
+    # What follows is IPushProducer, for the transport.
+
+    def pauseProducing(self) -> None:
+        """The transport has enough for now."""
+        self._is_paused = True
+
+    def resumeProducing(self) -> None:
+        """The transport takes more."""
+        self._is_paused = False
+        self._pump()
+
+    def stopProducing(self) -> None:
+        """The transport is gone; `lost` follows."""
+        self._is_paused = True
+
+    def _abort(self) -> None:
+        if not self._is_lost:
+            self._transport.abortConnection()
+
+    def _pump(self) -> None:
+        parts = self._parts
+        sent_before = self._shared.bytes_out
+        while parts and not (self._is_paused or self._is_corked or self._is_reading_file):
+            part = parts[0]
+            if isinstance(part, FileRegion):
+                self._send_piece(part)
+            else:
+                parts.popleft()
+                self.buffered_bytes -= len(part)
+                self._write(bytes(part))
+        if self.connection is not None and self._shared.bytes_out != sent_before:
+            self.connection.drained()
+        if self._is_closing and not parts and not self._is_dead:
+            self._is_dead = True
+            # A transport does not end its connection while it has a producer.
+            self._transport.unregisterProducer()
+            self._transport.loseConnection()
+
+    def _send_piece(self, region: FileRegion) -> None:
+        position = region.position + self._region_sent
+        nbytes = min(PIECE_BYTES, region.nbytes - self._region_sent)
+        if region.file.cached(position, nbytes):
+            self._piece_read(region, region.file.pread(nbytes, position))
+            return
+        self._is_reading_file = True
+        cold_reads.read(self._shared.jobs, region.file, position, nbytes).then(
+            lambda data: self._cold_piece_read(region, data), self._cannot_read
+        )
+
+    def _cold_piece_read(self, region: FileRegion, data: bytes) -> None:
+        self._is_reading_file = False
+        if not self._is_dead:
+            self._piece_read(region, data)
+            self._pump()
+
+    def _piece_read(self, region: FileRegion, data: bytes) -> None:
+        if not data:
+            position = region.position + self._region_sent
+            self._cannot_read(
+                RegionTruncated(f"{region.file.path} ends at {position}, inside of an answer")
+            )
+            return
+        self._region_sent += len(data)
+        if self._region_sent == region.nbytes:
+            self._parts.popleft()
+            self.buffered_bytes -= REGION_WEIGHT_BYTES
+            self._region_sent = 0
+            region.close()
+        self._write(data)
+
+    def _cannot_read(self, error: Exception) -> None:
+        """In the middle of an answer nothing can be saved."""
+        if not self._is_dead and self.connection is not None:
+            self._is_reading_file = True  # Nothing more is sent.
+            log.error("cannot send to {peer}: {error}", peer=self.connection.host, error=error)
+            self.connection.abort("its answer could not be read")
+
+    def _write(self, data: bytes) -> None:
+        self._shared.bytes_out += len(data)
+        self._transport.write(data)

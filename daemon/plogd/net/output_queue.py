@@ -1,0 +1,208 @@
+"""What a plain connection has still to send, in order: bytes, and regions of log files by sendfile.
+
+It owns the way to the socket: nothing else writes there, as a byte that slips into the middle of a
+region breaks the stream. Small pieces and small regions are joined into one send; a larger region
+goes from the page cache to the socket without passing through here. A region that is not in the
+page cache is read by a job first (cold_reads.py).
+
+A region's file is held open until its last byte has left or the queue is closed, and let go exactly
+once. Reactor thread only; called by transport.py. Source: sendfile(2); TCP_CORK's replacement,
+MSG_MORE, keeps the header and the records that follow it in one packet.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections import deque
+from collections.abc import Callable
+from enum import Enum
+from typing import cast
+
+from plogd.log.file_records import FileRegion, RegionTruncated
+from plogd.net import cold_reads
+from plogd.net.server_protocol import Answer, close_regions
+from plogd.ports import Jobs
+
+FLUSH_MAX_BYTES = 1 << 20
+"""Most that one flush sends, so that one fast reader does not hold up the others."""
+JOIN_MAX_BYTES = 64 * 1024
+"""Up to here, a copy and one system call are cheaper than two system calls."""
+REGION_WEIGHT_BYTES = 16 * 1024
+"""What a waiting region counts in `buffered_bytes`: no memory to speak of, but an open file."""
+
+_Bytes = bytes | memoryview
+
+
+class Flushed(Enum):
+    """How a flush ended."""
+
+    EMPTY = "all is sent"
+    FULL = "go on when the socket takes more"
+    COLD = "go on when a job has read the file"
+
+
+class OutputQueue:
+    """The pieces that wait, and how far the first one has been sent.
+
+    Args:
+        jobs: reads what is not in the page cache.
+        on_warm: called when a flush that ended COLD may be tried again.
+
+    Attributes:
+        buffered_bytes: what waits, each region counted as REGION_WEIGHT_BYTES.
+        sent_bytes: all that ever left.
+    """
+
+    __slots__ = (
+        "_error",
+        "_is_closed",
+        "_is_reading",
+        "_jobs",
+        "_on_warm",
+        "_parts",
+        "_region_sent",
+        "_warm_end",
+        "buffered_bytes",
+        "sent_bytes",
+    )
+
+    def __init__(self, jobs: Jobs, on_warm: Callable[[], None]) -> None:
+        self._jobs = jobs
+        self._on_warm = on_warm
+        self._parts: deque[_Bytes | FileRegion] = deque()
+        self._region_sent = 0
+        self._warm_end = 0  # How far into the first region the page cache has been asked for.
+        self._is_reading = False
+        self._is_closed = False
+        self._error: Exception | None = None
+        self.buffered_bytes = 0
+        self.sent_bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._parts)
+
+    def append(self, answer: Answer) -> None:
+        """Queue an answer; its regions are closed here, sooner or later."""
+        if self._is_closed:
+            close_regions(answer)
+            return
+        for part in answer:
+            if isinstance(part, bytes | memoryview):
+                self.buffered_bytes += len(part)
+                self._parts.append(part)
+            else:
+                self.buffered_bytes += REGION_WEIGHT_BYTES
+                self._parts.append(cast(FileRegion, part))
+
+    def flush(self, sock: socket.socket) -> Flushed:
+        """Send what `sock` takes now, up to FLUSH_MAX_BYTES.
+
+        Raises OSError when the peer is gone or the file cannot be read, RegionTruncated when the
+        log was cut under a region; in the middle of an answer nothing can be saved then.
+        """
+        parts = self._parts
+        until = self.sent_bytes + FLUSH_MAX_BYTES
+        try:
+            while parts:
+                if self._error is not None:
+                    raise self._error
+                if self._is_reading:
+                    return Flushed.COLD
+                if self.sent_bytes >= until:
+                    return Flushed.FULL
+                head = parts[0]
+                if isinstance(head, FileRegion) and head.nbytes > JOIN_MAX_BYTES:
+                    if self._is_warm(head):
+                        self._send_region(sock, head, until - self.sent_bytes)
+                elif self._join_head():
+                    self._send_bytes(sock)
+        except BlockingIOError:
+            return Flushed.FULL
+        return Flushed.EMPTY
+
+    def close(self) -> None:
+        """Forget what was not sent and let go of its files; harmless the second time."""
+        self._is_closed = True
+        parts, self._parts = self._parts, deque()
+        self.buffered_bytes = 0
+        close_regions(parts)
+
+    def _send_region(self, sock: socket.socket, region: FileRegion, budget: int) -> None:
+        count = min(self._warm_end - self._region_sent, budget)
+        position = region.position + self._region_sent
+        sent = os.sendfile(sock.fileno(), region.file.fileno(), position, count)
+        if sent == 0:
+            raise RegionTruncated(f"{region.file.path} ends at {position}, inside of an answer")
+        self.sent_bytes += sent
+        self._region_sent += sent
+        if self._region_sent == region.nbytes:
+            self._finish_region(region)
+
+    def _send_bytes(self, sock: socket.socket) -> None:
+        data = cast(_Bytes, self._parts[0])
+        sent = sock.send(data, socket.MSG_MORE if len(self._parts) > 1 else 0)
+        self.sent_bytes += sent
+        self.buffered_bytes -= sent
+        if sent == len(data):
+            self._parts.popleft()
+        else:
+            self._parts[0] = memoryview(data)[sent:]
+
+    def _join_head(self) -> bool:
+        """Make the first piece bytes, as many as fit one cheap send; False while it is read."""
+        parts = self._parts
+        run: list[_Bytes] = []
+        nbytes = 0
+        while parts:
+            part = parts[0]
+            if isinstance(part, FileRegion):
+                if nbytes + part.nbytes > JOIN_MAX_BYTES or not self._is_warm(part):
+                    break
+                data: _Bytes = part.read()
+                self.buffered_bytes += len(data)
+                self._finish_region(part)
+            elif run and nbytes + len(part) > JOIN_MAX_BYTES:
+                break
+            else:
+                data = part
+                parts.popleft()
+            run.append(data)
+            nbytes += len(data)
+        if run:
+            parts.appendleft(run[0] if len(run) == 1 else b"".join(run))
+        return bool(run)
+
+    def _finish_region(self, region: FileRegion) -> None:
+        self._parts.popleft()
+        self.buffered_bytes -= REGION_WEIGHT_BYTES
+        self._region_sent = self._warm_end = 0
+        region.close()
+
+    def _is_warm(self, region: FileRegion) -> bool:
+        """Whether sending the next bytes of the first region cannot wait; if not, a job reads."""
+        if self._region_sent < self._warm_end:
+            return True
+        nbytes = min(region.nbytes - self._region_sent, FLUSH_MAX_BYTES)
+        position = region.position + self._region_sent
+        if region.file.cached(position, nbytes):
+            self._warm_end = self._region_sent + nbytes
+            return True
+        self._is_reading = True
+        cold_reads.warm(self._jobs, region.file, position, nbytes).then(
+            lambda _: self._warmed(self._region_sent + nbytes), self._read_failed
+        )
+        return False
+
+    def _warmed(self, warm_end: int) -> None:
+        self._is_reading = False
+        if not self._is_closed:
+            # Not asked again: a page cache under pressure might say no for ever.
+            self._warm_end = warm_end
+            self._on_warm()
+
+    def _read_failed(self, error: Exception) -> None:
+        self._is_reading = False
+        if not self._is_closed:
+            self._error = error
+            self._on_warm()
