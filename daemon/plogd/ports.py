@@ -140,12 +140,25 @@ def spawn(coroutine: Coroutine[Later[Any], Any, T]) -> Later[T]:
     `Cancelled` inside it.
     """
     waiting_for: Later[Any] | None = None
+    next_step: Callable[[], Later[Any]] | None = None
+    is_stepping = False
 
     def cancel() -> None:
         if waiting_for is not None:
             waiting_for.cancel()
 
     result: Later[T] = Later(cancel)
+
+    def go_on(resume: Callable[[], Later[Any]]) -> None:
+        nonlocal next_step, is_stepping
+        next_step = resume
+        if is_stepping:
+            return  # What was awaited was here already: a loop, or the stack would grow each time.
+        is_stepping = True
+        while next_step is not None:
+            resume, next_step = next_step, None
+            step(resume)
+        is_stepping = False
 
     def step(resume: Callable[[], Later[Any]]) -> None:
         nonlocal waiting_for
@@ -157,11 +170,11 @@ def spawn(coroutine: Coroutine[Later[Any], Any, T]) -> Later[T]:
             result.fail(error)
         else:
             waiting_for.then(
-                lambda value: step(lambda: coroutine.send(value)),
-                lambda error: step(lambda: coroutine.throw(error)),
+                lambda value: go_on(lambda: coroutine.send(value)),
+                lambda error: go_on(lambda: coroutine.throw(error)),
             )
 
-    step(lambda: coroutine.send(None))
+    go_on(lambda: coroutine.send(None))
     return result
 
 
@@ -234,16 +247,16 @@ class Jobs(Protocol):
     """Work that may wait on a disk or take long, away from the reactor."""
 
     def submit(self, lane: str, function: Callable[[], T]) -> Later[T]:
-        """Run `function` after the lane's earlier jobs; its outcome arrives on the reactor's thread.
+        """Run `function` after the lane's earlier jobs; the outcome comes on the reactor's thread.
 
-        Lanes are serial: two jobs of one lane never overlap, jobs of different lanes may. Cancelling
-        the Later drops the outcome; the job itself still runs.
+        Lanes are serial: two jobs of one lane never overlap, jobs of different lanes may.
+        Cancelling the Later drops the outcome; the job itself still runs.
         """
         ...
 
 
 class File(Protocol):
-    """An open file: appended at its end, read anywhere, counted so that a reader outlives a close."""
+    """An open file: appended at its end, read anywhere, counted: a reader outlives a close."""
 
     path: str
 
@@ -268,7 +281,10 @@ class File(Protocol):
         ...
 
     def sync(self) -> None:
-        """Make all of the file durable (fdatasync). A job's work, never the reactor's."""
+        """Make all of the file durable (fdatasync). A job's work, never the reactor's.
+
+        Raises OSError; from then on every time, for the kernel forgets what it could not write.
+        """
         ...
 
     def cached(self, position: int, length: int) -> bool:
@@ -371,10 +387,11 @@ def silence(message: str, **fields: object) -> None:
 class Turn:
     """What must follow the current call, soon, but never inside it.
 
-    High watermarks move and logs become dirty deep inside an append; the waits they complete and the
-    sync rounds they need are started here, after the call that caused them has returned. A shell that
-    handles many requests in one go wraps them in ``with turn:``, so that all their appends share one
-    sync round; outside of that a deferred call runs as soon as the reactor is free.
+    High watermarks move and logs become dirty deep inside an append; the waits they complete and
+    the sync rounds they need are started here, after the call that caused them has returned. A
+    shell that handles many requests in one go wraps them in ``with turn:``, so that all their
+    appends share one sync round; outside of that a deferred call runs as soon as the reactor is
+    free.
     """
 
     __slots__ = ("_calls", "_depth", "_scheduled", "_timers")

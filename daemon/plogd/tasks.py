@@ -18,9 +18,11 @@ from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from plogd.broker import Broker
 from plogd.config import BrokerConfig
 from plogd.config.setting import LONG_MAX, settings_of
 from plogd.metrics import Counter, Registry
+from plogd.net.connections import Connections
 from plogd.ports import Later
 
 log = Logger()
@@ -44,6 +46,53 @@ class Task(Generic[T]):
         interval = config.value(settings_of(BrokerConfig)[self.interval_setting])
         assert isinstance(interval, int), f"{self.interval_setting} is no interval"
         return interval
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Running:
+    """What the broker's tasks work on."""
+
+    broker: Broker
+    connections: Connections
+
+
+BROKER_TASKS: tuple[Task[Running], ...] = (
+    Task(
+        name="log-retention",
+        interval_setting="log.retention.check.interval.ms",
+        function=lambda at: at.broker.log_manager.apply_retention(at.broker.clock.now_ms()),
+    ),
+    Task(
+        name="log-flush",
+        interval_setting="log.flush.scheduler.interval.ms",
+        function=lambda at: at.broker.log_manager.flush_overdue(at.broker.clock.monotonic_ms()),
+    ),
+    Task(
+        name="recovery-point-checkpoint",
+        interval_setting="log.flush.offset.checkpoint.interval.ms",
+        function=lambda at: at.broker.log_manager.write_recovery_points(),
+    ),
+    Task(
+        name="log-start-offset-checkpoint",
+        interval_setting="log.flush.start.offset.checkpoint.interval.ms",
+        function=lambda at: at.broker.log_manager.write_log_starts(),
+    ),
+    Task(
+        name="high-watermark-checkpoint",
+        interval_setting="replica.high.watermark.checkpoint.interval.ms",
+        function=lambda at: at.broker.log_manager.write_high_watermarks(),
+    ),
+    Task(
+        name="producer-expiration",
+        interval_setting="producer.id.expiration.check.interval.ms",
+        function=lambda at: at.broker.log_manager.expire_producers(at.broker.clock.now_ms()),
+    ),
+    Task(
+        name="idle-connections",
+        interval_setting="plog.connections.sweep.interval.ms",
+        function=lambda at: at.connections.sweep(),
+    ),
+)
 
 
 class RunningTasks:

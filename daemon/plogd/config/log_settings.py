@@ -333,3 +333,11 @@ class LogSettings:
         importance="low",
         update="cluster-wide",
     )
+    producer_id_expiration_check_interval_ms: int = setting(
+        "producer.id.expiration.check.interval.ms",
+        10 * MINUTE_MS,
+        "How often producers are looked for that `producer.id.expiration.ms` lets go.",
+        at_least=1,
+        unit="ms",
+        importance="low",
+    )

@@ -94,6 +94,15 @@ class NetworkSettings:
         unit="ms",
     )
 
+    plog_connections_sweep_interval_ms: int = setting(
+        "plog.connections.sweep.interval.ms",
+        5 * SECOND_MS,
+        "How often connections are looked for that are idle, too slow, or whose client has gone.",
+        at_least=1,
+        unit="ms",
+        importance="low",
+    )
+
     socket_request_max_bytes: int = setting(
         "socket.request.max.bytes",
         100 * MIB,

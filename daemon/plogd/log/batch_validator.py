@@ -183,10 +183,9 @@ def _shape(
     codec = header.compression
     target = _CODEC_BY_NAME.get(config.compression_type, codec)
     recompress = target is not codec and not header.is_control
-    by_broker = config.message_timestamp_type == "LogAppendTime"
+    by_broker = config.uses_log_append_time
     check_records = (
-        "compact" in config.cleanup_policy
-        or (not by_broker and _may_be_too_old(header, config, now_ms))
+        config.is_compacted or (not by_broker and _may_be_too_old(header, config, now_ms))
     ) and not header.is_control
     if recompress or check_records:
         records = read_records(view, 0, header)
@@ -215,7 +214,7 @@ def _check_records(
     records: list[Record], config: TopicConfig, now_ms: int, by_broker: bool
 ) -> None:
     """The rules that take a look at each record."""
-    if "compact" in config.cleanup_policy:
+    if config.is_compacted:
         keyless = sum(record.key is None for record in records)
         if keyless:
             raise InvalidRecord(f"{keyless} records without a key, on a compacted topic")

@@ -54,12 +54,15 @@ class LeaderEpochs:
         return self._entries[-1].epoch if self._entries else UNDEFINED_EPOCH
 
     def assign(self, epoch: int, start_offset: int) -> bool:
-        """`epoch` writes from `start_offset` on; whether that was news.
+        """`epoch` wrote `start_offset`, or is about to; whether that was news.
 
-        Entries it contradicts (from a leader whose records were cut) go.
+        So recovery may tell of every batch it finds. Entries it contradicts (from a leader whose
+        records were cut) go.
         """
         entries = self._entries
         if entries and epoch == entries[-1].epoch and start_offset >= entries[-1].start_offset:
+            return False
+        if epoch == self.epoch_for_offset(start_offset):
             return False
         assert epoch >= 0, epoch
         assert start_offset >= 0, start_offset

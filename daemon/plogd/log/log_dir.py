@@ -48,7 +48,7 @@ class LogDir:
 
         Raises LogDirUnusable when another broker holds it or its identity cannot be read.
         """
-        self._files.mkdir(self.path)
+        self._make()
         try:
             self._unlock = self._files.lock(posixpath.join(self.path, names.LOCK_FILE))
         except BlockingIOError as error:
@@ -66,6 +66,17 @@ class LogDir:
         self.log_starts = self._read(names.LOG_START_OFFSET_CHECKPOINT)
         self.recovery_points = self._read(names.RECOVERY_POINT_CHECKPOINT)
         self.was_clean = checkpoints.take_clean_mark(self._files, self.path)
+
+    def _make(self) -> None:
+        """Make the directory and whatever is missing above it, so that their names last."""
+        missing = []
+        path = posixpath.abspath(self.path)
+        while not self._files.exists(path):
+            missing.append(path)
+            path = posixpath.dirname(path)
+        self._files.mkdir(self.path)
+        for made in missing:
+            self._files.sync_dir(posixpath.dirname(made))
 
     def write_identity(self, identity: MetaProperties) -> None:
         """Write meta.properties, unless it says just that already."""

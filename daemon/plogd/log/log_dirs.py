@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
+from plog.errors import PlogError
 from plog.types import uuid_to_text
 from plogd.config import BrokerConfig
 from plogd.log.binding import bind
@@ -78,8 +79,17 @@ class LogDirs:
     async def open(self) -> None:
         """Lock and read every directory, and agree on whose they are.
 
-        Raises LogDirUnusable: in use by another broker, of another cluster or broker, or none left.
+        Raises LogDirUnusable: in use by another broker, of another cluster or broker, or none left;
+        then none is held.
         """
+        try:
+            await self._take_over()
+        except PlogError:
+            for log_dir in self:
+                log_dir.release()
+            raise
+
+    async def _take_over(self) -> None:
         for log_dir in self._dirs.values():
             try:
                 await self._jobs.submit(log_dir.lane, log_dir.open)

@@ -323,9 +323,13 @@ class LogManager:
 
     # -- housekeeping -------------------------------------------------------------------------
 
-    def apply_retention(self, now_ms: int) -> int:
-        """Let every log delete what it may; returns the number of segments deleted."""
-        return sum(log.apply_retention(now_ms) for log in list(self.logs.values()))
+    def apply_retention(self, now_ms: int) -> None:
+        """Let every log delete what it may; one that cannot does not keep the others from it."""
+        for log in list(self.logs.values()):
+            try:
+                log.apply_retention(now_ms)
+            except KafkaStorageError as error:
+                self._report("retention: {error}", error=str(error))
 
     def flush_overdue(self, now_ms: float) -> None:
         """Ask for a sync where ``flush.ms`` has passed since the first unflushed append."""

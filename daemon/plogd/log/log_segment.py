@@ -32,12 +32,10 @@ from plogd.log.names import (
 )
 from plogd.log.offset_index import OffsetIndex
 from plogd.log.recent_batches import RecentBatches
-from plogd.log.time_index import NO_TIMESTAMP, TimeIndex
+from plogd.log.segment_indexes import SegmentIndexes
+from plogd.log.time_index import NO_TIMESTAMP, TimeIndex, TimestampOffset
 from plogd.ports import Buffer, File, Files
 from plogd.topic_config import TopicConfig
-
-_MAX_UNINDEXED_BYTES = 16 << 20
-"""More than any append leaves between the last index entry and the end; a larger gap is damage."""
 
 
 class TimestampAndOffset(NamedTuple):
@@ -56,18 +54,12 @@ class LogSegment:
         "_directory",
         "_files",
         "_first_timestamp",
-        "_last_indexed_position",
-        "_max_timestamp",
-        "_max_timestamp_offset",
-        "_offset_index",
         "_recent",
         "_state",
-        "_time_index",
         "base_offset",
         "corrupt_ranges",
-        "index_interval_bytes",
         "index_is_suspect",
-        "max_index_bytes",
+        "indexes",
         "records",
         "roll_jitter_ms",
     )
@@ -76,8 +68,6 @@ class LogSegment:
         self, files: Files, directory: str, base_offset: int, config: TopicConfig, state: str = ""
     ) -> None:
         self.base_offset = base_offset
-        self.index_interval_bytes: int = config.index_interval_bytes
-        self.max_index_bytes: int = config.segment_index_bytes
         self.roll_jitter_ms = 0
         """Taken off ``segment.ms``, so that logs do not all roll at once."""
         self.corrupt_ranges: list[CorruptRange] = []
@@ -87,15 +77,11 @@ class LogSegment:
         self._state = state
         self.records = FileRecords(files.open_append(self._path(LOG_SUFFIX)))
         """The batches."""
-        self._offset_index: OffsetIndex | None = None
-        self._time_index: TimeIndex | None = None
+        self.indexes = SegmentIndexes(files, directory, base_offset, config, state)
         self._recent = RecentBatches()
-        # None: not read from the files yet.
+        # None: not asked for yet.
         self._created_ms: int | None = None
         self._first_timestamp: int | None = None
-        self._max_timestamp: int | None = None
-        self._max_timestamp_offset = base_offset
-        self._last_indexed_position: int | None = None
 
     @classmethod
     def open(
@@ -139,27 +125,17 @@ class LogSegment:
     @property
     def offset_index(self) -> OffsetIndex:
         """The ``.index``, opened now if it was not."""
-        if self._offset_index is None:
-            path = self._path(INDEX_SUFFIX)
-            self._offset_index = OffsetIndex(
-                self._files, path, self.base_offset, self.max_index_bytes
-            )
-        return self._offset_index
+        return self.indexes.by_offset
 
     @property
     def time_index(self) -> TimeIndex:
         """The ``.timeindex``, opened now if it was not."""
-        if self._time_index is None:
-            path = self._path(TIME_INDEX_SUFFIX)
-            self._time_index = TimeIndex(self._files, path, self.base_offset, self.max_index_bytes)
-        return self._time_index
+        return self.indexes.by_time
 
     @property
     def max_timestamp(self) -> int:
         """The largest timestamp in the segment, ms; -1 if no batch has one."""
-        if self._max_timestamp is None:
-            self._max_timestamp, self._max_timestamp_offset = self.time_index.last_entry
-        return self._max_timestamp
+        return self.indexes.maximum.timestamp
 
     @property
     def largest_timestamp(self) -> int:
@@ -208,7 +184,7 @@ class LogSegment:
         waited_ms = self._waited_ms(incoming_timestamp_ms, now_ms)
         if waited_ms > config.segment_ms - self.roll_jitter_ms:
             return True
-        return self.offset_index.is_full or self.time_index.is_full
+        return self.indexes.is_full
 
     def _waited_ms(self, incoming_timestamp_ms: int, now_ms: int) -> int:
         """The segment's age in the time of its records; by the clock if they carry none."""
@@ -232,7 +208,12 @@ class LogSegment:
         """
         position = self.records.append(batch)
         try:
-            self._index(position, last_offset, max_timestamp, offset_of_max_timestamp)
+            self.indexes.add(
+                position,
+                last_offset,
+                timestamp=max_timestamp,
+                offset_of_timestamp=offset_of_max_timestamp,
+            )
         except OSError:
             self.records.truncate(position)
             raise
@@ -246,38 +227,13 @@ class LogSegment:
 
         `always` makes an entry for it: what is before it cannot be walked.
         """
-        if always:
-            self._last_indexed_position = -1 - self.index_interval_bytes
-        self._index(position, header.last_offset, header.max_timestamp, header.last_offset)
-
-    def _index(
-        self, position: int, last_offset: int, timestamp: int, offset_of_timestamp: int
-    ) -> None:
-        """Add the batch at `position` to what the indexes know; all or nothing."""
-        assert 0 <= last_offset - self.base_offset <= MAX_RELATIVE_OFFSET
-        old_maximum = self.max_timestamp, self._max_timestamp_offset
-        if timestamp > old_maximum[0]:
-            self._max_timestamp, self._max_timestamp_offset = timestamp, offset_of_timestamp
-        if self._last_indexed_position is None:
-            self._last_indexed_position = self.offset_index.last_entry.position
-        if position - self._last_indexed_position > self.index_interval_bytes:
-            try:
-                self._add_index_entries(position, last_offset)
-            except OSError:
-                self._max_timestamp, self._max_timestamp_offset = old_maximum
-                raise
-
-    def _add_index_entries(self, position: int, last_offset: int) -> None:
-        offset_index, time_index = self.offset_index, self.time_index
-        if offset_index.is_full or time_index.is_full:
-            return  # Only in a rebuild after segment.index.bytes was lowered.
-        offset_index.append(last_offset, position)
-        try:
-            time_index.maybe_append(self.max_timestamp, self._max_timestamp_offset)
-        except OSError:
-            offset_index.truncate_to_count(offset_index.count - 1)
-            raise
-        self._last_indexed_position = position
+        self.indexes.add(
+            position,
+            header.last_offset,
+            timestamp=header.max_timestamp,
+            offset_of_timestamp=header.last_offset,
+            always=always,
+        )
 
     # -- read ---------------------------------------------------------------------------------
 
@@ -380,11 +336,10 @@ class LogSegment:
     def truncate_to(self, offset: int) -> int:
         """Drop the batches that end at or above `offset`; returns the bytes dropped."""
         place = self.find_offset(offset)
-        self.offset_index.truncate_to(offset)
-        self.time_index.truncate_to(offset)
+        self.indexes.truncate_to(offset)
         cut_bytes = 0 if place is None else self.records.truncate(place.position)
         self._forget()
-        self._max_timestamp, self._max_timestamp_offset = self._read_max_timestamp()
+        self.indexes.maximum = self._read_maximum()
         return cut_bytes
 
     def truncate_to_size(self, size_bytes: int) -> None:
@@ -398,28 +353,25 @@ class LogSegment:
             assert header is not None
             self.truncate_to(header.base_offset)
 
-    def _read_max_timestamp(self) -> tuple[int, int]:
-        """The last time index entry, unless batches after it are newer."""
-        maximum, offset = self.time_index.last_entry
-        position = self.offset_index.lookup(offset).position
+    def _read_maximum(self) -> TimestampOffset:
+        """The last time index entry, unless a batch after it is newer."""
+        maximum = self.time_index.last_entry
+        position = self.offset_index.lookup(maximum.offset).position
         for _, header in self.records.batches_from(position):
-            if header.max_timestamp > maximum:
-                maximum, offset = header.max_timestamp, header.last_offset
-        return maximum, offset
+            if header.max_timestamp > maximum.timestamp:
+                maximum = TimestampOffset(header.max_timestamp, header.last_offset)
+        return maximum
 
     def reset_indexes(self) -> None:
         """Empty both indexes; `index_batch` fills them again."""
-        self.offset_index.truncate_to_count(0)
-        self.time_index.truncate_to_count(0)
+        self.indexes.reset()
         self._forget()
         self.corrupt_ranges = []
         self.index_is_suspect = False
-        self._max_timestamp, self._max_timestamp_offset = NO_TIMESTAMP, self.base_offset
 
     def _forget(self) -> None:
-        """Drop what memory knows of batches and entries that may be gone."""
+        """Drop what memory knows of batches that may be gone."""
         self._recent.clear()
-        self._last_indexed_position = None
         if not self.size_bytes:
             self._first_timestamp = self._created_ms = None
 
@@ -428,33 +380,29 @@ class LogSegment:
 
         To be asked before anything else after a start. Opens both indexes, three or four preads.
         """
-        for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
-            if not self._files.exists(self._path(suffix)):
-                raise CorruptIndex(f"{self._path(suffix)} is missing")
-        self.offset_index.sanity_check(self.size_bytes)
-        self.time_index.sanity_check()
+        self.indexes.sanity_check(self.size_bytes)
         last_position = self.offset_index.last_entry.position
-        if self.size_bytes - last_position > _MAX_UNINDEXED_BYTES + self.index_interval_bytes:
-            raise CorruptIndex(f"{self._path(INDEX_SUFFIX)} ends long before the log does")
-        # By the last time index entry retention tells a segment's age: it must not be too low.
-        latest = self.time_index.last_entry.timestamp
         try:
-            newest = max(
-                (header.max_timestamp for _, header in self.records.batches_from(last_position)),
-                default=NO_TIMESTAMP,
-            )
+            self._check_last_time_entry(last_position)
         except CorruptMessage as error:
-            raise CorruptIndex(f"{self._path(INDEX_SUFFIX)} leads into damage: {error}") from error
-        if newest > latest:
-            raise CorruptIndex(f"{self._path(TIME_INDEX_SUFFIX)} lacks its last entry")
+            raise CorruptIndex(f"{self!r}: an index leads into damage: {error}") from error
+
+    def _check_last_time_entry(self, last_indexed_position: int) -> None:
+        """Retention goes by this entry: see that a batch is as it says, and none after it newer."""
+        latest = self.time_index.last_entry
+        for _, header in self.records.batches_from(last_indexed_position):
+            if header.max_timestamp > latest.timestamp:
+                raise CorruptIndex(f"{self!r}: the time index lacks its last entry")
+        if self.time_index.count:
+            found = self.records.header_at(self.position_of(latest.offset))
+            if found is None or found.max_timestamp != latest.timestamp:
+                raise CorruptIndex(f"{self!r}: no batch is as {latest} says")
 
     # -- seal, move, delete -------------------------------------------------------------------
 
     def on_become_inactive(self) -> None:
         """Write the last time index entry, by which retention judges the segment's age."""
-        self.time_index.maybe_append(
-            self.max_timestamp, self._max_timestamp_offset, skip_full_check=True
-        )
+        self.indexes.add_last_entry()
 
     def sync_files(self) -> list[File]:
         """The open files, to make the segment durable: records first, then both indexes."""
@@ -462,10 +410,7 @@ class LogSegment:
 
     def release_indexes(self) -> None:
         """Close the index files; the next look-up opens them again. Saves descriptors."""
-        for index in (self._offset_index, self._time_index):
-            if index is not None:
-                index.close()
-        self._offset_index = self._time_index = None
+        self.indexes.close()
 
     def rename(self, state: str) -> None:
         """Give all files another second suffix, as ``.deleted``; the caller syncs the directory."""
@@ -496,10 +441,7 @@ class LogSegment:
 
     def _note_paths(self) -> None:
         self.records.file.path = self._path(LOG_SUFFIX)
-        if self._offset_index is not None:
-            self._offset_index.file.path = self._path(INDEX_SUFFIX)
-        if self._time_index is not None:
-            self._time_index.file.path = self._path(TIME_INDEX_SUFFIX)
+        self.indexes.move_to(self._directory, self._state)
 
     def _path(self, suffix: str) -> str:
         return segment_path(self._directory, self.base_offset, suffix, self._state)

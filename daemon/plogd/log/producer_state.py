@@ -59,8 +59,8 @@ class BatchMetadata(NamedTuple):
     def first_sequence(self) -> int:
         """The sequence number of its first record.
 
-        >>> BatchMetadata(last_sequence=1, last_offset=9, offset_delta=3,
-        timestamp=0).first_sequence 2147483646
+        >>> BatchMetadata(1, last_offset=9, offset_delta=3, timestamp=0).first_sequence
+        2147483646
         """
         return (self.last_sequence - self.offset_delta) % _SEQUENCE_MODULUS
 

@@ -201,17 +201,21 @@ class _Scan:
     def damaged_range(self, position: int, expected_offset: int) -> CorruptRange | None:
         """The bytes from `position` to the next sound batch; None if there is nothing to keep.
 
-        If none follows, but the header there is plausible and its batch the file's last, that
-        batch.
+        Where the damaged batch's own header leads to the next one, or to the end of the file, it is
+        believed; else a sound batch is looked for at every byte.
         """
-        for start in self._candidates(position + 1):
-            header = self.sound_batch(start, expected_offset)
-            if header is not None:
-                return CorruptRange(position, start, expected_offset, header.base_offset)
         header = self._plausible_header(position, expected_offset)
-        if header is not None and position + header.size_bytes == self._records.size_bytes:
-            end_position = position + header.size_bytes
-            return CorruptRange(position, end_position, expected_offset, header.next_offset)
+        if header is not None:
+            end_position, end_offset = position + header.size_bytes, header.next_offset
+            if end_position == self._records.size_bytes:
+                return CorruptRange(position, end_position, expected_offset, end_offset)
+            following = self.sound_batch(end_position, end_offset)
+            if following is not None:
+                return CorruptRange(position, end_position, expected_offset, following.base_offset)
+        for start in self._candidates(position + 1):
+            following = self.sound_batch(start, expected_offset)
+            if following is not None:
+                return CorruptRange(position, start, expected_offset, following.base_offset)
         return None
 
     def _candidates(self, position: int) -> Iterator[int]:

@@ -1,0 +1,169 @@
+"""Both indexes of one segment, and what decides when they get an entry.
+
+Belongs to one `LogSegment`. A batch gets an entry in the offset index when it begins more than
+``index.interval.bytes`` behind the last one that did; along goes the segment's largest timestamp so
+far, to the time index. An index file is opened on first use, so that a start with many old segments
+opens few files.
+
+Source: Kafka 3.9 LogSegment.append, LogSegment.onBecomeInactiveSegment.
+Invariant: an entry is made in both indexes or in none.
+"""
+
+from __future__ import annotations
+
+from plogd.log.index_file import MAX_RELATIVE_OFFSET, CorruptIndex
+from plogd.log.names import INDEX_SUFFIX, TIME_INDEX_SUFFIX, segment_path
+from plogd.log.offset_index import OffsetIndex
+from plogd.log.time_index import NO_TIMESTAMP, TimeIndex, TimestampOffset
+from plogd.ports import Files
+from plogd.topic_config import TopicConfig
+
+_MAX_UNINDEXED_BYTES = 16 << 20
+"""More than any append leaves between the last entry and the end; a larger gap is damage."""
+
+
+class SegmentIndexes:
+    """The ``.index`` and the ``.timeindex`` of one segment."""
+
+    __slots__ = (
+        "_files",
+        "_interval_bytes",
+        "_last_indexed_position",
+        "_max_bytes",
+        "_maximum",
+        "_offset_index",
+        "_paths",
+        "_time_index",
+        "base_offset",
+    )
+
+    def __init__(
+        self, files: Files, directory: str, base_offset: int, config: TopicConfig, state: str
+    ) -> None:
+        self.base_offset = base_offset
+        self._files = files
+        self._interval_bytes = config.index_interval_bytes
+        self._max_bytes = config.segment_index_bytes
+        self._offset_index: OffsetIndex | None = None
+        self._time_index: TimeIndex | None = None
+        # None: not read from the files yet.
+        self._maximum: TimestampOffset | None = None
+        self._last_indexed_position: int | None = None
+        self.move_to(directory, state)
+
+    def move_to(self, directory: str, state: str) -> None:
+        """Note where the files are now."""
+        offset_path = segment_path(directory, self.base_offset, INDEX_SUFFIX, state)
+        time_path = segment_path(directory, self.base_offset, TIME_INDEX_SUFFIX, state)
+        self._paths = offset_path, time_path
+        if self._offset_index is not None:
+            self._offset_index.file.path = offset_path
+        if self._time_index is not None:
+            self._time_index.file.path = time_path
+
+    @property
+    def by_offset(self) -> OffsetIndex:
+        """The ``.index``, opened now if it was not."""
+        if self._offset_index is None:
+            self._offset_index = OffsetIndex(
+                self._files, self._paths[0], self.base_offset, self._max_bytes
+            )
+        return self._offset_index
+
+    @property
+    def by_time(self) -> TimeIndex:
+        """The ``.timeindex``, opened now if it was not."""
+        if self._time_index is None:
+            self._time_index = TimeIndex(
+                self._files, self._paths[1], self.base_offset, self._max_bytes
+            )
+        return self._time_index
+
+    @property
+    def maximum(self) -> TimestampOffset:
+        """The largest timestamp so far, and the last offset of the first batch that has it."""
+        if self._maximum is None:
+            self._maximum = self.by_time.last_entry
+        return self._maximum
+
+    @maximum.setter
+    def maximum(self, maximum: TimestampOffset) -> None:
+        self._maximum = maximum
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the segment must roll because one of them has no room left."""
+        return self.by_offset.is_full or self.by_time.is_full
+
+    def add(
+        self,
+        position: int,
+        last_offset: int,
+        *,
+        timestamp: int,
+        offset_of_timestamp: int,
+        always: bool = False,
+    ) -> None:
+        """Take note of the next batch; `always` makes an entry for it. All or nothing.
+
+        Raises OSError.
+        """
+        assert 0 <= last_offset - self.base_offset <= MAX_RELATIVE_OFFSET
+        old_maximum = self.maximum
+        if timestamp > old_maximum.timestamp:
+            self._maximum = TimestampOffset(timestamp, offset_of_timestamp)
+        if self._last_indexed_position is None:
+            self._last_indexed_position = self.by_offset.last_entry.position
+        if always or position - self._last_indexed_position > self._interval_bytes:
+            try:
+                self._add_entries(position, last_offset)
+            except OSError:
+                self._maximum = old_maximum
+                raise
+
+    def _add_entries(self, position: int, last_offset: int) -> None:
+        by_offset, by_time = self.by_offset, self.by_time
+        if by_offset.is_full or by_time.is_full:
+            return  # Only in a rebuild after segment.index.bytes was lowered.
+        by_offset.append(last_offset, position)
+        try:
+            by_time.maybe_append(*self.maximum)
+        except OSError:
+            by_offset.truncate_to_count(by_offset.count - 1)
+            raise
+        self._last_indexed_position = position
+
+    def add_last_entry(self) -> None:
+        """The segment is not appended to any more: note its largest timestamp, for retention."""
+        self.by_time.maybe_append(*self.maximum, skip_full_check=True)
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop what tells of batches that end at or above `offset`; `maximum` is to be set anew."""
+        self.by_offset.truncate_to(offset)
+        self.by_time.truncate_to(offset)
+        self._maximum = self._last_indexed_position = None
+
+    def reset(self) -> None:
+        """Empty both."""
+        self.by_offset.truncate_to_count(0)
+        self.by_time.truncate_to_count(0)
+        self._maximum = TimestampOffset(NO_TIMESTAMP, self.base_offset)
+        self._last_indexed_position = None
+
+    def sanity_check(self, log_size_bytes: int) -> None:
+        """Raises CorruptIndex on what can be seen without a look into the ``.log``."""
+        for path in self._paths:
+            if not self._files.exists(path):
+                raise CorruptIndex(f"{path} is missing")
+        self.by_offset.sanity_check(log_size_bytes)
+        self.by_time.sanity_check()
+        unindexed_bytes = log_size_bytes - self.by_offset.last_entry.position
+        if unindexed_bytes > _MAX_UNINDEXED_BYTES + self._interval_bytes:
+            raise CorruptIndex(f"{self._paths[0]} ends long before the log does")
+
+    def close(self) -> None:
+        """Let go of the files; the next use opens them again."""
+        for index in (self._offset_index, self._time_index):
+            if index is not None:
+                index.close()
+        self._offset_index = self._time_index = None

@@ -1,0 +1,280 @@
+"""The daemon: the pure broker wired to this machine, as a Twisted service.
+
+Makes the ports (clock, timers, files, threads), the broker on top of them, and around it what talks
+to the outside: listeners, /metrics, periodic tasks, systemd. Everything the broker *does* is
+elsewhere. tap.py and __main__.py make it and run it; the reactor is an argument.
+
+Start: read the data, then open the listeners, then say "ready". Stop: take no more requests, answer
+those that are under way, then make everything durable. Reactor thread only.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import resource
+import signal
+from collections.abc import Callable
+from typing import Any
+
+from twisted.application.service import Service
+from twisted.internet.defer import Deferred, maybeDeferred
+from twisted.internet.error import CannotListenError
+from twisted.internet.interfaces import IListeningPort
+from twisted.logger import Logger
+from twisted.python.failure import Failure
+
+from plog.errors import PlogError
+from plogd import __version__
+from plogd.broker import Broker
+from plogd.config import ConfigError, LoadedConfig
+from plogd.config.loading import reloadable
+from plogd.http import site
+from plogd.http.process_metrics import register_process_metrics
+from plogd.logging import LineObserver
+from plogd.metrics import Registry
+from plogd.net.connections import Connections
+from plogd.net.gauges import register_connection_gauges
+from plogd.net.jobs import ThreadJobs
+from plogd.net.listeners import Listeners
+from plogd.net.ports import ReactorTimers, SystemClock, SystemRandom
+from plogd.os_files import OsFiles
+from plogd.ports import Later, Turn
+from plogd.sdnotify import ServiceNotifier
+from plogd.tasks import BROKER_TASKS, Running, RunningTasks, start_tasks
+
+log = Logger()
+
+_ANSWERS_MAX_MS = 10_000.0
+"""How long a stop waits for clients to read the answers to requests under way."""
+
+
+class BrokerService(Service):
+    """See the module's text. `exit_code` is what the process should end with.
+
+    `reactor` is Any: Twisted's type for it lacks most of what it is. `load` reads the settings
+    again, for a reload; `observer` is what the log level belongs to, None if that is not ours.
+    """
+
+    name = "plog"
+
+    def __init__(
+        self,
+        loaded: LoadedConfig,
+        reactor: Any,
+        *,
+        load: Callable[[], LoadedConfig],
+        observer: LineObserver | None,
+    ) -> None:
+        self.exit_code = 0
+        self._loaded = loaded
+        self._reactor = reactor
+        self._load = load
+        self._observer = observer
+        self._notifier = ServiceNotifier(os.environ)
+        self._clock = SystemClock()
+        self._timers = ReactorTimers(reactor)
+        self._turn = Turn(self._timers)
+        self._registry = Registry()
+        register_process_metrics(self._registry, start_time_seconds=self._clock.now_ms() / 1000)
+        self._tasks: RunningTasks | None = None
+        self._http: IListeningPort | None = None
+        self._listeners: Listeners | None = None
+        self._addresses = ""
+        self._stopping = False
+
+    # -- start --------------------------------------------------------------------------------
+
+    def startService(self) -> None:
+        """Begin to start; the broker serves when its data has been read."""
+        super().startService()  # type: ignore[no-untyped-call]
+        config = self._loaded.config
+        where = ", ".join(os.path.abspath(path) for path in config.data_dirs)
+        if config.log_dirs is None:
+            log.info("data goes to {where}, because log.dirs is not set", where=where)
+        else:
+            log.info("data is in {where}", where=where)
+        for warning in self._loaded.warnings:
+            log.warn("{warning}", warning=warning)
+        log.info(
+            "plog {version} starts as broker {node_id}; it may open {limit} files",
+            version=__version__,
+            node_id=config.node_id,
+            limit=_raise_descriptor_limit(),
+        )
+        self._make_parts()
+        signal.signal(signal.SIGHUP, self._hang_up)
+        self._http = self._listen_http()
+        self.broker.start().then(lambda _: self._serve(), self._cannot_start)
+
+    def _make_parts(self) -> None:
+        config = self._loaded.config
+        self._jobs = ThreadJobs(self._reactor)
+        self.broker = Broker(
+            config,
+            clock=self._clock,
+            timers=self._timers,
+            files=OsFiles(),
+            random=SystemRandom(),
+            jobs=self._jobs,
+            turn=self._turn,
+            metrics=self._registry,
+            report=_report,
+            on_bug=_log_bug,
+        )
+        self.broker.on_last_log_dir_failed = self._no_log_dir_left
+        self._connections = Connections(
+            self.broker.dispatch,
+            config,
+            clock=self._clock,
+            timers=self._timers,
+            jobs=self._jobs,
+            turn=self._turn,
+        )
+        register_connection_gauges(self._registry, self._connections)
+
+    def _listen_http(self) -> IListeningPort | None:
+        pages = site.make_site(
+            self._reactor, metrics=self._registry.expose, health=self._health, ready=self._ready
+        )
+        return site.listen(self._reactor, self._loaded.config, pages)
+
+    def _serve(self) -> None:
+        """The data has been read: open the listeners and tell everybody."""
+        if self._stopping:
+            return
+        config = self._loaded.config
+        listeners = Listeners(self._reactor, self._connections)
+        try:
+            bound = listeners.open_all(config.bound_listeners())
+        except CannotListenError as error:
+            self._cannot_start(error)
+            return
+        self._listeners = listeners
+        self._addresses = ",".join(map(str, bound))
+        self._tasks = start_tasks(
+            BROKER_TASKS,
+            Running(broker=self.broker, connections=self._connections),
+            config=config,
+            reactor=self._reactor,
+            registry=self._registry,
+        )
+        # What is here now stays: the collector need not look at it again and again.
+        gc.collect()
+        gc.freeze()
+        log.info("listening on {addresses}", addresses=self._addresses)
+        self._notifier.ready(f"listening on {self._addresses}")
+
+    def _cannot_start(self, error: Exception) -> None:
+        if self._stopping:
+            return
+        if isinstance(error, PlogError | OSError | CannotListenError):
+            log.critical("cannot start: {error}", error=str(error))
+        else:
+            _log_bug("start", error)
+        self._end_process()
+
+    def _no_log_dir_left(self) -> None:
+        log.critical("no log directory is left: the broker ends")
+        self._end_process()
+
+    def _end_process(self) -> None:
+        self.exit_code = 1
+        if not self._stopping:
+            self._reactor.callLater(0, self._reactor.stop)
+
+    # -- health -------------------------------------------------------------------------------
+
+    def _health(self) -> site.Status:
+        offline = self.broker.log_manager.offline_dirs
+        return site.Status(ok=not offline, details={"offlineLogDirs": offline})
+
+    def _ready(self) -> site.Status:
+        serving = self.broker.is_ready and self._listeners is not None and not self._stopping
+        return site.Status(ok=serving, details={"version": __version__})
+
+    # -- reload -------------------------------------------------------------------------------
+
+    def _hang_up(self, _signal: int, _frame: object) -> None:
+        self._reactor.callFromThread(self.reload)
+
+    def reload(self) -> None:
+        """Read the settings again and use those that may change while the broker runs."""
+        self._notifier.reloading(self._clock.monotonic_ms())
+        try:
+            self._use(self._load())
+        except ConfigError as error:
+            log.error("the settings stay as they were:\n{error}", error=str(error))
+        if self._listeners is not None:
+            self._notifier.ready(f"listening on {self._addresses}")
+
+    def _use(self, loaded: LoadedConfig) -> None:
+        reload = reloadable(self._loaded.config, loaded.config)
+        for warning in loaded.warnings:
+            log.warn("{warning}", warning=warning)
+        self._loaded = LoadedConfig(
+            config=reload.config, warnings=loaded.warnings, sources=loaded.sources
+        )
+        self.broker.update_config(reload.config)
+        self._connections.apply_settings(reload.config)
+        if self._observer is not None:
+            self._observer.set_level(reload.config.plog_log_level)
+        log.info(
+            "reloaded the settings: {applied} changed; {pending} wait for a restart",
+            applied=", ".join(reload.applied) or "nothing",
+            pending=", ".join(reload.needs_restart) or "none",
+        )
+
+    # -- stop ---------------------------------------------------------------------------------
+
+    def stopService(self) -> Deferred[None]:
+        """Answer what is under way, make everything durable, end; fires when that is done."""
+        super().stopService()  # type: ignore[no-untyped-call]
+        self._stopping = True
+        self._notifier.stopping()
+        stopped = Deferred.fromCoroutine(self._stop())
+        stopped.addErrback(_log_failure, "the stop was not clean")
+        return stopped
+
+    async def _stop(self) -> None:
+        log.info("stopping")
+        if self._http is not None:
+            await maybeDeferred(self._http.stopListening)
+        if self._listeners is not None:
+            await self._listeners.close()
+        cut = self._reactor.callLater(_ANSWERS_MAX_MS / 1000, self._connections.abort_all)
+        await as_deferred(self._connections.close_all())
+        if cut.active():
+            cut.cancel()
+        if self._tasks is not None:
+            await self._tasks.stop()
+        await as_deferred(self.broker.stop())
+        self._jobs.close()
+        log.info("stopped")
+
+
+def as_deferred(later: Later[Any]) -> Deferred[Any]:
+    """A Later as the shell waits for it."""
+    deferred: Deferred[Any] = Deferred()
+    later.then(deferred.callback, deferred.errback)
+    return deferred
+
+
+def _report(message: str, **fields: object) -> None:
+    log.info(message, **fields)
+
+
+def _log_bug(where: str, error: Exception) -> None:
+    failure = Failure(error, type(error), error.__traceback__)
+    log.failure("unexpected error: {where}", failure, where=where)
+
+
+def _log_failure(failure: Failure, what: str) -> None:
+    log.failure("{what}", failure, what=what)
+
+
+def _raise_descriptor_limit() -> int:
+    """Open as many files as we are allowed to; a partition needs three and more. The new limit."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return hard

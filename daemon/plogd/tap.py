@@ -1,0 +1,93 @@
+"""The command line of the broker, for ``twistd plog`` and for ``plog-broker`` alike.
+
+Options become a loaded configuration; service.py makes the broker from it. A configuration that
+cannot be used ends here, with every problem named at once, before anything is touched.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from typing import TextIO
+
+from twisted.application.service import IService
+from twisted.python import usage
+
+from plogd import __version__
+from plogd.config import ConfigError, LoadedConfig, load_config
+from plogd.logging import LineObserver, stream_observer
+
+
+class Options(usage.Options):
+    """``[--config FILE]... [-o KEY=VALUE]... [--check-config]``."""
+
+    synopsis = "[--config server.properties] [-o key=value ...] [--check-config]"
+    longdesc = (
+        "A publish-subscribe log broker that speaks Kafka's protocol. Settings have Kafka's names; "
+        "see docs/configuration.md. conf.d/*.properties beside the file are read after it."
+    )
+    optFlags = [["check-config", None, "Check the settings, print what is wrong, and exit."]]
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.files: list[str] = []
+        self.overrides: list[str] = []
+        self.observer: LineObserver | None = None
+        self.loaded: LoadedConfig | None = None
+
+    def opt_config(self, path: str) -> None:
+        """A file of settings in the form of Kafka's server.properties; may be given again."""
+        self.files.append(path)
+
+    opt_c = opt_config
+
+    def opt_override(self, assignment: str) -> None:
+        """KEY=VALUE: a setting that goes before those in files; may be given again."""
+        self.overrides.append(assignment)
+
+    opt_o = opt_override
+
+    def opt_version(self) -> None:
+        """Print the version and exit."""
+        print(f"plog {__version__}")
+        raise SystemExit(0)
+
+    def load(self) -> LoadedConfig:
+        """The settings as they are in the files now. Raises ConfigError."""
+        return load_config(self.files, self.overrides)
+
+    def postOptions(self) -> None:
+        """Load the settings; `--check-config` ends here.
+
+        Raises UsageError, which twistd prints, naming every setting that is wrong.
+        """
+        try:
+            self.loaded = self.load()
+        except ConfigError as error:
+            raise usage.UsageError(f"the settings cannot be used:\n{error}") from error
+        if self["check-config"]:
+            for warning in self.loaded.warnings:
+                print(f"warning: {warning}")
+            print("the settings can be used")
+            raise SystemExit(0)
+        self.observer = self._make_observer(self.loaded, sys.stderr)
+
+    def _make_observer(self, loaded: LoadedConfig, stream: TextIO) -> LineObserver:
+        observer = stream_observer(stream, os.environ, loaded.config.plog_log_level)
+        # Under twistd, unless it was told where to log: it asks for an observer's factory.
+        parent = self.parent
+        if parent is not None and not parent.get("logger") and not parent.get("logfile"):
+            factory: Callable[[], LineObserver] = lambda: observer  # noqa: E731
+            parent["logger"] = factory
+        return observer
+
+
+def makeService(options: Options) -> IService:
+    """The broker as a Twisted service; twistd calls this."""
+    from twisted.internet import reactor
+
+    from plogd.service import BrokerService
+
+    assert options.loaded is not None
+    return BrokerService(options.loaded, reactor, load=options.load, observer=options.observer)
