@@ -1,0 +1,80 @@
+"""Batches and segments for the tests of a log's parts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from plog.records.batch import Compression, parse_header, set_base_offset_and_epoch
+from plog.records.builder import build_batch
+from plog.records.codec import Record
+from plogd.log.log_segment import LogSegment
+from plogd.topic_config import TopicConfig
+
+T0 = 1_700_000_000_000
+"""A moment in 2023, ms."""
+
+SMALL = TopicConfig(index_interval_bytes=300)
+"""Settings with which a few batches make some index entries."""
+
+
+def client_batch(
+    count: int = 1,
+    *,
+    timestamp: int = T0,
+    timestamps: Sequence[int] = (),
+    key: bytes | None = b"key",
+    value: bytes = b"value",
+    compression: Compression = Compression.NONE,
+    producer_id: int = -1,
+    producer_epoch: int = -1,
+    base_sequence: int = -1,
+    is_transactional: bool = False,
+    is_control: bool = False,
+) -> memoryview:
+    """A batch as a producer sends it, in memory that a log may write to."""
+    times = timestamps or [timestamp] * count
+    return memoryview(
+        bytearray(
+            build_batch(
+                [Record(timestamp=time, key=key, value=value) for time in times],
+                compression=compression,
+                producer_id=producer_id,
+                producer_epoch=producer_epoch,
+                base_sequence=base_sequence,
+                is_transactional=is_transactional,
+                is_control=is_control,
+            )
+        )
+    )
+
+
+def append(segment: LogSegment, batch: memoryview, offset: int, leader_epoch: int = 0) -> int:
+    """Append a client's batch at `offset`; returns the offset after it."""
+    set_base_offset_and_epoch(batch, 0, offset, leader_epoch)
+    header = parse_header(batch)
+    segment.append(
+        batch,
+        last_offset=header.last_offset,
+        max_timestamp=header.max_timestamp,
+        offset_of_max_timestamp=header.last_offset,
+    )
+    return header.next_offset
+
+
+def fill(
+    segment: LogSegment,
+    batches: int,
+    *,
+    records: int = 1,
+    value_bytes: int = 100,
+    step_ms: int = 10,
+    start_ms: int = T0,
+) -> int:
+    """Append that many batches, each `step_ms` after the one before; the offset after them."""
+    offset = segment.next_offset()
+    for number in range(batches):
+        batch = client_batch(
+            records, timestamp=start_ms + number * step_ms, value=b"v" * value_bytes
+        )
+        offset = append(segment, batch, offset)
+    return offset

@@ -1,0 +1,168 @@
+"""What the tests of plogd/net share: requests as bytes, a dispatch by script, a reactor to pump.
+
+A request here is an API key (two bytes, as in Kafka) and a text. `ScriptedDispatch` answers it with
+the same text at once, unless a test holds it back: then a `Later` waits in `waiting` under that text.
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+import struct
+import time
+from collections.abc import Callable
+from typing import Any
+
+from twisted.internet.epollreactor import EPollReactor
+
+from plog.wire.primitives import Part
+from plogd.apis.closing import CloseConnection
+from plogd.apis.context import ConnectionContext
+from plogd.apis.dispatch import Dispatched
+from plogd.config.network_settings import NetworkSettings
+from plogd.net.connections import Connections
+from plogd.ports import Later
+from tests.helpers.sim_ports import SimPorts
+
+PRODUCE, FETCH, METADATA = 0, 1, 3
+PUMP_MAX_S = 10.0
+
+
+def body(api_key: int, text: str) -> bytes:
+    """A request without its size."""
+    return struct.pack(">h", api_key) + text.encode()
+
+
+def frame(api_key: int, text: str) -> bytes:
+    """A request as it travels."""
+    data = body(api_key, text)
+    return struct.pack(">i", len(data)) + data
+
+
+def response(text: str) -> bytes:
+    """The answer of `ScriptedDispatch` as it travels."""
+    return struct.pack(">i", len(text)) + text.encode()
+
+
+def make_context() -> ConnectionContext:
+    """Some client."""
+    return ConnectionContext(
+        listener_name="PLAINTEXT",
+        security_protocol="PLAINTEXT",
+        client_address=("192.0.2.1", 40000),
+        local_address=("192.0.2.9", 9092),
+    )
+
+
+class ScriptedDispatch:
+    """Answers by echoing, in whatever way a test asks for.
+
+    Attributes:
+        started: the texts of all requests, in the order they began.
+        waiting: what was held back, by text; `succeed` it with `[response(text)]`, say.
+        views: the views it was given, which it may not keep.
+    """
+
+    def __init__(self) -> None:
+        self.started: list[str] = []
+        self.waiting: dict[str, Later[list[Part] | None]] = {}
+        self.cancelled: list[str] = []
+        self.views: list[memoryview] = []
+        self.contexts: list[ConnectionContext] = []
+        self.hold: Callable[[int, str], bool] = lambda api_key, text: False
+        self.answer: Callable[[int, str], list[Part] | None] = lambda _, text: [response(text)]
+        self.on_start: Callable[[str], None] = lambda text: None
+
+    def __call__(self, view: memoryview, connection: ConnectionContext) -> Dispatched:
+        api_key, text = struct.unpack_from(">h", view)[0], str(view[2:], "utf-8")
+        self.views.append(view)
+        self.contexts.append(connection)
+        self.started.append(text)
+        self.on_start(text)
+        is_produce = api_key == PRODUCE
+        if text == "nonsense":
+            raise CloseConnection("it makes no sense")
+        if text == "bug":
+            raise ZeroDivisionError("a bug")
+        if self.hold(api_key, text):
+            later: Later[list[Part] | None] = Later(lambda: self.cancelled.append(text))
+            self.waiting[text] = later
+            return Dispatched(is_produce, later)
+        return Dispatched(is_produce, self.answer(api_key, text))
+
+    def release(self, text: str) -> None:
+        """Let a request that was held back have its answer."""
+        self.waiting.pop(text).succeed([response(text)])
+
+
+def make_connections(
+    dispatch: ScriptedDispatch, ports: SimPorts | None = None, **settings: Any
+) -> Connections:
+    """What connections share, over simulated ports; `settings` are attributes of the table."""
+    ports = ports or SimPorts()
+    return Connections(
+        dispatch,
+        NetworkSettings(**settings),
+        clock=ports.clock,
+        timers=ports.timers,
+        jobs=ports.jobs,
+        turn=ports.turn,
+    )
+
+
+class Pump:
+    """A reactor of its own that runs only while `until` waits for something."""
+
+    def __init__(self) -> None:
+        self.reactor = EPollReactor()
+
+    def turn(self, ports: SimPorts | None = None) -> None:
+        """One round: everything that is ready now, or becomes so within a millisecond."""
+        self.reactor.iterate(0.001)
+        if ports is not None:
+            ports.settle()
+
+    def until(self, condition: Callable[[], object], ports: SimPorts | None = None) -> None:
+        """Run until `condition`; an AssertionError if that takes seconds."""
+        deadline = time.monotonic() + PUMP_MAX_S
+        while not condition():
+            assert time.monotonic() < deadline, "it never happened"
+            self.turn(ports)
+
+    def exchange(
+        self, client: socket.socket, expected: int, ports: SimPorts | None = None
+    ) -> bytes:
+        """Read `expected` bytes from the client's end while the reactor runs."""
+        received = bytearray()
+
+        def read() -> bool:
+            while len(received) < expected and select.select([client], [], [], 0)[0]:
+                data = client.recv(expected - len(received))
+                assert data, f"closed after {len(received)} of {expected} bytes"
+                received.extend(data)
+            return len(received) == expected
+
+        self.until(read, ports)
+        return bytes(received)
+
+    def end_of_stream(self, client: socket.socket, ports: SimPorts | None = None) -> None:
+        """Wait until the broker has closed the connection."""
+
+        def is_closed() -> bool:
+            if not select.select([client], [], [], 0)[0]:
+                return False
+            try:
+                return client.recv(65536) == b""
+            except ConnectionResetError:
+                return True
+
+        self.until(is_closed, ports)
+
+    def close(self) -> None:
+        """Give the reactor's descriptors back."""
+        self.reactor.removeAll()
+        for delayed in self.reactor.getDelayedCalls():
+            delayed.cancel()
+        waker: Any = self.reactor.waker
+        waker.connectionLost(None)
+        self.reactor._poller.close()

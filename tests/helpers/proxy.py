@@ -1,0 +1,136 @@
+"""A TCP proxy between a client and a broker that knows where one answer ends and the next begins.
+
+It passes requests on untouched and shows every answer, with the request's key and version, to a
+function of the test, which may let it pass, change it, or lose it: then the connection is cut, as
+by a network that fails after the broker did its work. Two threads a connection, blocking sockets.
+
+The addresses in Metadata answers are replaced by the proxy's own, so clients stay behind it.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+
+METADATA = 3
+_HEADER = struct.Struct(">hhi")  # The start of every request: api key, version, correlation id.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """One response frame without its size: `payload` starts with the correlation id."""
+
+    api_key: int
+    api_version: int
+    payload: bytes
+
+
+OnAnswer = Callable[[Answer], bytes | None]
+"""The payload to send on instead, or None to lose the answer and cut the connection."""
+
+
+class Proxy:
+    """Listens on a free loopback port; ``with`` starts and ends it."""
+
+    def __init__(self, upstream: str, on_answer: OnAnswer) -> None:
+        host, _, port = upstream.rpartition(":")
+        self._upstream = (host, int(port))
+        self._on_answer = on_answer
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._open_sockets: set[socket.socket] = set()
+        self._lock = threading.Lock()
+        self.bootstrap_servers = f"127.0.0.1:{self._listener.getsockname()[1]}"
+
+    def __enter__(self) -> Proxy:
+        threading.Thread(target=self._accept, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        # shutdown, not close, is what wakes a thread blocked in accept or recv.
+        with self._lock:
+            sockets = [self._listener, *self._open_sockets]
+        for each in sockets:
+            _cut(each)
+
+    def _accept(self) -> None:
+        with self._listener:
+            while True:
+                try:
+                    client, _ = self._listener.accept()
+                except OSError:
+                    return
+                threading.Thread(target=self._serve, args=(client,), daemon=True).start()
+
+    def _serve(self, client: socket.socket) -> None:
+        """Requests in this thread, answers in another; whichever ends first cuts both sides."""
+        try:
+            broker = socket.create_connection(self._upstream)
+        except OSError:  # The broker is down: so is the proxy.
+            client.close()
+            return
+        with client, broker:
+            with self._lock:
+                self._open_sockets |= {client, broker}
+            asked: dict[int, tuple[int, int]] = {}
+            answers = threading.Thread(target=self._pass_answers, args=(broker, client, asked))
+            answers.start()
+            with suppress(OSError):
+                while (request := _read_frame(client)) is not None:
+                    api_key, api_version, correlation_id = _HEADER.unpack_from(request)
+                    asked[correlation_id] = (api_key, api_version)
+                    _send_frame(broker, request)
+            _cut(broker)
+            answers.join()
+            with self._lock:
+                self._open_sockets -= {client, broker}
+
+    def _pass_answers(
+        self, broker: socket.socket, client: socket.socket, asked: dict[int, tuple[int, int]]
+    ) -> None:
+        with suppress(OSError):
+            while (payload := _read_frame(broker)) is not None:
+                api_key, api_version = asked.pop(int.from_bytes(payload[:4], "big"))
+                if api_key == METADATA:
+                    payload = self._with_our_address(payload)
+                answer = Answer(api_key=api_key, api_version=api_version, payload=payload)
+                changed = self._on_answer(answer)
+                if changed is None:
+                    break
+                _send_frame(client, changed)
+        _cut(client)
+
+    def _with_our_address(self, payload: bytes) -> bytes:
+        """Host and port stand side by side in every version of Metadata, and keep their length."""
+        host, port = self._upstream
+        our_port = int(self.bootstrap_servers.rpartition(":")[2])
+        theirs, ours = (host.encode() + struct.pack(">i", x) for x in (port, our_port))
+        return payload.replace(theirs, ours)
+
+
+def _cut(each: socket.socket) -> None:
+    with suppress(OSError):
+        each.shutdown(socket.SHUT_RDWR)
+
+
+def _send_frame(to: socket.socket, payload: bytes) -> None:
+    to.sendall(len(payload).to_bytes(4, "big") + payload)
+
+
+def _read_frame(source: socket.socket) -> bytes | None:
+    """The next frame without its size; None at the end of the stream."""
+    size = _read_exactly(source, 4)
+    return None if size is None else _read_exactly(source, int.from_bytes(size, "big"))
+
+
+def _read_exactly(source: socket.socket, length: int) -> bytes | None:
+    data = bytearray()
+    while len(data) < length:
+        piece = source.recv(length - len(data))
+        if not piece:
+            return None
+        data += piece
+    return bytes(data)

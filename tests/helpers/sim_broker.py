@@ -1,0 +1,320 @@
+"""A broker over the simulated ports, spoken to with real frames and without sockets.
+
+    broker = SimBroker(num_partitions=3)
+    broker.start()
+    answer = broker.ask(MetadataRequest(topics=None), 12)
+
+`ask` settles everything first; `begin` leaves a request that waits in its place. Frames are wiped
+after the handler has returned, as the transport reuses its receive buffer, so that late use shows.
+`restart` gives the next broker over what the disk holds.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, TypeVar, cast
+
+from plog.records.builder import build_batch
+from plog.records.codec import Record
+from plog.types import TopicPartition
+from plog.wire.header import (
+    RequestHeader,
+    decode_response_header,
+    encode_request,
+)
+from plog.wire.messages import API_BY_KEY
+from plog.wire.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
+from plog.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from plog.wire.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    TopicProduceData,
+)
+from plog.wire.schema import ApiMessage
+from plogd.apis.context import ConnectionContext
+from plogd.broker import Broker
+from plogd.config import BrokerConfig
+from plogd.log.file_records import FileRegion
+from plogd.metrics import Registry
+from plogd.ports import Later
+from tests.helpers.sim_files import SimFiles
+from tests.helpers.sim_ports import SimPorts, outcome
+
+M = TypeVar("M", bound=ApiMessage)
+
+LOG_DIR = "/data"
+
+
+def connection(
+    listener_name: str = "PLAINTEXT", local_address: tuple[str, int] = ("192.0.2.1", 9092)
+) -> ConnectionContext:
+    """A connection as the transport would make it."""
+    return ConnectionContext(
+        listener_name=listener_name,
+        security_protocol="PLAINTEXT",
+        client_address=("192.0.2.77", 50_000),
+        local_address=local_address,
+    )
+
+
+class Asked:
+    """A request that has started; `response` once there is one."""
+
+    def __init__(self, broker: SimBroker, header: RequestHeader, result: Any) -> None:
+        self._broker = broker
+        self._header = header
+        self._result = result
+        self._regions: list[FileRegion] = []
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the answer is there."""
+        return not isinstance(self._result, Later) or self._result.done
+
+    def parts(self) -> Any:
+        """The answer as the transport gets it."""
+        if isinstance(self._result, Later):
+            self._result = outcome(self._result)
+        return self._result
+
+    def response(self, version: int | None = None) -> Any:
+        """The answer, decoded; its file regions are read and closed. None for no answer."""
+        parts = self.parts()
+        if parts is None:
+            return None
+        data = b"".join(_bytes_of(part) for part in parts)
+        assert int.from_bytes(data[:4], "big") == len(data) - 4
+        answered = self._header.api_version if version is None else version
+        api_key = self._header.api_key
+        correlation_id, position = decode_response_header(data[4:], api_key, answered)
+        assert correlation_id == self._header.correlation_id
+        body = data[4 + position :]
+        message, size = API_BY_KEY[api_key].response.decode_prefix(body, answered)
+        assert size == len(body), "bytes after the response"
+        return message
+
+    def cancel(self) -> None:
+        """The client has left."""
+        assert isinstance(self._result, Later)
+        self._result.cancel()
+
+
+def _bytes_of(part: Any) -> bytes:
+    if isinstance(part, FileRegion):
+        data = part.read()
+        part.close()
+        return data
+    return bytes(part)
+
+
+class SimBroker:
+    """See the module's text. `settings` are fields of BrokerConfig."""
+
+    def __init__(
+        self,
+        *,
+        files: SimFiles | None = None,
+        ports: SimPorts | None = None,
+        **settings: Any,
+    ) -> None:
+        self.ports = ports or SimPorts()
+        self.files = files or SimFiles(["/"], clock=self.ports.clock)
+        self._settings = {"log_dirs": (LOG_DIR,), **settings}
+        self.config = dataclasses.replace(BrokerConfig(), **self._settings)
+        self.metrics = Registry()
+        self.bugs: list[tuple[str, Exception]] = []
+        self.reports: list[str] = []
+        self.broker = Broker(
+            self.config,
+            clock=self.ports.clock,
+            timers=self.ports.timers,
+            files=self.files,
+            random=self.ports.random,
+            jobs=self.ports.jobs,
+            turn=self.ports.turn,
+            metrics=self.metrics,
+            report=self._report,
+            on_bug=lambda where, error: self.bugs.append((where, error)),
+        )
+        self.connection = connection()
+        self._correlation_id = 0
+
+    def _report(self, message: str, **fields: object) -> None:
+        self.reports.append(message.format(**fields))
+
+    # -- its life -----------------------------------------------------------------------------
+
+    def start(self) -> SimBroker:
+        """Start, and be ready."""
+        started = self.broker.start()
+        self.ports.settle()
+        outcome(started)
+        return self
+
+    def stop(self) -> None:
+        """Stop cleanly."""
+        stopped = self.broker.stop()
+        self.ports.settle()
+        outcome(stopped)
+
+    def restart(self, files: SimFiles | None = None, **settings: Any) -> SimBroker:
+        """The next broker, over `files` or the same disk; this one must not be used any more."""
+        ports = SimPorts(seed=self.ports.random.randrange(1 << 30))
+        ports.clock.jump_wall(self.ports.clock.now_ms() - ports.clock.now_ms() + 1000)
+        next_files = files or self.files.kill()
+        return SimBroker(files=next_files, ports=ports, **(self._settings | settings)).start()
+
+    def settle(self) -> None:
+        """Let everything happen that needs no time."""
+        self.ports.settle()
+
+    # -- requests -----------------------------------------------------------------------------
+
+    def dispatch_frame(self, frame: bytes, connection: ConnectionContext | None = None) -> Any:
+        """Hand over a frame without its size; wiped when the handler has returned."""
+        buffer = bytearray(frame)
+        with self.ports.turn:
+            dispatched = self.broker.dispatch(memoryview(buffer), connection or self.connection)
+            buffer[:] = b"\xee" * len(buffer)
+        return dispatched
+
+    def begin(
+        self,
+        message: ApiMessage,
+        version: int,
+        *,
+        client_id: str | None = "test",
+        connection: ConnectionContext | None = None,
+    ) -> Asked:
+        """Start a request and return at once."""
+        self._correlation_id += 1
+        header = RequestHeader(message.api_key, version, self._correlation_id, client_id)
+        frame = encode_request(header, message)[4:]
+        dispatched = self.dispatch_frame(frame, connection)
+        return Asked(self, header, dispatched.result)
+
+    def ask(
+        self,
+        message: ApiMessage,
+        version: int,
+        *,
+        client_id: str | None = "test",
+        connection: ConnectionContext | None = None,
+    ) -> Any:
+        """The answer to a request, after everything has settled; no time passes."""
+        asked = self.begin(message, version, client_id=client_id, connection=connection)
+        self.ports.settle()
+        return asked.response()
+
+    # -- the most usual ones ------------------------------------------------------------------
+
+    def produce(
+        self,
+        topic: str,
+        *values: bytes,
+        partition: int = 0,
+        acks: int = -1,
+        version: int = 9,
+        **batch: Any,
+    ) -> PartitionProduceResponse:
+        """Append records to one partition; what was answered of it."""
+        answer = self.ask(
+            produce_request(topic, *values, partition=partition, acks=acks, **batch), version
+        )
+        return cast(PartitionProduceResponse, answer.responses[0].partition_responses[0])
+
+    def fetch(
+        self, topic: str, offset: int = 0, *, partition: int = 0, version: int = 11, **fields: Any
+    ) -> Any:
+        """Read one partition; what was answered of it."""
+        request = fetch_request(topic, offset, partition=partition, **fields)
+        return self.ask(request, version).responses[0].partitions[0]
+
+    def log(self, topic: str, partition: int = 0) -> Any:
+        """The log of a partition."""
+        return self.broker.log_manager.get(TopicPartition(topic, partition))
+
+
+def records_of(values: tuple[bytes, ...], now_ms: int = 1_000, **batch: Any) -> bytes:
+    """A batch with these values; `batch` are arguments of `build_batch`."""
+    records = [Record(offset=i, timestamp=now_ms, value=value) for i, value in enumerate(values)]
+    return build_batch(records, **batch)
+
+
+def produce_request(
+    topic: str,
+    *values: bytes,
+    partition: int = 0,
+    acks: int = -1,
+    timeout_ms: int = 30_000,
+    records: bytes | None = None,
+    **batch: Any,
+) -> ProduceRequest:
+    """A request for one partition; `records` instead of values for something special."""
+    data = records_of(values, **batch) if records is None else records
+    return ProduceRequest(
+        acks=acks,
+        timeout_ms=timeout_ms,
+        topic_data=[
+            TopicProduceData(
+                name=topic,
+                partition_data=[PartitionProduceData(index=partition, records=data)],
+            )
+        ],
+    )
+
+
+def fetch_request(
+    topic: str,
+    offset: int = 0,
+    *,
+    partition: int = 0,
+    max_wait_ms: int = 0,
+    min_bytes: int = 1,
+    partition_max_bytes: int = 1 << 20,
+    current_leader_epoch: int = -1,
+    **fields: Any,
+) -> FetchRequest:
+    """A request for one partition."""
+    return FetchRequest(
+        max_wait_ms=max_wait_ms,
+        min_bytes=min_bytes,
+        topics=[
+            FetchTopic(
+                topic=topic,
+                partitions=[
+                    FetchPartition(
+                        partition=partition,
+                        fetch_offset=offset,
+                        partition_max_bytes=partition_max_bytes,
+                        current_leader_epoch=current_leader_epoch,
+                    )
+                ],
+            )
+        ],
+        **fields,
+    )
+
+
+def create_topic(broker: SimBroker, name: str, partitions: int = 1, **config: str) -> None:
+    """Create a topic through the API; `config` with underscores for dots."""
+    request = CreateTopicsRequest(
+        topics=[
+            CreatableTopic(
+                name=name,
+                num_partitions=partitions,
+                replication_factor=1,
+                configs=[
+                    CreatableTopicConfig(name=key.replace("_", "."), value=value)
+                    for key, value in config.items()
+                ],
+            )
+        ]
+    )
+    [result] = broker.ask(request, 7).topics
+    assert result.error_code == 0, result.error_message

@@ -1,0 +1,213 @@
+"""The disk below `SimFiles`: files and names as they are, and as a power loss may leave them.
+
+Split from sim_files.py, whose head comment is the fault model; nothing else uses this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+
+class Chance(Protocol):
+    """What a power loss needs of `random.Random` or of the Random port."""
+
+    def randrange(self, stop: int, /) -> int: ...
+
+
+class Inode:
+    """A file's bytes: what processes see, and how much of that the disk has for sure."""
+
+    __slots__ = ("_disk_tail", "_doomed", "_stable", "content", "device", "modified_ms")
+
+    def __init__(self, device: int, content: bytes = b"") -> None:
+        self.device = device
+        self.content = bytearray(content)
+        self.modified_ms = 0
+        self._stable = len(content)
+        """Bytes in front that are the same on disk."""
+        self._disk_tail = b""
+        """What the disk has behind them: durable bytes cut off since the last sync."""
+        self._doomed = False
+        """A sync failed: the kernel has dropped what it could not write and forgets about it."""
+
+    def truncate(self, size_bytes: int) -> None:
+        if size_bytes <= self._stable:
+            self._disk_tail = bytes(self.content[size_bytes : self._stable]) + self._disk_tail
+            self._stable = size_bytes
+            self._doomed = False
+        del self.content[size_bytes:]
+        self.content.extend(bytes(size_bytes - len(self.content)))
+
+    def replace(self, content: bytes) -> None:
+        """Other bytes, durable at once."""
+        self.content = bytearray(content)
+        self._stable, self._disk_tail, self._doomed = len(content), b"", False
+
+    @property
+    def is_durable(self) -> bool:
+        return self._stable == len(self.content) and not self._disk_tail
+
+    def sync(self) -> None:
+        """All of it becomes durable; after a failed sync this is a lie, as on Linux."""
+        if not self._doomed:
+            self._stable, self._disk_tail = len(self.content), b""
+
+    def fail_sync(self) -> None:
+        self._doomed = not self.is_durable
+
+    def drop_cache(self) -> None:
+        """Clean pages are read from the disk again; dirty ones stay."""
+        if self._doomed:
+            self.content[self._stable :] = bytes(len(self.content) - self._stable)
+            self._doomed = False  # What is written from now on is dirty again, and is synced.
+
+    def after_power_loss(self, chance: Chance) -> bytes:
+        """What the disk may hold. Below what was stable it is always what was written."""
+        old = bytes(self.content[: self._stable]) + self._disk_tail
+        new = bytes(self.content)
+        if self.is_durable or (self._doomed and chance.randrange(2)):
+            return old
+        kind = chance.randrange(6)
+        if kind == 0:
+            return old
+        if kind == 1:
+            return new
+        size = self._stable + chance.randrange(max(1, len(new) - self._stable + 1))
+        if kind == 2:  # Torn at any byte.
+            return new[:size]
+        if kind == 3:  # The size was written, the data was not.
+            return new[:size] + bytes(len(new) - size)
+        return self._mix_sectors(old, new, 512 if kind == 4 else 4096, chance)
+
+    def _mix_sectors(self, old: bytes, new: bytes, sector_bytes: int, chance: Chance) -> bytes:
+        """Each unsynced sector was written, or not, or is garbage, in no order."""
+        size = max(len(old), len(new)) if chance.randrange(2) else len(new)
+        mixed = bytearray(new[: self._stable])
+        while len(mixed) < size:
+            start = len(mixed)
+            end = min(size, (start // sector_bytes + 1) * sector_bytes)
+            what = chance.randrange(8)
+            if what == 0:
+                sector = bytes([chance.randrange(256)]) * (end - start)
+            elif what == 1:
+                sector = b""  # Zeros.
+            else:
+                sector = (old if what < 4 else new)[start:end]
+            mixed += sector.ljust(end - start, b"\0")
+        return bytes(mixed)
+
+
+class Directory:
+    """Names now, and names the disk has for sure."""
+
+    __slots__ = ("device", "durable", "entries")
+
+    def __init__(self, device: int) -> None:
+        self.device = device
+        self.entries: dict[str, Node] = {}
+        self.durable: dict[str, Node] = {}
+
+    def sync_all(self) -> None:
+        self.durable = dict(self.entries)
+
+
+Node: TypeAlias = Inode | Directory
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """One name in one directory now stands for `node`, or for nothing."""
+
+    directory: Directory
+    name: str
+    node: Node | None
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Edits that reach the disk together or not at all: two for a rename, else one."""
+
+    edits: tuple[Edit, ...]
+
+    def touches(self, directory: Directory) -> bool:
+        return any(edit.directory is directory for edit in self.edits)
+
+    def apply(self) -> None:
+        for edit in self.edits:
+            _put(edit.directory.entries, edit.name, edit.node)
+
+    def reach_disk(self) -> None:
+        for edit in self.edits:
+            _put(edit.directory.durable, edit.name, edit.node)
+
+
+class Disk:
+    """A tree of directories and files, and the changes of names the disk does not have yet."""
+
+    def __init__(self, root: Directory) -> None:
+        self.root = root
+        self.changes: list[Change] = []
+
+    def change(self, *edits: Edit) -> None:
+        change = Change(edits)
+        change.apply()
+        self.changes.append(change)
+
+    def sync_directory(self, directory: Directory) -> None:
+        for change in self.changes:
+            if change.touches(directory):
+                change.reach_disk()
+        self.changes = [change for change in self.changes if not change.touches(directory)]
+
+    def sync_device(self, device: int) -> None:
+        for node in self.nodes():
+            if node.device == device:
+                if isinstance(node, Inode):
+                    node.sync()
+                else:
+                    self.sync_directory(node)
+
+    def nodes(self) -> Iterator[Node]:
+        """Every file and directory that has a name, the root first."""
+        todo: list[Node] = [self.root]
+        while todo:
+            node = todo.pop()
+            yield node
+            if isinstance(node, Directory):
+                todo.extend(node.entries.values())
+
+    def after_power_loss(self, chance: Chance) -> Disk:
+        """The disk as the next start may find it; this one must not be used any more."""
+        in_order = chance.randrange(2)
+        kept = chance.randrange(len(self.changes) + 1)
+        for number, change in enumerate(self.changes):
+            if number < kept if in_order else chance.randrange(2):
+                change.reach_disk()
+        copies: dict[int, Node] = {}
+        return Disk(_copy_directory(self.root, chance, copies))
+
+
+def _copy_directory(directory: Directory, chance: Chance, copies: dict[int, Node]) -> Directory:
+    copy = Directory(directory.device)
+    copies[id(directory)] = copy
+    for name, node in sorted(directory.durable.items()):
+        found = copies.get(id(node))
+        if found is None:
+            if isinstance(node, Directory):
+                found = _copy_directory(node, chance, copies)
+            else:
+                found = Inode(node.device, node.after_power_loss(chance))
+                found.modified_ms = node.modified_ms
+                copies[id(node)] = found
+        copy.entries[name] = found
+    copy.sync_all()
+    return copy
+
+
+def _put(names: dict[str, Node], name: str, node: Node | None) -> None:
+    if node is None:
+        names.pop(name, None)
+    else:
+        names[name] = node

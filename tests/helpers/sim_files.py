@@ -1,0 +1,436 @@
+"""The Files port in memory, with a disk that fails as real ones do.
+
+The fault model:
+
+Power loss (`crash`)
+    Of each file, what was there at its last sync is there afterwards; of the rest nothing, all, a
+    part cut at any byte, a part followed by zeros, or a random mix of 512- or 4096-byte sectors
+    that are new, old, zero or garbage. A truncation that was not synced may be undone.
+    Names (created, renamed, removed) since their directory's last `sync_dir` may each be there or
+    not, in order or in none; a rename happens as a whole. A file whose name is lost is lost.
+    `sync_fs` makes everything on its device durable, names too.
+Death of the process (`kill`)
+    Everything written is still there and no more durable than it was; the last append may be cut.
+Crash at an operation (`crash_at`)
+    The n-th operation that changes anything (create, append, truncate, rename, unlink, mkdir,
+    rmdir, sync, sync_dir, sync_fs) raises `SimCrash`, and so does whatever follows. It may have had
+    its effect or not, but a sync has made nothing durable for sure.
+Errors (`fail_at`, `fail_when`, `capacity_bytes`)
+    An operation raises OSError. A failed append leaves the first half of its bytes. After a failed
+    sync the kernel has forgotten the dirty pages: the open file that heard of it fails from then
+    on, for any other later syncs succeed and make nothing durable (until the file is cut back), and
+    `drop_cache` shows zeros.
+    With `capacity_bytes` appends beyond it raise ENOSPC until something is removed or cut.
+
+Not modelled: damage to what was synced (tests flip bits themselves), hard links, reading old data
+in place of new without a power loss.
+
+A test that passes on real files passes here: tests/unit/test_os_files.py holds both to one port.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import posixpath
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from plogd.ports import Buffer, Clock, File
+from tests.helpers.sim_disk import Chance, Directory, Disk, Edit, Inode, Node
+
+
+class SimCrash(BaseException):
+    """The machine stopped here. Not an Exception: no code under test may catch it and go on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One call that changes something, numbered from 1, or a read with the number before it."""
+
+    number: int
+    name: str
+    path: str
+    is_read: bool = False
+
+
+def _no_fault(operation: Operation) -> OSError | None:
+    return None
+
+
+class SimFile:
+    """An open `Inode`; see `plogd.ports.File`."""
+
+    def __init__(self, files: SimFiles, path: str, inode: Inode) -> None:
+        self.path = path
+        self._files = files
+        self._inode = inode
+        self._holders = 1
+        self._sync_error: OSError | None = None
+
+    def fileno(self) -> int:
+        return -1
+
+    def append(self, data: Buffer) -> None:
+        self._check()
+        self._files.append(self.path, self._inode, bytes(data))
+
+    def pread(self, length: int, position: int) -> bytes:
+        self._check()
+        self._files.reading("pread", self.path)
+        return bytes(self._inode.content[position : position + length])
+
+    def size(self) -> int:
+        self._check()
+        return len(self._inode.content)
+
+    def truncate(self, size_bytes: int) -> None:
+        self._check()
+        with self._files.operation("truncate", self.path):
+            self._inode.truncate(size_bytes)
+
+    def sync(self) -> None:
+        self._check()
+        if self._sync_error is not None:
+            raise OSError(self._sync_error.errno, "a sync failed before", self.path)
+        try:
+            self._files.sync(self.path, self._inode)
+        except OSError as error:
+            self._sync_error = error
+            raise
+
+    def cached(self, position: int, length: int) -> bool:
+        self._check()
+        return self._files.everything_cached
+
+    def drop_cache(self) -> None:
+        self._check()
+        self._inode.drop_cache()
+
+    def retain(self) -> None:
+        assert self._holders, f"{self.path} is closed"
+        self._holders += 1
+
+    def close(self) -> None:
+        assert self._holders, f"{self.path} is closed"
+        self._holders -= 1
+
+    def _check(self) -> None:
+        assert self._holders, f"{self.path} is closed"
+
+
+class _OperationScope:
+    """Applies an operation between its error, which prevents it, and its crash, which does not."""
+
+    def __init__(self, files: SimFiles, operation: Operation) -> None:
+        self._files = files
+        self._operation = operation
+
+    def __enter__(self) -> Operation:
+        return self._operation
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            self._files.maybe_crash(self._operation)
+
+
+class SimFiles:
+    """A file system; see the module's text. `directories` exist, durably, from the start.
+
+    `device_by_path` puts the trees below some paths on devices of their own; all else is device 1.
+    """
+
+    def __init__(
+        self,
+        directories: Sequence[str] = (),
+        *,
+        clock: Clock | None = None,
+        device_by_path: Mapping[str, int] | None = None,
+    ) -> None:
+        self._clock = clock
+        self._device_by_path = dict(device_by_path or {})
+        self._disk = Disk(Directory(1))
+        self._locks: set[str] = set()
+        self._last_append: tuple[Inode, int] | None = None
+        self._is_dead = False
+        self._crash_at: int | None = None
+        self._fault: Callable[[Operation], OSError | None] = _no_fault
+        self.operations = 0
+        """How many operations there have been."""
+        self.on_operation: Callable[[Operation], None] = lambda operation: None
+        """Hears of each operation before it happens: to list crash points, or to trace."""
+        self.capacity_bytes: int | None = None
+        self.everything_cached = True
+        self.sync_fs_supported = True
+        for path in (*directories, *self._device_by_path):
+            self.mkdir(path)
+        for device in {1, *self._device_by_path.values()}:
+            self._disk.sync_device(device)
+        self.operations = 0
+
+    # -- faults -------------------------------------------------------------------------------
+
+    def crash(self, chance: Chance) -> SimFiles:
+        """Pull the plug: the file system as the next start may find it. This one is dead."""
+        return self._successor(self._disk.after_power_loss(chance))
+
+    def kill(self, chance: Chance | None = None) -> SimFiles:
+        """End the process: all it wrote is there; with `chance` its last append may be cut."""
+        if chance is not None and self._last_append is not None:
+            inode, start = self._last_append
+            if len(inode.content) > start:
+                inode.truncate(start + chance.randrange(len(inode.content) - start + 1))
+        return self._successor(self._disk)
+
+    def _successor(self, disk: Disk) -> SimFiles:
+        self._is_dead = True
+        successor = SimFiles(clock=self._clock)
+        successor._device_by_path = self._device_by_path
+        successor._disk = disk
+        successor.capacity_bytes = self.capacity_bytes
+        successor.sync_fs_supported = self.sync_fs_supported
+        return successor
+
+    def crash_at(self, number: int | None) -> None:
+        """Raise SimCrash at the operation of this number, counted from 1; None: not any more."""
+        self._crash_at = number
+
+    def fail_at(self, number: int, error_number: int) -> None:
+        """Raise OSError(`error_number`) at the operation of this number, counted from 1."""
+        self.fail_when(
+            lambda operation: operation.number == number and not operation.is_read, error_number
+        )
+
+    def fail_when(self, applies: Callable[[Operation], bool], error_number: int) -> None:
+        """Raise OSError at every operation or read that `applies`; replaces what was set before."""
+
+        def fault(operation: Operation) -> OSError | None:
+            if applies(operation):
+                return OSError(error_number, os.strerror(error_number), operation.path)
+            return None
+
+        self._fault = fault
+
+    def fail_no_more(self) -> None:
+        """The disk is sound again; what was lost stays lost."""
+        self._fault = _no_fault
+
+    # -- what SimFile uses --------------------------------------------------------------------
+
+    def operation(self, name: str, path: str) -> _OperationScope:
+        """Count an operation; raises the OSError that prevents it."""
+        operation, error = self._begin(name, path)
+        if error is not None:
+            raise error
+        return _OperationScope(self, operation)
+
+    def _begin(self, name: str, path: str) -> tuple[Operation, OSError | None]:
+        self._check_alive()
+        self.operations += 1
+        operation = Operation(self.operations, name, path)
+        self.on_operation(operation)
+        return operation, self._fault(operation)
+
+    def maybe_crash(self, operation: Operation) -> None:
+        """Die if this was the operation to die at."""
+        if operation.number == self._crash_at:
+            self._is_dead = True
+            raise SimCrash(operation)
+
+    def reading(self, name: str, path: str) -> None:
+        """Raise the OSError a read is to meet."""
+        self._check_alive()
+        error = self._fault(Operation(self.operations, name, path, is_read=True))
+        if error is not None:
+            raise error
+
+    def append(self, path: str, inode: Inode, data: bytes) -> None:
+        """Append to an open file; half of it if that fails."""
+        operation, error = self._begin("append", path)
+        if error is None and self._is_full(len(data)):
+            error = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+        self._last_append = inode, len(inode.content)
+        inode.content += data if error is None else data[: len(data) // 2]
+        inode.modified_ms = self._now_ms()
+        if error is not None:
+            raise error
+        self.maybe_crash(operation)
+
+    def sync(self, path: str, inode: Inode) -> None:
+        """Make an open file durable, or fail to for good."""
+        operation, error = self._begin("sync", path)
+        self.maybe_crash(operation)
+        if error is not None:
+            inode.fail_sync()
+            raise error
+        inode.sync()
+
+    # -- the port -----------------------------------------------------------------------------
+
+    def open_append(self, path: str) -> File:
+        self._check_alive()
+        directory, name = self._parent(path)
+        node = directory.entries.get(name)
+        if node is None:
+            with self.operation("create", path):
+                node = Inode(self.device(posixpath.dirname(_absolute(path))))
+                node.modified_ms = self._now_ms()
+                self._disk.change(Edit(directory, name, node))
+        return SimFile(self, path, _as_file(node, path))
+
+    def open_read(self, path: str) -> File:
+        self.reading("open", path)
+        return SimFile(self, path, _as_file(self._find(path), path))
+
+    def read_file(self, path: str) -> bytes:
+        self.reading("read", path)
+        return bytes(_as_file(self._find(path), path).content)
+
+    def rename(self, source: str, target: str) -> None:
+        self._check_alive()
+        node = self._find(source)
+        (old_parent, old_name), (parent, name) = self._parent(source), self._parent(target)
+        if old_parent.device != parent.device:
+            raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), source, None, target)
+        there = parent.entries.get(name)
+        if isinstance(there, Directory) and there.entries:
+            raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), source, None, target)
+        with self.operation("rename", source):
+            self._disk.change(Edit(old_parent, old_name, None), Edit(parent, name, node))
+
+    def unlink(self, path: str) -> None:
+        self._check_alive()
+        directory, name = self._parent(path)
+        _as_file(self._find(path), path)
+        with self.operation("unlink", path):
+            self._disk.change(Edit(directory, name, None))
+
+    def mkdir(self, path: str) -> None:
+        self._check_alive()
+        if self.exists(path):
+            if not self.is_dir(path):
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
+            return
+        self.mkdir(posixpath.dirname(_absolute(path)))
+        directory, name = self._parent(path)
+        with self.operation("mkdir", path):
+            self._disk.change(Edit(directory, name, Directory(self.device(path))))
+
+    def rmdir(self, path: str) -> None:
+        self._check_alive()
+        directory, name = self._parent(path)
+        if self._directory(path).entries:
+            raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), path)
+        with self.operation("rmdir", path):
+            self._disk.change(Edit(directory, name, None))
+
+    def listdir(self, path: str) -> list[str]:
+        self.reading("listdir", path)
+        return sorted(self._directory(path).entries)
+
+    def exists(self, path: str) -> bool:
+        self._check_alive()
+        return self._lookup(path) is not None
+
+    def is_dir(self, path: str) -> bool:
+        self._check_alive()
+        return isinstance(self._lookup(path), Directory)
+
+    def modified_ms(self, path: str) -> int:
+        self._check_alive()
+        return _as_file(self._find(path), path).modified_ms
+
+    def sync_dir(self, path: str) -> None:
+        operation, error = self._begin("sync_dir", path)
+        self.maybe_crash(operation)
+        if error is not None:
+            raise error
+        self._disk.sync_directory(self._directory(path))
+
+    def sync_fs(self, path: str) -> None:
+        operation, error = self._begin("sync_fs", path)
+        self.maybe_crash(operation)
+        device = self.device(path)
+        if error is not None:
+            for node in self._disk.nodes():
+                if isinstance(node, Inode) and node.device == device:
+                    node.fail_sync()
+            raise error
+        self._disk.sync_device(device)
+
+    def supports_sync_fs(self, path: str) -> bool:
+        return self.sync_fs_supported
+
+    def device(self, path: str) -> int:
+        path = _absolute(path)
+        places = [
+            place
+            for place in self._device_by_path
+            if path == _absolute(place) or path.startswith(_absolute(place) + "/")
+        ]
+        return self._device_by_path[max(places, key=len)] if places else 1
+
+    def lock(self, path: str) -> Callable[[], None]:
+        self._check_alive()
+        key = _absolute(path)
+        if key in self._locks:
+            raise BlockingIOError(errno.EWOULDBLOCK, os.strerror(errno.EWOULDBLOCK), path)
+        self.open_append(path).close()
+        self._locks.add(key)
+        return lambda: self._locks.discard(key)
+
+    # -- what it is made of -------------------------------------------------------------------
+
+    @property
+    def used_bytes(self) -> int:
+        """Bytes in all files that have a name."""
+        return sum(len(node.content) for node in self._disk.nodes() if isinstance(node, Inode))
+
+    def _is_full(self, more_bytes: int) -> bool:
+        return self.capacity_bytes is not None and (
+            self.used_bytes + more_bytes > self.capacity_bytes
+        )
+
+    def overwrite(self, path: str, content: bytes) -> None:
+        """Damage a file behind everybody's back, durably: no operation, no fault."""
+        _as_file(self._find(path), path).replace(content)
+
+    def _now_ms(self) -> int:
+        return 0 if self._clock is None else self._clock.now_ms()
+
+    def _check_alive(self) -> None:
+        if self._is_dead:
+            raise SimCrash("the machine has stopped")
+
+    def _lookup(self, path: str) -> Node | None:
+        node: Node | None = self._disk.root
+        for name in _absolute(path).split("/")[1:]:
+            if name:
+                node = node.entries.get(name) if isinstance(node, Directory) else None
+        return node
+
+    def _find(self, path: str) -> Node:
+        node = self._lookup(path)
+        if node is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        return node
+
+    def _directory(self, path: str) -> Directory:
+        node = self._find(path)
+        if not isinstance(node, Directory):
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
+        return node
+
+    def _parent(self, path: str) -> tuple[Directory, str]:
+        parent, name = posixpath.split(_absolute(path))
+        return self._directory(parent), name
+
+
+def _absolute(path: str) -> str:
+    return posixpath.normpath(posixpath.join("/", path))
+
+
+def _as_file(node: Node, path: str) -> Inode:
+    if not isinstance(node, Inode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+    return node

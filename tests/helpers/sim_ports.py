@@ -1,0 +1,211 @@
+"""The ports as a test or the simulator wants them: virtual time, jobs on command, seeded chance.
+
+Nothing here waits. Time moves only in `SimTimers.advance`, which steps from one due call to the
+next, so that each sees its own moment; a job runs only when told to, in lane order, lanes in the
+order they were first used or as a seed decides. `SimPorts` holds one of each and a `Turn`.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import random
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from plogd.ports import Later, Turn
+
+T = TypeVar("T")
+
+START_MS = 1_700_000_000_000
+"""What a wall clock says at first: some moment in 2023."""
+
+
+class SimClock:
+    """Both clocks; `jump_wall` sets the wall clock without the other, as an operator may."""
+
+    def __init__(self, wall_ms: int = START_MS) -> None:
+        self._wall_offset_ms = float(wall_ms)
+        self._monotonic_ms = 0.0
+
+    def now_ms(self) -> int:
+        return int(self._wall_offset_ms + self._monotonic_ms)
+
+    def monotonic_ms(self) -> float:
+        return self._monotonic_ms
+
+    def advance_to(self, monotonic_ms: float) -> None:
+        """Both clocks go on to the moment `monotonic_ms`; never back."""
+        assert monotonic_ms >= self._monotonic_ms
+        self._monotonic_ms = monotonic_ms
+
+    def jump_wall(self, by_ms: float) -> None:
+        """The wall clock is set; the other goes on as if nothing were."""
+        self._wall_offset_ms += by_ms
+
+
+@dataclass(order=True, slots=True)
+class SimTimer:
+    """A call due at `due_ms`; calls due together are made in the order they were asked for."""
+
+    due_ms: float
+    number: int
+    function: Callable[[], None] | None = field(compare=False)
+
+    def cancel(self) -> None:
+        self.function = None
+
+
+class SimTimers:
+    """Calls in the future of a `SimClock`."""
+
+    def __init__(self, clock: SimClock) -> None:
+        self._clock = clock
+        self._numbers = itertools.count()
+        self._heap: list[SimTimer] = []
+
+    def call_later(self, delay_ms: float, function: Callable[[], None]) -> SimTimer:
+        due_ms = self._clock.monotonic_ms() + max(0.0, delay_ms)
+        timer = SimTimer(due_ms, next(self._numbers), function)
+        heapq.heappush(self._heap, timer)
+        return timer
+
+    @property
+    def next_due_ms(self) -> float | None:
+        """When the next call is due, by the monotonic clock; None if there is none."""
+        while self._heap and self._heap[0].function is None:
+            heapq.heappop(self._heap)
+        return self._heap[0].due_ms if self._heap else None
+
+    def run_next(self) -> None:
+        """Move time on to the next due call and make it."""
+        due_ms = self.next_due_ms
+        assert due_ms is not None, "no call is due, ever"
+        self._clock.advance_to(max(due_ms, self._clock.monotonic_ms()))
+        function = heapq.heappop(self._heap).function
+        assert function is not None
+        function()
+
+    def run_due(self) -> bool:
+        """Make every call that is due now, and those they add for now; whether there was one."""
+        ran = False
+        while (due_ms := self.next_due_ms) is not None and due_ms <= self._clock.monotonic_ms():
+            self.run_next()
+            ran = True
+        return ran
+
+    def advance(self, by_ms: float) -> None:
+        """Let `by_ms` pass; each call due on the way is made at its own moment."""
+        until_ms = self._clock.monotonic_ms() + by_ms
+        while (due_ms := self.next_due_ms) is not None and due_ms <= until_ms:
+            self.run_next()
+        self._clock.advance_to(until_ms)
+
+
+class SimRandom:
+    """Chance from a seed."""
+
+    def __init__(self, seed: int = 0) -> None:
+        self._random = random.Random(seed)
+
+    def random_bytes(self, length: int) -> bytes:
+        return self._random.randbytes(length)
+
+    def randrange(self, stop: int) -> int:
+        return self._random.randrange(stop)
+
+
+class SimJobs:
+    """Jobs on serial lanes, run one at a time when told to; with `chance`, from a lane it picks."""
+
+    def __init__(self, chance: SimRandom | None = None) -> None:
+        self._chance = chance
+        self._lanes: dict[str, deque[Callable[[], None]]] = {}
+
+    def submit(self, lane: str, function: Callable[[], T]) -> Later[T]:
+        later: Later[T] = Later()
+
+        def run() -> None:
+            try:
+                result = function()
+            except Exception as error:
+                later.fail(error)
+            else:
+                later.succeed(result)
+
+        self._lanes.setdefault(lane, deque()).append(run)
+        return later
+
+    @property
+    def waiting(self) -> list[str]:
+        """The lanes that have something to run."""
+        return [lane for lane, jobs in self._lanes.items() if jobs]
+
+    def run_one(self, lane: str | None = None) -> None:
+        """Run the first job of `lane`, or of the lane whose turn it is."""
+        if lane is None:
+            lanes = self.waiting
+            assert lanes, "no job waits"
+            lane = lanes[self._chance.randrange(len(lanes)) if self._chance else 0]
+        self._lanes[lane].popleft()()
+
+    def run_all(self) -> bool:
+        """Run jobs, and those they lead to, until none waits; whether there was one."""
+        ran = False
+        while self.waiting:
+            self.run_one()
+            ran = True
+        return ran
+
+    def forget_all(self) -> None:
+        """Drop what waits, as the end of a process does."""
+        self._lanes.clear()
+
+
+class SimPorts:
+    """One clock, its timers, jobs, chance and a turn: what a broker is given besides files."""
+
+    def __init__(self, seed: int = 0, *, random_job_order: bool = False) -> None:
+        self.clock = SimClock()
+        self.timers = SimTimers(self.clock)
+        self.random = SimRandom(seed)
+        self.jobs = SimJobs(self.random if random_job_order else None)
+        self.turn = Turn(self.timers)
+
+    def settle(self) -> None:
+        """Run all that can go on without time passing."""
+        while self.timers.run_due() or self.jobs.run_all():
+            pass
+
+    def advance(self, by_ms: float) -> None:
+        """Let time pass, and let everything settle at each moment something is due."""
+        until_ms = self.clock.monotonic_ms() + by_ms
+        self.settle()
+        while (due_ms := self.timers.next_due_ms) is not None and due_ms <= until_ms:
+            self.timers.run_next()
+            self.settle()
+        self.clock.advance_to(until_ms)
+
+
+def outcome(later: Later[T]) -> T:
+    """The value of a Later that has one; raises what it failed with, or AssertionError if neither.
+
+    Consumes it: a Later has one consumer.
+    """
+    assert later.done, "still waiting"
+    values: list[T] = []
+    errors: list[Exception] = []
+    later.then(values.append, errors.append)
+    if errors:
+        raise errors[0]
+    return values[0]
+
+
+def settled(ports: SimPorts, value: Later[T] | Any) -> Any:
+    """What `value` is once everything has settled; what is no Later is returned as it is."""
+    if not isinstance(value, Later):
+        return value
+    ports.settle()
+    return outcome(value)

@@ -1,0 +1,360 @@
+"""One test of the Files port for both who implement it: the real file system and the simulated one.
+
+What only one of them has is below the port's own tests: the kernel's answers here, the fault model
+in test_os_files_simulated.py.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from plogd import os_files
+from plogd.os_files import OsFiles
+from plogd.ports import Files
+from tests.helpers.sim_files import SimFiles
+
+
+@pytest.fixture(params=["real", "simulated"])
+def files(request: pytest.FixtureRequest, tmp_path: Path) -> Files:
+    return OsFiles() if request.param == "real" else SimFiles([str(tmp_path)])
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> str:
+    return str(tmp_path)
+
+
+def _write(files: Files, path: str, content: bytes) -> None:
+    file = files.open_append(path)
+    file.append(content)
+    file.close()
+
+
+# -- one file ---------------------------------------------------------------------------------
+
+
+def test_what_is_appended_can_be_read(files: Files, root: str) -> None:
+    file = files.open_append(f"{root}/a")
+    assert file.size() == 0
+    file.append(b"hello ")
+    file.append(bytearray(b"big "))
+    file.append(memoryview(b"-world-")[1:-1])
+    assert file.size() == 15
+    assert file.pread(100, 0) == b"hello big world"
+    assert file.pread(3, 6) == b"big"
+    assert file.pread(10, 12) == b"rld"
+    assert file.pread(10, 15) == file.pread(10, 99) == file.pread(0, 0) == b""
+    assert files.read_file(f"{root}/a") == b"hello big world"
+
+
+def test_large_appends_are_whole(files: Files, root: str) -> None:
+    file = files.open_append(f"{root}/a")
+    data = bytes(range(256)) * (20 << 10)
+    file.append(data)
+    assert file.pread(len(data), 0) == data
+
+
+def test_opening_again_goes_on_at_the_end(files: Files, root: str) -> None:
+    _write(files, f"{root}/a", b"one")
+    _write(files, f"{root}/a", b"two")
+    reader = files.open_read(f"{root}/a")
+    assert reader.pread(10, 0) == b"onetwo"
+    assert reader.path == f"{root}/a"
+    reader.sync()
+
+
+def test_appends_by_two_holders_do_not_overwrite_each_other(files: Files, root: str) -> None:
+    one, two = files.open_append(f"{root}/a"), files.open_append(f"{root}/a")
+    one.append(b"1")
+    two.append(b"2")
+    one.append(b"3")
+    assert two.pread(9, 0) == b"123"
+
+
+def test_truncated_file_goes_on_where_it_was_cut(files: Files, root: str) -> None:
+    file = files.open_append(f"{root}/a")
+    file.append(b"abcdef")
+    file.truncate(2)
+    assert (file.size(), file.pread(9, 0)) == (2, b"ab")
+    file.append(b"x")
+    assert file.pread(9, 0) == b"abx"
+    file.truncate(0)
+    assert file.size() == 0
+
+
+def test_file_is_open_until_its_last_holder_closes_it(files: Files, root: str) -> None:
+    file = files.open_append(f"{root}/a")
+    file.append(b"abc")
+    file.retain()
+    files.unlink(f"{root}/a")
+    file.close()
+    assert file.pread(9, 0) == b"abc"
+    file.close()
+    with pytest.raises(AssertionError, match="is closed"):
+        file.retain()
+    with pytest.raises(AssertionError, match="is closed"):
+        file.close()
+
+
+def test_fresh_bytes_are_cached_and_syncs_and_hints_do_no_harm(files: Files, root: str) -> None:
+    file = files.open_append(f"{root}/a")
+    file.append(b"x" * 300_000)
+    assert file.cached(0, 300_000)
+    assert file.cached(299_999, 1)
+    assert file.cached(0, 0)
+    file.sync()
+    file.drop_cache()
+    assert file.pread(3, 0) == b"xxx"
+
+
+def test_missing_files_are_told(files: Files, root: str) -> None:
+    attempts: list[Callable[[], object]] = [
+        lambda: files.open_read(f"{root}/none"),
+        lambda: files.read_file(f"{root}/none"),
+        lambda: files.unlink(f"{root}/none"),
+        lambda: files.rename(f"{root}/none", f"{root}/b"),
+        lambda: files.open_append(f"{root}/none/a"),
+        lambda: files.listdir(f"{root}/none"),
+        lambda: files.rmdir(f"{root}/none"),
+        lambda: files.modified_ms(f"{root}/none"),
+        lambda: files.sync_dir(f"{root}/none"),
+    ]
+    for attempt in attempts:
+        with pytest.raises(FileNotFoundError):
+            attempt()
+
+
+# -- names ------------------------------------------------------------------------------------
+
+
+def test_names_come_sorted(files: Files, root: str) -> None:
+    for name in ("b", "c", "a"):
+        _write(files, f"{root}/{name}", b"")
+    files.mkdir(f"{root}/d")
+    assert files.listdir(root) == ["a", "b", "c", "d"]
+
+
+def test_rename_replaces_what_was_there(files: Files, root: str) -> None:
+    _write(files, f"{root}/a", b"new")
+    _write(files, f"{root}/b", b"old")
+    old = files.open_read(f"{root}/b")
+    files.rename(f"{root}/a", f"{root}/b")
+    assert files.listdir(root) == ["b"]
+    assert files.read_file(f"{root}/b") == b"new"
+    assert old.pread(9, 0) == b"old"
+
+
+def test_open_file_follows_a_rename(files: Files, root: str) -> None:
+    file = files.open_append(f"{root}/a")
+    files.rename(f"{root}/a", f"{root}/b")
+    file.append(b"x")
+    assert files.read_file(f"{root}/b") == b"x"
+
+
+def test_directories_are_made_with_their_parents_and_renamed_with_what_they_hold(
+    files: Files, root: str
+) -> None:
+    files.mkdir(f"{root}/one/two")
+    files.mkdir(f"{root}/one/two")
+    _write(files, f"{root}/one/two/a", b"x")
+    files.rename(f"{root}/one", f"{root}/uno")
+    assert files.read_file(f"{root}/uno/two/a") == b"x"
+    assert not files.exists(f"{root}/one")
+    assert files.is_dir(f"{root}/uno/two")
+    assert not files.is_dir(f"{root}/uno/two/a")
+    assert files.exists(f"{root}/uno/two/a")
+    assert not files.is_dir(f"{root}/none")
+
+
+def test_only_an_empty_directory_is_removed(files: Files, root: str) -> None:
+    files.mkdir(f"{root}/d")
+    _write(files, f"{root}/d/a", b"")
+    with pytest.raises(OSError, match="not empty"):
+        files.rmdir(f"{root}/d")
+    files.unlink(f"{root}/d/a")
+    files.rmdir(f"{root}/d")
+    assert files.listdir(root) == []
+
+
+def test_a_directory_does_not_replace_one_that_holds_something(files: Files, root: str) -> None:
+    files.mkdir(f"{root}/a")
+    files.mkdir(f"{root}/b/c")
+    with pytest.raises(OSError, match="not empty"):
+        files.rename(f"{root}/a", f"{root}/b")
+
+
+def test_files_and_directories_are_not_mistaken_for_each_other(files: Files, root: str) -> None:
+    files.mkdir(f"{root}/d")
+    _write(files, f"{root}/a", b"")
+    with pytest.raises(FileExistsError):
+        files.mkdir(f"{root}/a")
+    with pytest.raises(IsADirectoryError):
+        files.open_append(f"{root}/d")
+    with pytest.raises(IsADirectoryError):
+        files.unlink(f"{root}/d")
+    for attempt in (files.listdir, files.rmdir, files.sync_dir):
+        with pytest.raises(NotADirectoryError):
+            attempt(f"{root}/a")
+
+
+def test_syncing_a_directory_or_a_file_system_does_no_harm(files: Files, root: str) -> None:
+    _write(files, f"{root}/a", b"x")
+    files.sync_dir(root)
+    files.supports_sync_fs(root)
+    files.sync_fs(root)
+    assert files.read_file(f"{root}/a") == b"x"
+
+
+def test_all_of_a_directory_is_on_one_device(files: Files, root: str) -> None:
+    files.mkdir(f"{root}/d")
+    assert files.device(root) == files.device(f"{root}/d")
+
+
+def test_lock_is_exclusive_until_it_is_let_go(files: Files, root: str) -> None:
+    unlock = files.lock(f"{root}/.lock")
+    with pytest.raises(BlockingIOError):
+        files.lock(f"{root}/.lock")
+    unlock()
+    files.lock(f"{root}/.lock")()
+
+
+# -- only the real one ------------------------------------------------------------------------
+
+
+def test_time_of_the_last_write_is_in_ms(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    path.write_bytes(b"x")
+    os.utime(path, ns=(0, 1_700_000_000_123_456_789))
+    assert OsFiles().modified_ms(str(path)) == 1_700_000_000_123
+
+
+def test_descriptor_is_good_for_sendfile_and_not_inherited(tmp_path: Path) -> None:
+    file = OsFiles().open_append(str(tmp_path / "a"))
+    file.append(b"abc")
+    assert os.pread(file.fileno(), 3, 0) == b"abc"
+    assert fcntl.fcntl(file.fileno(), fcntl.F_GETFD) & fcntl.FD_CLOEXEC
+    file.close()
+    assert file.fileno() == -1
+
+
+def test_short_writes_and_reads_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = OsFiles().open_append(str(tmp_path / "a"))
+    write, pread = os.write, os.pread
+    monkeypatch.setattr(os, "write", lambda fd, data: write(fd, data[:3]))
+    monkeypatch.setattr(os, "pread", lambda fd, length, at: pread(fd, min(length, 4), at))
+    file.append(b"0123456789")
+    assert file.pread(10, 0) == b"0123456789"
+    assert file.pread(99, 2) == b"23456789"
+
+
+def test_bytes_that_are_not_cached_are_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = OsFiles().open_append(str(tmp_path / "a"))
+    file.append(b"x" * 200_000)
+    asked: list[int] = []
+
+    def preadv(fd: int, buffers: list[bytearray], position: int, flags: int) -> int:
+        assert flags == os.RWF_NOWAIT
+        asked.append(position)
+        if position > 100_000:
+            raise BlockingIOError(errno.EAGAIN, "not cached")
+        return 1
+
+    monkeypatch.setattr(os, "preadv", preadv)
+    assert file.cached(0, 100_000)
+    assert asked == [0, 65536, 99_999]
+    assert not file.cached(0, 200_000)
+
+
+@pytest.mark.parametrize(("number", "answer"), [(errno.EOPNOTSUPP, True), (errno.EIO, None)])
+def test_file_system_that_cannot_tell_what_is_cached(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, answer: bool | None
+) -> None:
+    file = OsFiles().open_append(str(tmp_path / "a"))
+    file.append(b"x")
+
+    def preadv(*_: object) -> int:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "preadv", preadv)
+    if answer is None:
+        with pytest.raises(OSError, match="Input/output"):
+            file.cached(0, 1)
+    else:
+        assert file.cached(0, 1) is answer
+
+
+@pytest.mark.parametrize(
+    ("release", "kind", "trusted"),
+    [
+        ("6.1.0-13-amd64", "ext4", True),
+        ("5.8.0", "xfs", True),
+        ("5.7.19", "ext4", False),
+        ("4.19.0", "ext4", False),
+        ("6.1.0", "btrfs", False),
+        ("6.1.0", "", False),
+        ("unknown", "ext4", False),
+    ],
+)
+def test_syncfs_is_trusted_only_where_it_reports_errors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, release: str, kind: str, trusted: bool
+) -> None:
+    names = os.uname()
+    fake = os.uname_result((names.sysname, names.nodename, release, names.version, names.machine))
+    monkeypatch.setattr(os, "uname", lambda: fake)
+    monkeypatch.setattr(os_files, "_file_system_type", lambda device: kind)
+    files = OsFiles()
+    assert files.supports_sync_fs(str(tmp_path)) is trusted
+    files.close()
+
+
+def test_kind_of_a_mounted_file_system_is_found() -> None:
+    assert os_files._file_system_type(OsFiles().device("/proc")) == "proc"
+    assert os_files._file_system_type(os.makedev(4095, 4095)) == ""
+
+
+def test_a_failed_sync_fails_for_every_holder_from_then_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel tells the error once a descriptor; a second caller must hear of it, too."""
+    file = OsFiles().open_append(f"{tmp_path}/a")
+    file.sync()
+
+    def fail(fd: int) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fdatasync", fail)
+        with pytest.raises(OSError, match="Input/output"):
+            file.sync()
+    with pytest.raises(OSError, match="failed before") as caught:
+        file.sync()
+    assert (caught.value.errno, caught.value.filename) == (errno.EIO, file.path)
+
+
+def test_failed_syncfs_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = OsFiles()
+    files.sync_fs(str(tmp_path))
+    (fd,) = files._sync_fs_fd_by_device.values()
+    os.close(fd)
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        files.sync_fs(str(tmp_path))
+    files._sync_fs_fd_by_device.clear()
+
+
+def test_descriptor_for_syncfs_is_opened_once_and_closed_at_the_end(tmp_path: Path) -> None:
+    files = OsFiles()
+    files.sync_fs(str(tmp_path))
+    first = dict(files._sync_fs_fd_by_device)
+    files.sync_fs(str(tmp_path))
+    assert files._sync_fs_fd_by_device == first
+    files.close()
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(next(iter(first.values())))

@@ -1,0 +1,301 @@
+"""How the pure rooms wait: Later, the coroutines over it, and the turn that ends after a call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from plogd.ports import (
+    Cancelled,
+    Later,
+    MaybeLater,
+    Turn,
+    failed,
+    gather,
+    ready,
+    settle,
+    silence,
+    spawn,
+)
+from tests.helpers.sim_ports import SimPorts, outcome
+
+
+class Heard:
+    """A consumer that keeps what it is told."""
+
+    def __init__(self, later: Later[int]) -> None:
+        self.values: list[int] = []
+        self.errors: list[Exception] = []
+        later.then(self.values.append, self.errors.append)
+
+
+def _twice(value: int) -> int:
+    return 2 * value
+
+
+def _refuse(value: int) -> int:
+    raise ValueError(value)
+
+
+# -- Later ------------------------------------------------------------------------------------
+
+
+def test_a_value_is_delivered_once_before_or_after_it_is_asked_for() -> None:
+    early, late = Later[int](), ready(2)
+    heard_early, heard_late = Heard(early), Heard(late)
+    early.succeed(1)
+    assert heard_early.values == [1]
+    assert heard_late.values == [2]
+
+
+def test_a_failure_is_delivered_once_before_or_after_it_is_asked_for() -> None:
+    early = Later[int]()
+    reason = OSError("disk")
+    heard_early, heard_late = Heard(early), Heard(failed(reason))
+    early.fail(reason)
+    assert heard_early.errors == heard_late.errors == [reason]
+    assert heard_early.values == heard_late.values == []
+
+
+@pytest.mark.parametrize(
+    "again", [lambda later: later.succeed(2), lambda later: later.fail(OSError())]
+)
+def test_a_second_outcome_is_our_bug(again: Callable[[Later[int]], None]) -> None:
+    with pytest.raises(AssertionError, match="one outcome"):
+        again(ready(1))
+
+
+def test_a_second_consumer_is_our_bug() -> None:
+    later = Later[int]()
+    Heard(later)
+    with pytest.raises(AssertionError, match="one consumer"):
+        Heard(later)
+
+
+def test_cancelling_tells_both_sides_once_and_drops_the_outcome() -> None:
+    gave_up: list[bool] = []
+    later: Later[int] = Later(lambda: gave_up.append(True))
+    heard = Heard(later)
+    later.cancel()
+    later.cancel()
+    later.succeed(1)
+    later.fail(OSError())
+    assert gave_up == [True]
+    assert heard.values == []
+    assert [type(error) for error in heard.errors] == [Cancelled]
+    assert later.done
+
+
+def test_who_asks_after_a_cancellation_hears_of_it() -> None:
+    later = Later[int]()
+    later.cancel()
+    assert [type(error) for error in Heard(later).errors] == [Cancelled]
+
+
+def test_an_outcome_cannot_be_cancelled() -> None:
+    gave_up: list[bool] = []
+    later: Later[int] = Later(lambda: gave_up.append(True))
+    later.succeed(1)
+    later.cancel()
+    assert Heard(later).values == [1]
+    assert gave_up == []
+
+
+def test_map_gives_the_functions_value_or_error() -> None:
+    assert outcome(ready(3).map(_twice)) == 6
+    with pytest.raises(ValueError):
+        outcome(ready(3).map(_refuse))
+    with pytest.raises(OSError):
+        outcome(failed(OSError()).map(_twice))
+
+
+def test_cancelling_what_map_gave_cancels_what_it_came_from() -> None:
+    source = Later[int]()
+    mapped = source.map(_twice)
+    heard = Heard(mapped)
+    mapped.cancel()
+    assert source.done
+    assert [type(error) for error in heard.errors] == [Cancelled]
+
+
+# -- coroutines -------------------------------------------------------------------------------
+
+
+async def _sum(laters: list[Later[int]]) -> int:
+    total = 0
+    for later in laters:
+        total += await later
+    return total
+
+
+def test_a_coroutine_goes_on_whenever_what_it_awaits_arrives() -> None:
+    first, second = Later[int](), Later[int]()
+    result = spawn(_sum([first, ready(10), second]))
+    assert not result.done
+    first.succeed(1)
+    assert not result.done
+    second.succeed(100)
+    assert outcome(result) == 111
+
+
+def test_a_failure_is_raised_where_it_is_awaited() -> None:
+    async def forgiving() -> str:
+        try:
+            await waiting
+        except OSError as error:
+            return str(error)
+        return "no error"
+
+    waiting = Later[int]()
+    result = spawn(forgiving())
+    waiting.fail(OSError("disk"))
+    assert outcome(result) == "disk"
+
+
+def test_what_a_coroutine_raises_is_its_outcome() -> None:
+    with pytest.raises(OSError, match="disk"):
+        outcome(spawn(_sum([failed(OSError("disk"))])))
+
+
+def test_cancelling_a_coroutine_cancels_what_it_waits_for_at_that_moment() -> None:
+    first, second = Later[int](), Later[int]()
+    cleaned_up: list[bool] = []
+
+    async def waits() -> None:
+        try:
+            await first
+            await second
+        finally:
+            cleaned_up.append(True)
+
+    result = spawn(waits())
+    first.succeed(1)
+    result.cancel()
+    assert second.done
+    assert cleaned_up == [True]
+    second.succeed(2)
+    with pytest.raises(Cancelled):
+        outcome(result)
+
+
+def test_cancelling_a_coroutine_that_has_ended_does_nothing() -> None:
+    result = spawn(_sum([ready(1)]))
+    result.cancel()
+    assert outcome(result) == 1
+
+
+def test_awaiting_thousands_that_are_there_already_does_not_grow_the_stack() -> None:
+    """A start gathers the loads of all partitions, most of which end before the first does."""
+    count = 5_000
+    laters = [Later[int]() for _ in range(count)]
+    result = spawn(_sum(laters))
+    for later in reversed(laters):
+        later.succeed(1)
+    assert outcome(result) == count
+
+
+def test_awaiting_thousands_that_failed_already_does_not_grow_the_stack() -> None:
+    result = spawn(gather([failed(OSError(f"number {number}")) for number in range(5_000)]))
+    with pytest.raises(OSError, match="number 0"):
+        outcome(result)
+
+
+def test_gather_keeps_the_order_and_waits_for_all() -> None:
+    laters = [Later[int]() for _ in range(3)]
+    result = spawn(gather(laters))
+    laters[2].succeed(2)
+    laters[0].succeed(0)
+    assert not result.done
+    laters[1].succeed(1)
+    assert outcome(result) == [0, 1, 2]
+
+
+def test_gather_raises_the_first_failure_by_position_once_all_have_ended() -> None:
+    laters = [Later[int]() for _ in range(3)]
+    result = spawn(gather(laters))
+    laters[2].fail(OSError("third"))
+    laters[1].fail(OSError("second"))
+    assert not result.done
+    laters[0].succeed(0)
+    with pytest.raises(OSError, match="second"):
+        outcome(result)
+
+
+def test_settle_awaits_only_what_has_to_be_awaited() -> None:
+    waiting = Later[int]()
+    values: list[MaybeLater[int]] = [1, waiting]
+    now, later = (spawn(settle(value)) for value in values)
+    assert outcome(now) == 1
+    assert not later.done
+    waiting.succeed(2)
+    assert outcome(later) == 2
+
+
+# -- Turn -------------------------------------------------------------------------------------
+
+
+def test_deferred_calls_run_in_order_when_the_outermost_turn_ends() -> None:
+    turn = Turn(SimPorts().timers)
+    calls: list[str] = []
+    with turn:
+        turn.defer(lambda: calls.append("first"))
+        with turn:
+            turn.defer(lambda: calls.append("second"))
+        assert calls == []
+    assert calls == ["first", "second"]
+
+
+def test_a_call_deferred_by_a_deferred_call_runs_in_the_same_turn() -> None:
+    turn = Turn(SimPorts().timers)
+    calls: list[str] = []
+
+    def first() -> None:
+        turn.defer(lambda: calls.append("second"))
+        calls.append("first")
+
+    with turn:
+        turn.defer(first)
+    assert calls == ["first", "second"]
+
+
+def test_outside_of_a_turn_a_call_runs_as_soon_as_the_reactor_is_free() -> None:
+    ports = SimPorts()
+    calls: list[str] = []
+    ports.turn.defer(lambda: calls.append("first"))
+    ports.turn.defer(lambda: calls.append("second"))
+    assert calls == []
+    assert ports.timers.next_due_ms == 0
+    ports.timers.run_next()
+    assert calls == ["first", "second"]
+    assert ports.timers.next_due_ms is None
+
+
+def test_a_turn_takes_what_was_deferred_before_it() -> None:
+    ports = SimPorts()
+    calls: list[str] = []
+    ports.turn.defer(lambda: calls.append("before"))
+    with ports.turn:
+        pass
+    ports.settle()
+    assert calls == ["before"]
+
+
+def test_a_call_that_raises_does_not_cost_the_others_their_turn() -> None:
+    ports = SimPorts()
+    calls: list[str] = []
+
+    def fails() -> None:
+        raise ValueError("a bug")
+
+    ports.turn.defer(fails)
+    ports.turn.defer(lambda: calls.append("behind it"))
+    with pytest.raises(ValueError, match="a bug"):
+        ports.timers.run_next()
+    assert calls == []
+    ports.settle()
+    assert calls == ["behind it"]
+
+
+def test_silence_tells_nobody() -> None:
+    silence("log directory {log_dir} goes offline", log_dir="/data")
