@@ -81,36 +81,45 @@ class Broker:
             name: (listener.host, listener.port)
             for name, listener in config.advertised_by_name().items()
         }
-        self.log_manager = LogManager(
-            config,
-            config.data_dirs,
-            clock=clock,
-            timers=timers,
-            files=files,
-            random=random,
-            jobs=jobs,
-            turn=turn,
-            report=report,
-        )
-        self.log_manager.on_offline = self._log_dir_failed
-        self.log_manager.on_last_offline = lambda: self.on_last_log_dir_failed()
         self.cache = MetadataCache()
         self.topic_stats = TopicStats(metrics)
-        self.replica_manager = ReplicaManager(
-            config=config,
-            log_manager=self.log_manager,
-            cache=self.cache,
-            clock=clock,
-            timers=timers,
-            turn=turn,
-            stats=self.topic_stats,
-            on_bug=self.report_bug,
-        )
+        self.log_manager = self._make_log_manager(files)
+        self.replica_manager = self._make_replica_manager()
         self.fetch_sessions = FetchSessionCache(
             config.max_incremental_fetch_session_cache_slots, clock=clock, random=random
         )
         self.dispatch = Dispatcher(self)
-        register_gauges(metrics, self.replica_manager, self.log_manager, self.fetch_sessions)
+        register_gauges(
+            metrics, self.replica_manager, self.log_manager, self.cache, self.fetch_sessions
+        )
+
+    def _make_log_manager(self, files: Files) -> LogManager:
+        log_manager = LogManager(
+            self.config,
+            self.config.data_dirs,
+            clock=self.clock,
+            timers=self.timers,
+            files=files,
+            random=self.random,
+            jobs=self.jobs,
+            turn=self._turn,
+            report=self._report,
+        )
+        log_manager.on_offline = self._log_dir_failed
+        log_manager.on_last_offline = lambda: self.on_last_log_dir_failed()
+        return log_manager
+
+    def _make_replica_manager(self) -> ReplicaManager:
+        return ReplicaManager(
+            config=self.config,
+            log_manager=self.log_manager,
+            cache=self.cache,
+            clock=self.clock,
+            timers=self.timers,
+            turn=self._turn,
+            stats=self.topic_stats,
+            on_bug=self.report_bug,
+        )
 
     # -- start and stop -----------------------------------------------------------------------
 

@@ -1,19 +1,23 @@
 """What the tests of plogd/net share: requests as bytes, a dispatch by script, a reactor to pump.
 
 A request here is an API key (two bytes, as in Kafka) and a text. `ScriptedDispatch` answers it with
-the same text at once, unless a test holds it back: then a `Later` waits in `waiting` under that text.
+the same text at once, unless a test holds it back: then `waiting` has a `Later` of that text.
 """
 
 from __future__ import annotations
 
+import os
 import select
 import socket
 import struct
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from twisted.internet.epollreactor import EPollReactor
+from twisted.logger import ILogObserver, LogLevel, formatEvent
+from zope.interface import implementer
 
 from plog.wire.primitives import Part
 from plogd.apis.closing import CloseConnection
@@ -21,6 +25,7 @@ from plogd.apis.context import ConnectionContext
 from plogd.apis.dispatch import Dispatched
 from plogd.config.network_settings import NetworkSettings
 from plogd.net.connections import Connections
+from plogd.os_files import OsFile
 from plogd.ports import Later
 from tests.helpers.sim_ports import SimPorts
 
@@ -110,6 +115,15 @@ def make_connections(
     )
 
 
+@implementer(ILogObserver)
+class LogLines(list[str]):
+    """Collects what is logged at "warn" or above, as text."""
+
+    def __call__(self, event: dict[str, Any]) -> None:
+        if event["log_level"] in (LogLevel.warn, LogLevel.error, LogLevel.critical):
+            self.append(formatEvent(event))
+
+
 class Pump:
     """A reactor of its own that runs only while `until` waits for something."""
 
@@ -166,3 +180,43 @@ class Pump:
         waker: Any = self.reactor.waker
         waker.connectionLost(None)
         self.reactor._poller.close()
+
+
+class WatchedFile(OsFile):
+    """A real file that counts its holders and says what a test wants of the page cache."""
+
+    def __init__(self, path: Path, content: bytes) -> None:
+        path.write_bytes(content)
+        super().__init__(str(path), os.O_RDWR)
+        self.content = content
+        self.is_cached = True
+        self.asked_cached: list[tuple[int, int]] = []
+        self.reads: list[tuple[int, int]] = []
+        self.read_error: OSError | None = None
+        self.holders = 1
+
+    def cached(self, position: int, length: int) -> bool:
+        self.asked_cached.append((position, length))
+        return self.is_cached
+
+    def pread(self, length: int, position: int) -> bytes:
+        if self.read_error is not None:
+            raise self.read_error
+        self.reads.append((position, length))
+        return super().pread(length, position)
+
+    def retain(self) -> None:
+        super().retain()
+        self.holders += 1
+
+    def close(self) -> None:
+        self.holders -= 1
+        super().close()
+
+    @property
+    def is_open(self) -> bool:
+        try:
+            os.fstat(self.fileno())
+        except OSError:
+            return False
+        return True

@@ -43,7 +43,7 @@ from plogd.log.file_records import FileRegion
 from plogd.metrics import Registry
 from plogd.ports import Later
 from tests.helpers.sim_files import SimFiles
-from tests.helpers.sim_ports import SimPorts, outcome
+from tests.helpers.sim_ports import START_MS, SimPorts, outcome
 
 M = TypeVar("M", bound=ApiMessage)
 
@@ -240,7 +240,7 @@ class SimBroker:
         return self.broker.log_manager.get(TopicPartition(topic, partition))
 
 
-def records_of(values: tuple[bytes, ...], now_ms: int = 1_000, **batch: Any) -> bytes:
+def records_of(values: tuple[bytes, ...], now_ms: int = START_MS, **batch: Any) -> bytes:
     """A batch with these values; `batch` are arguments of `build_batch`."""
     records = [Record(offset=i, timestamp=now_ms, value=value) for i, value in enumerate(values)]
     return build_batch(records, **batch)

@@ -71,7 +71,7 @@ def _validate(
         plan = broker.controller.plan(_new_topic(topic))
     except KafkaError as error:
         return _error(topic.name, error)
-    result = CreatableTopicResult(name=plan.name, topic_id=ZERO_UUID)
+    result = CreatableTopicResult(name=plan.name, topic_id=ZERO_UUID, error_message=None)
     _add_details(
         result,
         len(plan.assignments),
@@ -108,7 +108,7 @@ async def _respond(
 
 
 def _created(topic: TopicState, context: RequestContext, broker: Broker) -> CreatableTopicResult:
-    result = CreatableTopicResult(name=topic.name, topic_id=topic.topic_id)
+    result = CreatableTopicResult(name=topic.name, topic_id=topic.topic_id, error_message=None)
     _add_details(
         result,
         len(topic.partitions),

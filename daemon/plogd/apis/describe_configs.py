@@ -95,6 +95,7 @@ def _config(
         config_source=entry.source,
         is_sensitive=entry.sensitive,
         config_type=entry.type,
+        documentation=None,
     )
     if request.include_synonyms:
         result.synonyms = [

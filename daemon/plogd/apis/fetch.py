@@ -57,7 +57,7 @@ def handle_fetch(
     answer = _Answer(request, context, broker, fetch)
     if _replica_id(request, context) >= 0:
         return answer([PartitionRead(NotLeaderOrFollower()) for _ in fetch.items])
-    max_bytes = min(request.max_bytes, broker.config.fetch_max_bytes)
+    max_bytes = max(0, min(request.max_bytes, broker.config.fetch_max_bytes))
     params = FetchParams(
         max_wait_ms=request.max_wait_ms,
         min_bytes=min(request.min_bytes, max_bytes),

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 
 from plogd.log.log import Log
 from plogd.log.log_manager import LogManager
+from plogd.metadata.cache import MetadataCache
 from plogd.metrics import Registry
 from plogd.replica.fetch_sessions import FetchSessionCache
 from plogd.replica.replica_manager import ReplicaManager
@@ -21,13 +22,26 @@ def register_gauges(
     metrics: Registry,
     replica_manager: ReplicaManager,
     log_manager: LogManager,
+    cache: MetadataCache,
     sessions: FetchSessionCache,
 ) -> None:
     """Register all of them; once for a broker."""
+    _register_topics(metrics, cache)
     _register_replicas(metrics, replica_manager)
     _register_sessions(metrics, sessions)
     _register_logs(metrics, replica_manager, log_manager)
     _register_syncs(metrics, log_manager)
+
+
+def _register_topics(metrics: Registry, cache: MetadataCache) -> None:
+    prefix = "kafka_controller_kafkacontroller_"
+    metrics.gauge(f"{prefix}activecontrollercount", "1: this broker decides.", lambda: 1)
+    metrics.gauge(f"{prefix}globaltopiccount", "Topics.", lambda: cache.topic_count)
+    metrics.gauge(
+        f"{prefix}globalpartitioncount",
+        "Partitions of all topics.",
+        lambda: sum(len(topic.partitions) for topic in cache.topics()),
+    )
 
 
 def _register_replicas(metrics: Registry, manager: ReplicaManager) -> None:
@@ -44,6 +58,11 @@ def _register_replicas(metrics: Registry, manager: ReplicaManager) -> None:
         f"{prefix}offlinereplicacount",
         "Partitions whose log directory has failed.",
         lambda: manager.offline_count,
+    )
+    metrics.gauge(
+        f"{prefix}underreplicatedpartitions",
+        "Partitions with fewer replicas in sync than they have.",
+        lambda: sum(len(one.isr) < len(one.replicas) for one in manager.partitions),
     )
     metrics.ask(
         "kafka_server_delayedoperationpurgatory_purgatorysize",

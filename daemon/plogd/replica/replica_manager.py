@@ -23,9 +23,10 @@ from plog.errors import (
 )
 from plog.types import ZERO_UUID, TopicPartition
 from plogd.config import BrokerConfig
+from plogd.log.creation import NewLog
 from plogd.log.flush import SyncRounds
 from plogd.log.log import Log
-from plogd.log.log_manager import LogManager, NewLog
+from plogd.log.log_manager import LogManager
 from plogd.metadata.cache import MetadataCache, TopicState
 from plogd.ports import Clock, Later, MaybeLater, Timers, Turn, spawn
 from plogd.replica.delayed import (
@@ -155,7 +156,7 @@ class ReplicaManager:
                 records, required_acks=required_acks, now_ms=now_ms
             )
         except KafkaError as error:
-            append.error = error
+            append.error = _bare(error)
         except Exception as error:  # One partition's bug must not cost the others their answer.
             self._on_bug(f"append to {key}", error)
             append.error = KafkaError("unexpected error, see the broker's log")
@@ -217,7 +218,7 @@ class ReplicaManager:
         try:
             return partition.read(
                 request.fetch_offset,
-                min(request.partition_max_bytes, max_bytes),
+                max(0, min(request.partition_max_bytes, max_bytes)),
                 leader_epoch=request.current_leader_epoch,
                 last_fetched_epoch=request.last_fetched_epoch,
                 at_least_one=at_least_one,
@@ -332,3 +333,9 @@ class ReplicaManager:
         self._stats.forget(topic.name)
         for deletion in deletions:
             await deletion
+
+
+def _bare(error: KafkaError) -> KafkaError:
+    """The error without its traceback, whose frames hold the records while the request waits."""
+    error.__cause__ = error.__context__ = error.__traceback__ = None
+    return error

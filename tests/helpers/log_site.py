@@ -1,0 +1,248 @@
+"""The logs of a broker without the broker: a `LogManager` over simulated ports and disk.
+
+    site = LogSite()
+    site.start()
+    log = site.create("t-0")
+    site.append(log, 3)
+    site.ports.settle()
+    site = site.crash(seed=1)   # a power loss, and the next life on what it left
+
+The site remembers which topics there are, as the metadata would, and moves the high watermark of
+each log as a partition with one replica does.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from plog.records.batch import iter_batches
+from plog.records.reader import read_records
+from plog.types import TopicPartition
+from plogd.config import BrokerConfig
+from plogd.log import names
+from plogd.log.creation import NewLog
+from plogd.log.log import AppendInfo, Log
+from plogd.log.log_manager import LogManager
+from plogd.topic_config import TopicConfig
+from tests.helpers.log_data import client_batch
+from tests.helpers.sim_files import SimFiles
+from tests.helpers.sim_ports import SimPorts, settled
+
+CONFIG = TopicConfig(
+    segment_bytes=1000, index_interval_bytes=150, retention_ms=-1, file_delete_delay_ms=1000
+)
+"""Segments of a few batches; nothing is deleted unless a test says so."""
+
+
+def partition_of(name: str) -> TopicPartition:
+    """``"t-0"`` as a partition."""
+    parsed = names.parse_partition_dir_name(name)
+    assert parsed is not None
+    return parsed.topic_partition
+
+
+class LogSite:
+    """One life of a broker's logs; see the module's text."""
+
+    def __init__(
+        self,
+        log_dirs: tuple[str, ...] = ("/a",),
+        *,
+        files: SimFiles | None = None,
+        ports: SimPorts | None = None,
+        device_by_path: Mapping[str, int] | None = None,
+        **settings: Any,
+    ) -> None:
+        self.ports = ports or SimPorts()
+        self.log_dirs = log_dirs
+        self.settings = settings
+        self.files = files or SimFiles(
+            log_dirs, clock=self.ports.clock, device_by_path=device_by_path
+        )
+        self.config = BrokerConfig(log_dirs=log_dirs, node_id=1, **settings)
+        self.reports: list[str] = []
+        self.offline: list[str] = []
+        self.last_is_offline = False
+        self.topics: dict[TopicPartition, tuple[bytes, TopicConfig]] = {}
+        self.epoch = 0
+        self.manager = LogManager(
+            self.config,
+            log_dirs,
+            clock=self.ports.clock,
+            timers=self.ports.timers,
+            files=self.files,
+            random=self.ports.random,
+            jobs=self.ports.jobs,
+            turn=self.ports.turn,
+            report=lambda message, **fields: self.reports.append(message.format(**fields)),
+        )
+        self.manager.on_offline = lambda log_dir, logs: self.offline.append(log_dir)
+        self.manager.on_last_offline = self._hear_last_offline
+
+    def _hear_last_offline(self) -> None:
+        self.last_is_offline = True
+
+    # -- lives --------------------------------------------------------------------------------
+
+    def start(self) -> LogSite:
+        """Take over the directories and load what is in them."""
+        self.settle(self.manager.open_directories())
+        self.settle(self.manager.load_logs(self._config_of))
+        for log in self.manager.logs.values():
+            self._lead(log)
+        return self
+
+    def _config_of(self, key: TopicPartition, topic_id: bytes) -> TopicConfig | None:
+        known_id, config = self.topics.get(key, (None, None))
+        return config if known_id == topic_id else None
+
+    def stop(self) -> None:
+        """A clean stop."""
+        self.settle(self.manager.shutdown())
+
+    def crash(self, seed: int) -> LogSite:
+        """The next life, on what a power loss leaves."""
+        return self._successor(self.files.crash(random.Random(seed))).start()
+
+    def kill(self) -> LogSite:
+        """The next life, after the process has ended in the middle of what it did."""
+        return self._successor(self.files.kill()).start()
+
+    def restart(self) -> LogSite:
+        """The next life, after a clean stop."""
+        self.stop()
+        return self.kill()
+
+    def next_life(self) -> LogSite:
+        """As `kill`, but not started yet."""
+        return self._successor(self.files.kill())
+
+    def _successor(self, files: SimFiles) -> LogSite:
+        ports = SimPorts()
+        ports.clock.advance_to(self.ports.clock.monotonic_ms())
+        site = LogSite(self.log_dirs, files=files, ports=ports, **self.settings)
+        site.files._clock = ports.clock
+        site.topics = dict(self.topics)
+        site.epoch = self.epoch + 1
+        return site
+
+    def settle(self, later: Any = None) -> Any:
+        """Let everything go on that can; the outcome of `later`."""
+        self.ports.settle()
+        return settled(self.ports, later)
+
+    # -- logs ---------------------------------------------------------------------------------
+
+    def create(self, name: str, config: TopicConfig = CONFIG) -> Log:
+        """Make a topic of one partition, and its log."""
+        new = self.new(name, config)
+        self.topics[new.topic_partition] = (new.topic_id, config)
+        [log] = self.settle(self.manager.create([new]))
+        assert isinstance(log, Log)
+        self._lead(log)
+        return log
+
+    def new(self, name: str, config: TopicConfig = CONFIG) -> NewLog:
+        """What `LogManager.create` is to be told."""
+        return NewLog(
+            topic_partition=partition_of(name),
+            topic_id=self.ports.random.random_bytes(16),
+            config=config,
+        )
+
+    def delete(self, name: str) -> None:
+        """Delete a topic of one partition."""
+        key = partition_of(name)
+        del self.topics[key]
+        self.settle(self.manager.delete(key))
+
+    def log(self, name: str = "t-0") -> Log:
+        """The log of a partition."""
+        log = self.manager.get(partition_of(name))
+        assert log is not None
+        return log
+
+    def _lead(self, log: Log) -> None:
+        log.on_durable = lambda: _advance(log)
+        _advance(log)
+
+    def append(self, log: Log, records: int = 1, **how: Any) -> AppendInfo:
+        """Append a batch, as a leader does."""
+        how.setdefault("timestamp", self.ports.clock.now_ms())
+        info = log.append_as_leader(
+            client_batch(records, **how),
+            leader_epoch=self.epoch,
+            now_ms=self.ports.clock.now_ms(),
+        )
+        _advance(log)
+        return info
+
+    def fill(self, log: Log, batches: int, value_bytes: int = 100, **how: Any) -> None:
+        """Append batches of one record, each with its number and `value_bytes` in all."""
+        for _ in range(batches):
+            value = str(log.log_end_offset).encode().ljust(value_bytes, b".")
+            self.append(log, value=value, **how)
+
+    def path(self, log: Log, base_offset: int, suffix: str = names.LOG_SUFFIX) -> str:
+        """The path of a segment's file."""
+        return names.segment_path(log.directory, base_offset, suffix)
+
+    def listing(self, log: Log, suffix: str = names.LOG_SUFFIX) -> list[int]:
+        """The base offsets of all files of one kind in a log's directory."""
+        parsed = map(names.parse_segment_file_name, self.files.listdir(log.directory))
+        return [name.base_offset for name in parsed if name and name[1:] == (suffix, "")]
+
+
+def _advance(log: Log) -> None:
+    log.high_watermark = max(log.high_watermark, log.acknowledged_end_offset)
+
+
+def base_offsets(log: Log) -> list[int]:
+    """Of the log's segments."""
+    return [segment.base_offset for segment in log.segments]
+
+
+def batch_offsets(log: Log, offset: int | None = None, end_offset: int | None = None) -> list[int]:
+    """The base offset of each batch that reads give, from `offset` to what may be shown."""
+    end_offset = log.high_watermark if end_offset is None else end_offset
+    return [header.base_offset for header, _ in _read(log, offset, end_offset)]
+
+
+def values(log: Log, offset: int | None = None) -> dict[int, bytes | None]:
+    """The value at each offset that may be shown."""
+    found: dict[int, bytes | None] = {}
+    for header, payload in _read(log, offset, log.high_watermark):
+        found.update({r.offset: r.value for r in read_records(payload, 0, header)})
+    return found
+
+
+def _read(log: Log, offset: int | None, end_offset: int) -> list[Any]:
+    """Header and bytes of each batch, read in pieces that cut batches."""
+    offset = log.log_start_offset if offset is None else offset
+    found: list[Any] = []
+    while offset < end_offset:
+        data = log.read(offset, 500, end_offset=end_offset)
+        if data.region is None:
+            break
+        payload = data.region.read()
+        data.region.close()
+        before = offset
+        for position, header in iter_batches(payload):
+            found.append((header, payload[position : position + header.size_bytes]))
+            offset = header.next_offset
+        assert offset > before, "a read from the middle of nothing"
+    return found
+
+
+def spied(files: SimFiles, name: str) -> Callable[[], list[str]]:
+    """Notes the path of every operation called `name` from now on."""
+    paths: list[str] = []
+
+    def hear(operation: Any) -> None:
+        if operation.name == name:
+            paths.append(operation.path)
+
+    files.on_operation = hear
+    return lambda: list(paths)

@@ -1,0 +1,61 @@
+"""What a client is told that we serve."""
+
+from __future__ import annotations
+
+import pytest
+
+from plog.errors import ErrorCode
+from plog.wire.header import RequestHeader, encode_request
+from plog.wire.messages.api_versions import ApiVersion, ApiVersionsRequest
+from plogd.apis.table import ADVERTISED
+from tests.helpers.sim_broker import Asked, SimBroker
+
+
+@pytest.fixture(scope="module")
+def broker() -> SimBroker:
+    return SimBroker().start()
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_every_version_tells_the_whole_table(broker: SimBroker, version: int) -> None:
+    request = ApiVersionsRequest(client_software_name="a", client_software_version="1")
+    answer = broker.ask(request, version)
+    assert answer.error_code == 0
+    told = [(api.api_key, api.min_version, api.max_version) for api in answer.api_keys]
+    assert told == [tuple(api) for api in ADVERTISED]
+
+
+def test_no_feature_is_promised(broker: SimBroker) -> None:
+    request = ApiVersionsRequest(client_software_name="a", client_software_version="1")
+    answer = broker.ask(request, 4)
+    assert (answer.supported_features, answer.finalized_features) == ([], [])
+    assert answer.finalized_features_epoch == 0
+    assert not answer.zk_migration_ready
+
+
+@pytest.mark.parametrize("version", [5, 99, 32767, -1])
+def test_an_unknown_version_is_answered_in_version_0(broker: SimBroker, version: int) -> None:
+    request = ApiVersionsRequest(client_software_name="a", client_software_version="1")
+    frame = bytearray(encode_request(RequestHeader(18, 3, 77, "new"), request)[4:])
+    frame[2:4] = version.to_bytes(2, "big", signed=True)
+    dispatched = broker.dispatch_frame(bytes(frame))
+    asked = Asked(broker, RequestHeader(18, 0, 77), dispatched.result)
+    answer = asked.response()
+    assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
+    assert answer.api_keys == [ApiVersion(api_key=18, min_version=0, max_version=4)]
+
+
+def test_the_clients_software_is_remembered(broker: SimBroker) -> None:
+    request = ApiVersionsRequest(
+        client_software_name="librdkafka", client_software_version="2.15.0"
+    )
+    broker.ask(request, 3)
+    assert broker.connection.client_software_name == "librdkafka"
+    assert broker.connection.client_software_version == "2.15.0"
+
+
+@pytest.mark.parametrize("name", ["", "-a", "a b", "a\n", "ü"])
+def test_software_with_an_odd_name_is_refused(broker: SimBroker, name: str) -> None:
+    request = ApiVersionsRequest(client_software_name=name, client_software_version="1")
+    answer = broker.ask(request, 3)
+    assert (answer.error_code, answer.api_keys) == (ErrorCode.INVALID_REQUEST, [])

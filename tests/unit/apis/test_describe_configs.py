@@ -1,0 +1,116 @@
+"""DescribeConfigs, from frame to frame."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from plog.errors import ErrorCode
+from plog.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from tests.helpers.sim_broker import SimBroker, create_topic
+
+TOPIC, BROKER = 2, 4
+
+
+@pytest.fixture(scope="module")
+def broker() -> SimBroker:
+    started = SimBroker(log_segment_bytes=1 << 24, num_partitions=7).start()
+    create_topic(started, "t", retention_ms="5")
+    return started
+
+
+def ask(
+    broker: SimBroker,
+    resource_type: int = TOPIC,
+    name: str = "t",
+    keys: list[str] | None = None,
+    version: int = 4,
+    **fields: Any,
+) -> Any:
+    resource = DescribeConfigsResource(
+        resource_type=resource_type, resource_name=name, configuration_keys=keys
+    )
+    [result] = broker.ask(DescribeConfigsRequest(resources=[resource], **fields), version).results
+    assert (result.resource_type, result.resource_name) == (resource_type, name)
+    return result
+
+
+@pytest.mark.parametrize("version", range(1, 5))
+def test_a_topics_settings_with_their_sources(broker: SimBroker, version: int) -> None:
+    result = ask(broker, version=version)
+    configs = {one.name: one for one in result.configs}
+    sources = {
+        name: (configs[name].value, configs[name].config_source)
+        for name in ("retention.ms", "segment.bytes", "max.message.bytes")
+    }
+    assert sources == {
+        "retention.ms": ("5", 1),
+        "segment.bytes": (str(1 << 24), 4),
+        "max.message.bytes": ("1048588", 5),
+    }
+    assert configs["retention.ms"].config_type == (5 if version >= 3 else 0)
+    assert not configs["retention.ms"].read_only
+    assert configs["retention.ms"].synonyms == []
+
+
+def test_only_what_is_asked_for(broker: SimBroker) -> None:
+    result = ask(broker, keys=["retention.ms", "nonsense"])
+    assert [one.name for one in result.configs] == ["retention.ms"]
+
+
+def test_no_keys_at_all_means_all_of_them(broker: SimBroker) -> None:
+    assert len(ask(broker, keys=[]).configs) == len(ask(broker).configs) > 30
+
+
+def test_synonyms_tell_where_a_value_would_come_from(broker: SimBroker) -> None:
+    result = ask(broker, keys=["retention.ms"], include_synonyms=True)
+    [config] = result.configs
+    sources = [(one.name, one.source) for one in config.synonyms]
+    assert sources[0] == ("retention.ms", 1)
+    assert sources[-1][1] == 5
+
+
+@pytest.mark.parametrize(("version", "told"), [(2, False), (3, True)])
+def test_documentation_if_asked_for(broker: SimBroker, version: int, told: bool) -> None:
+    fields: dict[str, Any] = {"include_documentation": True} if version >= 3 else {}
+    [config] = ask(broker, keys=["retention.ms"], version=version, **fields).configs
+    assert bool(config.documentation) is told
+
+
+def test_this_broker(broker: SimBroker) -> None:
+    configs = {one.name: one for one in ask(broker, BROKER, "1").configs}
+    assert (configs["num.partitions"].value, configs["num.partitions"].config_source) == ("7", 4)
+    assert configs["node.id"].read_only
+
+
+def test_the_cluster_wide_defaults_are_none(broker: SimBroker) -> None:
+    result = ask(broker, BROKER, "")
+    assert (result.error_code, result.configs) == (0, [])
+
+
+@pytest.mark.parametrize(
+    ("resource_type", "name", "code"),
+    [
+        (TOPIC, "nobody", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (TOPIC, "__cluster_metadata", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (TOPIC, "a/b", ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (BROKER, "2", ErrorCode.INVALID_REQUEST),
+        (BROKER, "one", ErrorCode.INVALID_REQUEST),
+        (8, "1", ErrorCode.INVALID_REQUEST),
+        (16, "x", ErrorCode.INVALID_REQUEST),
+        (32, "g", ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_what_is_not_there(broker: SimBroker, resource_type: int, name: str, code: int) -> None:
+    result = ask(broker, resource_type, name)
+    assert (result.error_code, bool(result.error_message), result.configs) == (code, True, [])
+
+
+def test_several_resources_each_with_its_own_outcome(broker: SimBroker) -> None:
+    resources = [
+        DescribeConfigsResource(resource_type=TOPIC, resource_name=name, configuration_keys=None)
+        for name in ("nobody", "t")
+    ]
+    answer = broker.ask(DescribeConfigsRequest(resources=resources), 4)
+    assert [one.error_code for one in answer.results] == [3, 0]

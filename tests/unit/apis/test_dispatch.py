@@ -1,0 +1,289 @@
+"""Frames that make no sense, handlers that fail, answers that cannot be written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from plog.errors import ErrorCode, KafkaError, NotController, UnsupportedVersion
+from plog.types import ZERO_UUID
+from plog.wire.header import RequestHeader, encode_request
+from plog.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from plog.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from plog.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from plog.wire.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
+from plog.wire.messages.find_coordinator import FindCoordinatorRequest
+from plog.wire.messages.init_producer_id import InitProducerIdRequest
+from plog.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from plog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from plog.wire.schema import ApiMessage
+from plogd.apis.context import RequestContext
+from plogd.apis.dispatch import CloseConnection, Dispatched
+from plogd.apis.table import HANDLERS
+from plogd.ports import Cancelled, Later
+from tests.helpers.sim_broker import (
+    SimBroker,
+    connection,
+    create_topic,
+    fetch_request,
+    produce_request,
+)
+from tests.helpers.sim_ports import outcome
+
+
+@pytest.fixture(scope="module")
+def broker() -> SimBroker:
+    started = SimBroker().start()
+    create_topic(started, "t")
+    return started
+
+
+def frame_of(api_key: int, version: int, body: bytes = b"") -> bytes:
+    header = api_key.to_bytes(2, "big", signed=True) + version.to_bytes(2, "big", signed=True)
+    return header + b"\0\0\0\7" + b"\xff\xff" + body
+
+
+@pytest.mark.parametrize(
+    ("frame", "reason"),
+    [
+        (b"", "no Kafka request"),
+        (b"\0", "no Kafka request"),
+        (b"GET / HTTP/1.1\r\n\r\n", "unknown|no Kafka request"),
+        (frame_of(999, 0), "999"),
+        (frame_of(-1, 0), "-1"),
+        (frame_of(17, 0), "17"),
+        (frame_of(8, 2), "8"),
+        (frame_of(3, 14), "Metadata version 14 is not served, only 0 to 13"),
+        (frame_of(0, 2), "Produce version 2 is not served"),
+        (frame_of(3, -1), "Metadata version -1"),
+        (frame_of(22, 6, b"\0"), "InitProducerId version 6"),
+        (frame_of(3, 1), "no Metadata request"),
+        (frame_of(3, 1, b"\x7f\xff\xff\xff"), "no Metadata request"),
+    ],
+)
+def test_what_cannot_be_read_or_is_not_served_ends_the_connection(
+    broker: SimBroker, frame: bytes, reason: str
+) -> None:
+    with pytest.raises(CloseConnection, match=reason):
+        broker.dispatch_frame(frame)
+
+
+@given(frame=st.binary(max_size=200))
+def test_any_bytes_are_answered_or_end_the_connection(broker: SimBroker, frame: bytes) -> None:
+    try:
+        broker.dispatch_frame(frame)
+    except CloseConnection:
+        pass
+    broker.settle()
+    assert broker.bugs == []
+
+
+@given(api_key=st.sampled_from([0, 1, 2, 3, 10, 18, 19, 20, 22, 32]), data=st.data())
+def test_any_body_is_answered_or_ends_the_connection(
+    broker: SimBroker, api_key: int, data: st.DataObject
+) -> None:
+    version = data.draw(st.integers(0, 18))
+    body = data.draw(st.binary(max_size=100))
+    try:
+        broker.dispatch_frame(frame_of(api_key, version, body))
+    except CloseConnection:
+        pass
+    broker.ports.advance(100)
+    assert broker.bugs == []
+
+
+REQUESTS: dict[int, ApiMessage] = {
+    0: produce_request("t", b"a", acks=1),
+    1: fetch_request("t"),
+    2: ListOffsetsRequest(topics=[ListOffsetsTopic(name="t", partitions=[ListOffsetsPartition()])]),
+    3: MetadataRequest(topics=[MetadataRequestTopic(name="t")]),
+    10: FindCoordinatorRequest(key="g"),
+    19: CreateTopicsRequest(topics=[CreatableTopic(name="n")]),
+    20: DeleteTopicsRequest(topic_names=["t"]),
+    22: InitProducerIdRequest(),
+    32: DescribeConfigsRequest(resources=[DescribeConfigsResource(resource_type=2)]),
+}
+NEWER: dict[int, ApiMessage] = {
+    10: FindCoordinatorRequest(coordinator_keys=["g"]),
+    20: DeleteTopicsRequest(topics=[DeleteTopicState(name="t")]),
+}
+all_versions = pytest.mark.parametrize(
+    ("api_key", "version"),
+    [
+        (row.api_key, version)
+        for row in HANDLERS
+        for version in range(row.first_version, row.last_version + 1)
+        if row.api_key in REQUESTS
+    ],
+)
+
+
+def request_for(api_key: int, version: int) -> ApiMessage:
+    if (api_key == 10 and version >= 4) or (api_key == 20 and version >= 6):
+        return NEWER[api_key]
+    return REQUESTS[api_key]
+
+
+def codes(value: Any) -> set[int]:
+    """Every error code in a message."""
+    if isinstance(value, list):
+        return {code for one in value for code in codes(one)}
+    if not hasattr(value, "fields"):
+        return set()
+    found = {value.error_code} if hasattr(value, "error_code") else set()
+    return found.union(*(codes(getattr(value, field.name)) for field in value.fields))
+
+
+@pytest.fixture
+def failing() -> Iterator[Callable[[int, Any], SimBroker]]:
+    """Makes a broker whose handler of one API gives or raises what it is told."""
+    restores: list[Any] = []
+
+    def make(api_key: int, result: Any) -> SimBroker:
+        broker = SimBroker().start()
+        row = broker.broker.dispatch._rows[api_key]
+        original = row.handle
+
+        def handle(request: ApiMessage, context: RequestContext, broker: object) -> Any:
+            if isinstance(result, Exception):
+                raise result
+            return result
+
+        object.__setattr__(row, "handle", handle)
+        restores.append(lambda: object.__setattr__(row, "handle", original))
+        return broker
+
+    yield make
+    for restore in restores:
+        restore()
+
+
+@all_versions
+def test_a_bug_is_answered_unknown_server_error_in_every_version(
+    failing: Any, api_key: int, version: int
+) -> None:
+    broker = failing(api_key, ZeroDivisionError())
+    answer = broker.ask(request_for(api_key, version), version)
+    assert codes(answer) - {0} == {ErrorCode.UNKNOWN_SERVER_ERROR}
+    assert [type(error) for _, error in broker.bugs] == [ZeroDivisionError]
+    assert "plog_unexpected_errors_total 1" in broker.metrics.expose().decode()
+
+
+@pytest.mark.parametrize("api_key", REQUESTS)
+def test_a_kafka_error_of_the_whole_request_is_told_and_is_no_bug(
+    failing: Any, api_key: int
+) -> None:
+    broker = failing(api_key, NotController())
+    row = broker.broker.dispatch._rows[api_key]
+    version = row.last_version
+    answer = broker.ask(request_for(api_key, version), version)
+    assert codes(answer) - {0} == {ErrorCode.NOT_CONTROLLER}
+    assert broker.bugs == []
+
+
+@pytest.mark.parametrize("error", [ZeroDivisionError(), NotController()])
+def test_an_error_that_comes_later_is_told_too(failing: Any, error: Exception) -> None:
+    later: Later[ApiMessage] = Later()
+    broker = failing(3, later)
+    asked = broker.begin(REQUESTS[3], 9)
+    assert not asked.is_done
+    later.fail(error)
+    code = error.code if isinstance(error, KafkaError) else ErrorCode.UNKNOWN_SERVER_ERROR
+    assert codes(asked.response()) - {0} == {code}
+
+
+def test_an_answer_that_cannot_be_written_is_a_bug_and_leaves_no_file_open(
+    failing: Any, broker: SimBroker
+) -> None:
+    broker.produce("t", b"a")
+    read = broker.broker.replica_manager.partition("t", 0).read(0, 100, at_least_one=True)
+    assert read.region is not None
+    answer = FetchResponse(
+        responses=[
+            FetchableTopicResponse(
+                topic="t",
+                partitions=[
+                    PartitionData(records=read.region, preferred_read_replica=7),
+                ],
+            )
+        ]
+    )
+    other = failing(1, answer)
+    told = other.ask(REQUESTS[1], 4)  # Version 4 has no place for the replica.
+    assert codes(told) - {0} == {ErrorCode.UNKNOWN_SERVER_ERROR}
+    assert not read.region._open
+    assert len(other.bugs) == 1
+
+
+def test_a_request_whose_failure_cannot_be_told_ends_the_connection(failing: Any) -> None:
+    broker = failing(0, ZeroDivisionError())
+    with pytest.raises(CloseConnection):
+        broker.begin(produce_request("t", b"a", acks=0), 9)
+
+
+def test_a_refusal_that_fails_itself_ends_the_connection(failing: Any) -> None:
+    broker = failing(3, ZeroDivisionError())
+    row = broker.broker.dispatch._rows[3]
+    original = row.refuse
+    object.__setattr__(row, "refuse", lambda *args: 1 / 0)
+    try:
+        with pytest.raises(CloseConnection):
+            broker.begin(REQUESTS[3], 9)
+    finally:
+        object.__setattr__(row, "refuse", original)
+    assert len(broker.bugs) == 2
+
+
+def test_a_client_that_leaves_cancels_what_its_request_waits_for(failing: Any) -> None:
+    later: Later[ApiMessage] = Later()
+    broker = failing(3, later)
+    asked = broker.begin(REQUESTS[3], 9)
+    asked.cancel()
+    assert later.done
+    with pytest.raises(Cancelled):
+        outcome(asked._result)
+
+
+def test_only_produce_is_marked_as_one(broker: SimBroker) -> None:
+    for api_key, is_produce in ((0, True), (3, False)):
+        header = RequestHeader(api_key, 9, 1, None)
+        frame = encode_request(header, REQUESTS[api_key])[4:]
+        dispatched = broker.dispatch_frame(frame)
+        assert isinstance(dispatched, Dispatched)
+        assert dispatched.is_produce is is_produce
+    broker.settle()
+
+
+def test_requests_are_counted_by_api_and_version() -> None:
+    broker = SimBroker().start()
+    for version in (1, 1, 9):
+        broker.ask(MetadataRequest(topics=[]), version)
+    lines = broker.metrics.expose().decode()
+    name = "kafka_network_requestmetrics_requests_total"
+    assert f'{name}{{request="Metadata",version="1"}} 2' in lines
+    assert f'{name}{{request="Metadata",version="9"}} 1' in lines
+
+
+def test_requests_that_end_their_connection_are_counted() -> None:
+    broker = SimBroker().start()
+    with pytest.raises(CloseConnection):
+        broker.dispatch_frame(b"")
+    assert "plog_requests_closed_total 1" in broker.metrics.expose().decode()
+
+
+def test_a_connection_is_named_by_its_client() -> None:
+    assert str(connection()) == "192.0.2.77:50000"
+
+
+def test_an_unsupported_version_from_a_handler_is_told_like_any_error(failing: Any) -> None:
+    broker = failing(3, UnsupportedVersion())
+    answer = broker.ask(MetadataRequest(topics=[MetadataRequestTopic(topic_id=ZERO_UUID)]), 12)
+    assert codes(answer) - {0} == {ErrorCode.UNSUPPORTED_VERSION}

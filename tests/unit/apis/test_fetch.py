@@ -1,0 +1,398 @@
+"""Fetch, from frame to frame."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from plog.errors import ErrorCode
+from plog.records.batch import iter_batches
+from plog.types import ZERO_UUID
+from plog.wire.messages.delete_topics import DeleteTopicsRequest
+from plog.wire.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchTopic,
+    ForgottenTopic,
+    ReplicaState,
+)
+from plogd.log.file_records import FileRegion
+from tests.helpers.sim_broker import SimBroker, create_topic, fetch_request, produce_request
+
+
+def make(partitions: int = 2, **config: Any) -> SimBroker:
+    broker = SimBroker().start()
+    create_topic(broker, "t", partitions, **config)
+    return broker
+
+
+def id_of(broker: SimBroker, topic: str = "t") -> bytes:
+    state = broker.broker.cache.topic(topic)
+    assert state is not None
+    return state.topic_id
+
+
+def by_id(request: FetchRequest, topic_id: bytes) -> FetchRequest:
+    for topic in request.topics:
+        topic.topic, topic.topic_id = "", topic_id
+    return request
+
+
+@pytest.mark.parametrize("version", range(4, 19))
+def test_records_come_out_as_they_went_in_in_every_version(version: int) -> None:
+    broker = make()
+    broker.produce("t", b"a", b"b")
+    request = fetch_request("t", 0)
+    if version >= 13:
+        by_id(request, id_of(broker))
+    answer = broker.ask(request, version)
+    assert (answer.error_code, answer.session_id) == (0, 0)
+    [topic] = answer.responses
+    assert topic.topic == ("t" if version < 13 else "")
+    assert topic.topic_id == (ZERO_UUID if version < 13 else id_of(broker))
+    [partition] = topic.partitions
+    assert (partition.error_code, partition.high_watermark, partition.last_stable_offset) == (
+        0,
+        2,
+        2,
+    )
+    assert partition.log_start_offset == (-1 if version < 5 else 0)
+    assert partition.preferred_read_replica == -1
+    [(_, header)] = iter_batches(partition.records)
+    assert (header.base_offset, header.records_count, header.partition_leader_epoch) == (0, 2, 0)
+
+
+def test_records_leave_as_a_slice_of_the_logs_file() -> None:
+    broker = make()
+    broker.produce("t", b"a")
+    parts = broker.begin(fetch_request("t"), 11).parts()
+    regions = [part for part in parts if isinstance(part, FileRegion)]
+    assert len(regions) == 1
+    regions[0].close()
+
+
+@pytest.mark.parametrize("isolation_level", [0, 1])
+def test_aborted_transactions_are_listed_for_read_committed_only(isolation_level: int) -> None:
+    broker = make()
+    broker.produce("t", b"a")
+    answer = broker.fetch("t", isolation_level=isolation_level)
+    assert answer.aborted_transactions == ([] if isolation_level else None)
+
+
+class TestOffsets:
+    """F38: the middle of a batch, the end, beyond it, before the start."""
+
+    def test_the_middle_of_a_batch_gives_the_whole_batch(self) -> None:
+        broker = make()
+        broker.produce("t", b"a", b"b", b"c")
+        [(_, header)] = iter_batches(broker.fetch("t", 2).records)
+        assert header.base_offset == 0
+
+    @pytest.mark.parametrize(("offset", "code"), [(0, 0), (1, 1), (-1, 1), (2**62, 1)])
+    def test_an_empty_partition_has_one_good_offset(self, offset: int, code: int) -> None:
+        answer = make_empty().fetch("t", offset)
+        assert answer.error_code == code
+        assert answer.high_watermark == (-1 if code else 0)
+        assert len(answer.records) == 0
+
+    def test_at_the_end_there_is_nothing_yet(self) -> None:
+        broker = make()
+        broker.produce("t", b"a")
+        answer = broker.fetch("t", 1)
+        assert (answer.error_code, answer.high_watermark, len(answer.records)) == (0, 1, 0)
+
+
+def make_empty() -> SimBroker:
+    return make()
+
+
+class TestLongPoll:
+    """Waiting for data, without holding anything up."""
+
+    def test_it_waits_and_is_answered_when_records_are_durable(self) -> None:
+        broker = make()
+        asked = broker.begin(fetch_request("t", max_wait_ms=500), 11)
+        broker.settle()
+        assert not asked.is_done
+        broker.begin(produce_request("t", b"a"), 9)
+        assert not asked.is_done
+        broker.settle()
+        [partition] = asked.response().responses[0].partitions
+        assert partition.high_watermark == 1
+        assert len(partition.records) > 0
+
+    def test_its_time_is_over_after_max_wait(self) -> None:
+        broker = make()
+        asked = broker.begin(fetch_request("t", max_wait_ms=500), 11)
+        broker.ports.advance(499)
+        assert not asked.is_done
+        broker.ports.advance(11)
+        [partition] = asked.response().responses[0].partitions
+        assert (partition.error_code, len(partition.records)) == (0, 0)
+
+    def test_min_bytes_0_does_not_wait(self) -> None:
+        asked = make().begin(fetch_request("t", max_wait_ms=500, min_bytes=0), 11)
+        assert asked.is_done
+
+    def test_min_bytes_above_max_bytes_waits_for_max_bytes(self) -> None:
+        broker = make()
+        request = fetch_request("t", max_wait_ms=500, min_bytes=10_000, max_bytes=50)
+        asked = broker.begin(request, 11)
+        broker.produce("t", b"a")
+        broker.settle()
+        assert asked.is_done
+
+    def test_no_partitions_means_nothing_to_wait_for(self) -> None:
+        asked = make().begin(FetchRequest(max_wait_ms=500, min_bytes=1), 11)
+        assert asked.response().responses == []
+
+    def test_a_client_that_leaves_is_forgotten(self) -> None:
+        broker = make()
+        asked = broker.begin(fetch_request("t", max_wait_ms=500), 11)
+        asked.cancel()
+        assert len(broker.broker.replica_manager.delayed_fetches) == 0
+
+
+class TestLimits:
+    """F39, KIP-74."""
+
+    def two_batches(self) -> tuple[SimBroker, int]:
+        broker = make()
+        broker.produce("t", b"a" * 500)
+        size = len(broker.fetch("t").records)
+        broker.produce("t", b"b" * 500)
+        return broker, size
+
+    @pytest.mark.parametrize("field", ["partition_max_bytes", "max_bytes"])
+    def test_the_first_batch_comes_whole(self, field: str) -> None:
+        broker, size = self.two_batches()
+        answer = broker.fetch("t", **{field: 1})
+        assert len(answer.records) == size
+
+    @pytest.mark.parametrize("field", ["partition_max_bytes", "max_bytes"])
+    def test_no_more_than_asked_for_comes(self, field: str) -> None:
+        broker, size = self.two_batches()
+        answer = broker.fetch("t", **{field: size + 10})
+        assert size <= len(answer.records) <= size + 10
+
+    def test_the_broker_has_a_limit_of_its_own(self) -> None:
+        broker = SimBroker(fetch_max_bytes=1024).start()
+        create_topic(broker, "t")
+        for _ in range(5):
+            broker.produce("t", b"a" * 500)
+        assert len(broker.fetch("t").records) <= 1024
+
+
+class TestEpochs:
+    """KIP-320."""
+
+    @pytest.mark.parametrize(
+        ("epoch", "code"),
+        [(0, ErrorCode.FENCED_LEADER_EPOCH), (2, ErrorCode.UNKNOWN_LEADER_EPOCH), (1, 0), (-1, 0)],
+    )
+    def test_the_leader_epoch_must_fit(self, epoch: int, code: int) -> None:
+        broker = make()
+        broker.stop()
+        again = broker.restart()
+        answer = again.fetch("t", current_leader_epoch=epoch)
+        assert answer.error_code == code
+
+    def test_a_fenced_client_is_told_the_new_epoch(self) -> None:
+        broker = make()
+        broker.stop()
+        again = broker.restart()
+        answer = again.fetch("t", current_leader_epoch=0, version=12)
+        assert (answer.current_leader.leader_id, answer.current_leader.leader_epoch) == (1, 1)
+
+    def test_a_diverging_reader_is_told_where(self) -> None:
+        broker = make()
+        broker.produce("t", b"a", b"b")
+        broker.stop()
+        again = broker.restart()
+        again.produce("t", b"c")
+        request = fetch_request("t", 3)
+        request.topics[0].partitions[0].last_fetched_epoch = 0
+        answer = again.ask(request, 12).responses[0].partitions[0]
+        assert (answer.diverging_epoch.epoch, answer.diverging_epoch.end_offset) == (0, 2)
+        assert len(answer.records) == 0
+
+
+class TestSessions:
+    """KIP-227 over the wire."""
+
+    def session_request(self, session_id: int, epoch: int, *partitions: int) -> FetchRequest:
+        return FetchRequest(
+            session_id=session_id,
+            session_epoch=epoch,
+            topics=[
+                FetchTopic(
+                    topic="t",
+                    partitions=[
+                        FetchPartition(partition=number, partition_max_bytes=1000)
+                        for number in partitions
+                    ],
+                )
+            ]
+            if partitions
+            else [],
+        )
+
+    def test_only_what_is_new_is_answered(self) -> None:
+        broker = make()
+        first = broker.ask(self.session_request(0, 0, 0, 1), 11)
+        assert first.session_id > 0
+        assert len(first.responses[0].partitions) == 2
+        quiet = broker.ask(self.session_request(first.session_id, 1), 11)
+        assert (quiet.session_id, quiet.responses) == (first.session_id, [])
+        broker.produce("t", b"a", partition=1)
+        news = broker.ask(self.session_request(first.session_id, 2), 11)
+        [partition] = news.responses[0].partitions
+        assert (partition.partition_index, partition.high_watermark) == (1, 1)
+
+    def test_a_wait_in_a_session_ends_with_data_of_any_of_its_partitions(self) -> None:
+        broker = make()
+        session_id = broker.ask(self.session_request(0, 0, 0, 1), 11).session_id
+        request = self.session_request(session_id, 1)
+        request.max_wait_ms, request.min_bytes = 500, 1
+        asked = broker.begin(request, 11)
+        broker.produce("t", b"a", partition=1)
+        [partition] = asked.response().responses[0].partitions
+        assert partition.partition_index == 1
+
+    def test_forgotten_partitions_are_not_read_any_more(self) -> None:
+        broker = make()
+        session_id = broker.ask(self.session_request(0, 0, 0, 1), 11).session_id
+        request = self.session_request(session_id, 1)
+        request.forgotten_topics_data = [ForgottenTopic(topic="t", partitions=[1])]
+        broker.produce("t", b"a", partition=1)
+        assert broker.ask(request, 11).responses == []
+
+    @pytest.mark.parametrize(
+        ("session_id", "epoch", "code"),
+        [
+            (12345, 1, ErrorCode.FETCH_SESSION_ID_NOT_FOUND),
+            (None, 7, ErrorCode.INVALID_FETCH_SESSION_EPOCH),
+        ],
+    )
+    def test_errors_of_the_session(self, session_id: int | None, epoch: int, code: int) -> None:
+        broker = make()
+        known = broker.ask(self.session_request(0, 0, 0), 11).session_id
+        answer = broker.ask(self.session_request(session_id or known, epoch), 11)
+        assert (answer.error_code, answer.session_id, answer.responses) == (code, 0, [])
+
+    def test_a_session_of_names_cannot_go_on_with_ids(self) -> None:
+        broker = make()
+        session_id = broker.ask(self.session_request(0, 0, 0), 12).session_id
+        answer = broker.ask(self.session_request(session_id, 1), 13)
+        assert answer.error_code == ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
+
+    def test_clients_that_want_none_get_none(self) -> None:
+        broker = make()
+        assert broker.ask(self.session_request(0, -1, 0), 11).session_id == 0
+        assert len(broker.broker.fetch_sessions) == 0
+
+    def test_an_overtaken_answer_closes_its_files(self) -> None:
+        broker = make()
+        session_id = broker.ask(self.session_request(0, 0, 0), 11).session_id
+        waiting = self.session_request(session_id, 1)
+        waiting.max_wait_ms, waiting.min_bytes = 500, 1
+        asked = broker.begin(waiting, 11)
+        broker.ask(self.session_request(session_id, 2), 11)
+        broker.produce("t", b"a")
+        answer = asked.response()
+        assert answer.error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
+        assert answer.responses == []
+
+
+class TestTopicsThatAreNotThere:
+    """F26."""
+
+    def test_an_unknown_name_and_an_unknown_id(self) -> None:
+        broker = make()
+        answer = broker.fetch("nobody")
+        assert answer.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        answer = broker.ask(by_id(fetch_request("t"), b"?" * 16), 13)
+        assert answer.responses[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
+        assert answer.responses[0].topic_id == b"?" * 16
+
+    def test_a_recreated_topic_is_not_read_by_its_old_id(self) -> None:
+        broker = make()
+        broker.produce("t", b"old")
+        old_id = id_of(broker)
+        broker.ask(DeleteTopicsRequest(topic_names=["t"], timeout_ms=1000), 5)
+        create_topic(broker, "t")
+        broker.produce("t", b"new")
+        answer = broker.ask(by_id(fetch_request("t"), old_id), 13)
+        assert answer.responses[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
+        assert b"new" in broker.fetch("t").records.tobytes()
+
+    def test_a_session_by_id_outlives_its_topic_only_with_an_error(self) -> None:
+        broker = make()
+        request = by_id(fetch_request("t", session_epoch=0), id_of(broker))
+        session_id = broker.ask(request, 13).session_id
+        broker.ask(DeleteTopicsRequest(topic_names=["t"], timeout_ms=1000), 5)
+        create_topic(broker, "t")
+        broker.produce("t", b"new")
+        answer = broker.ask(FetchRequest(session_id=session_id, session_epoch=1), 13)
+        assert answer.responses[0].partitions[0].error_code == ErrorCode.INCONSISTENT_TOPIC_ID
+
+    def test_the_metadata_log_is_no_topic(self) -> None:
+        answer = SimBroker().start().fetch("__cluster_metadata")
+        assert answer.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+@pytest.mark.parametrize("version", [14, 15])
+def test_a_follower_is_told_that_there_are_none(version: int) -> None:
+    broker = make()
+    request = by_id(fetch_request("t"), id_of(broker))
+    if version >= 15:
+        request.replica_state = ReplicaState(replica_id=2, replica_epoch=1)
+    else:
+        request.replica_id = 2
+    answer = broker.ask(request, version)
+    assert answer.responses[0].partitions[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+@pytest.mark.parametrize(("version", "code"), [(9, 76), (10, 0)])
+def test_zstd_for_a_client_too_old_to_know_it(version: int, code: int) -> None:
+    broker = make(compression_type="zstd")
+    broker.produce("t", b"a")
+    answer = broker.fetch("t", version=version)
+    assert (answer.error_code, len(answer.records) > 0) == (code, code == 0)
+
+
+@pytest.mark.parametrize(("version", "code"), [(5, 6), (6, 56)])
+def test_a_storage_error_for_a_client_too_old_to_know_it(version: int, code: int) -> None:
+    broker = make()
+    broker.broker.replica_manager.partition("t", 0).log.go_offline()
+    assert broker.fetch("t", version=version).error_code == code
+
+
+def test_topics_are_grouped_as_they_were_asked_for() -> None:
+    broker = make()
+    create_topic(broker, "u")
+    request = FetchRequest(
+        topics=[
+            FetchTopic(topic="u", partitions=[FetchPartition(partition_max_bytes=10)]),
+            FetchTopic(
+                topic="t",
+                partitions=[
+                    FetchPartition(partition=1, partition_max_bytes=10),
+                    FetchPartition(partition=0, partition_max_bytes=10),
+                ],
+            ),
+        ]
+    )
+    answer = broker.ask(request, 11)
+    told = [(t.topic, [p.partition_index for p in t.partitions]) for t in answer.responses]
+    assert told == [("u", [0]), ("t", [1, 0])]
+
+
+def test_nothing_that_could_be_lost_is_ever_read() -> None:
+    broker = make()
+    broker.produce("t", b"safe")
+    broker.begin(produce_request("t", b"unsafe"), 9)
+    answer = broker.begin(fetch_request("t"), 11).response().responses[0].partitions[0]
+    assert b"unsafe" not in answer.records.tobytes()
+    assert answer.high_watermark == 1

@@ -1,0 +1,73 @@
+"""Ids for idempotent producers."""
+
+from __future__ import annotations
+
+import errno
+from typing import Any
+
+import pytest
+
+from plog.errors import ErrorCode
+from plog.wire.messages.init_producer_id import InitProducerIdRequest
+from tests.helpers.sim_broker import SimBroker
+
+
+def asked(**fields: Any) -> InitProducerIdRequest:
+    """A request without a transactional id, which is null then and not empty."""
+    return InitProducerIdRequest(**({"transactional_id": None} | fields))
+
+
+@pytest.mark.parametrize("version", range(6))
+def test_an_id_of_its_own_in_every_version(version: int) -> None:
+    broker = SimBroker().start()
+    answers = [broker.ask(asked(), version) for _ in range(3)]
+    assert [one.error_code for one in answers] == [0, 0, 0]
+    assert len({one.producer_id for one in answers}) == 3
+    assert {one.producer_epoch for one in answers} == {0}
+
+
+def test_the_first_waits_for_the_disk_the_others_do_not() -> None:
+    broker = SimBroker().start()
+    first = broker.begin(asked(), 4)
+    assert not first.is_done
+    broker.settle()
+    assert first.response().producer_id == 0
+    assert broker.begin(asked(), 4).response().producer_id == 1
+
+
+def test_no_id_comes_back_after_a_crash() -> None:
+    broker = SimBroker().start()
+    given = [broker.ask(asked(), 4).producer_id for _ in range(3)]
+    again = broker.restart(broker.files.crash(broker.ports.random))
+    given += [again.ask(asked(), 4).producer_id for _ in range(3)]
+    assert len(set(given)) == 6
+
+
+def test_a_producer_that_names_its_old_id_gets_a_new_one() -> None:
+    broker = SimBroker().start()
+    old = broker.ask(asked(), 4).producer_id
+    answer = broker.ask(asked(producer_id=old, producer_epoch=0), 4)
+    assert (answer.error_code, answer.producer_id != old) == (0, True)
+
+
+@pytest.mark.parametrize(
+    ("request_", "code"),
+    [
+        (
+            InitProducerIdRequest(transactional_id="x"),
+            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        ),
+        (InitProducerIdRequest(transactional_id=""), ErrorCode.INVALID_REQUEST),
+        (asked(producer_id=5), ErrorCode.INVALID_REQUEST),
+        (asked(producer_epoch=5), ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_what_is_refused(request_: InitProducerIdRequest, code: int) -> None:
+    answer = SimBroker().start().ask(request_, 4)
+    assert (answer.error_code, answer.producer_id, answer.producer_epoch) == (code, -1, -1)
+
+
+def test_without_its_log_there_is_no_id() -> None:
+    broker = SimBroker().start()
+    broker.files.fail_when(lambda op: op.name == "sync", errno.EIO)
+    assert broker.ask(asked(), 4).error_code == ErrorCode.KAFKA_STORAGE_ERROR

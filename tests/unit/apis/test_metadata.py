@@ -1,0 +1,255 @@
+"""Metadata, from frame to frame."""
+
+from __future__ import annotations
+
+import errno
+from typing import Any
+
+import pytest
+
+from plog.errors import ErrorCode
+from plog.types import ZERO_UUID, TopicPartition
+from plog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from tests.helpers.sim_broker import SimBroker, connection, create_topic
+
+
+def make(**settings: Any) -> SimBroker:
+    broker = SimBroker(**settings).start()
+    create_topic(broker, "t", 2)
+    return broker
+
+
+def named(*names: str, **fields: Any) -> MetadataRequest:
+    return MetadataRequest(topics=[MetadataRequestTopic(name=name) for name in names], **fields)
+
+
+def by_id(*topic_ids: bytes) -> MetadataRequest:
+    return MetadataRequest(
+        topics=[MetadataRequestTopic(name=None, topic_id=topic_id) for topic_id in topic_ids]
+    )
+
+
+@pytest.mark.parametrize("version", range(14))
+def test_a_topic_in_every_version(version: int) -> None:
+    broker = make()
+    answer = broker.ask(named("t"), version)
+    [node] = answer.brokers
+    assert (node.node_id, node.host, node.port, node.rack) == (1, "192.0.2.1", 9092, None)
+    assert answer.cluster_id == (None if version < 2 else broker.broker.cluster_id)
+    assert answer.controller_id == (-1 if version < 1 else 1)
+    [topic] = answer.topics
+    assert (topic.error_code, topic.name, topic.is_internal) == (0, "t", False)
+    assert (topic.topic_id == ZERO_UUID) == (version < 10)
+    told = [
+        (p.error_code, p.partition_index, p.leader_id, p.replica_nodes, p.isr_nodes)
+        for p in topic.partitions
+    ]
+    assert told == [(0, 0, 1, [1], [1]), (0, 1, 1, [1], [1])]
+
+
+class TestWhichTopics:
+    """All, none, some; by name, by id."""
+
+    @pytest.mark.parametrize(
+        ("version", "topics", "expected"),
+        [(0, [], ["t", "u"]), (1, [], []), (1, None, ["t", "u"]), (12, None, ["t", "u"])],
+    )
+    def test_all_or_none(
+        self, version: int, topics: list[MetadataRequestTopic] | None, expected: list[str]
+    ) -> None:
+        broker = make()
+        create_topic(broker, "u")
+        answer = broker.ask(MetadataRequest(topics=topics), version)
+        assert [topic.name for topic in answer.topics] == expected
+
+    def test_each_is_told_once_in_the_order_asked(self) -> None:
+        broker = make()
+        create_topic(broker, "u")
+        answer = broker.ask(named("u", "t", "u"), 12)
+        assert [topic.name for topic in answer.topics] == ["u", "t"]
+
+    def test_by_id(self) -> None:
+        broker = make()
+        state = broker.broker.cache.topic("t")
+        assert state is not None
+        answer = broker.ask(by_id(state.topic_id, b"?" * 16), 12)
+        known, unknown = answer.topics
+        assert (known.error_code, known.name) == (0, "t")
+        code = ErrorCode.UNKNOWN_TOPIC_ID
+        assert (unknown.error_code, unknown.name, unknown.topic_id) == (code, None, b"?" * 16)
+
+    @pytest.mark.parametrize("version", [10, 11])
+    def test_by_id_is_not_known_before_version_12(self, version: int) -> None:
+        answer = make().ask(by_id(b"?" * 16), version)
+        assert answer.topics[0].error_code == ErrorCode.INVALID_REQUEST
+
+    def test_the_metadata_log_is_not_listed(self) -> None:
+        answer = make().ask(MetadataRequest(topics=None), 12)
+        assert [topic.name for topic in answer.topics] == ["t"]
+
+    def test_an_internal_topic_is_marked(self) -> None:
+        broker = make()
+        create_topic(broker, "__consumer_offsets")
+        answer = broker.ask(named("__consumer_offsets"), 12)
+        assert answer.topics[0].is_internal
+
+
+class TestAutomaticCreation:
+    """A topic somebody asks for is made, if that is wanted."""
+
+    def test_the_answer_names_the_new_topics_leaders(self) -> None:
+        broker = make(num_partitions=3)
+        asked = broker.begin(named("new"), 9)
+        assert not asked.is_done
+        broker.settle()
+        [topic] = asked.response().topics
+        assert (topic.error_code, [p.leader_id for p in topic.partitions]) == (0, [1, 1, 1])
+        assert broker.produce("new", b"a", partition=2).error_code == 0
+
+    def test_it_survives_a_restart(self) -> None:
+        broker = make()
+        broker.ask(named("new"), 9)
+        again = broker.restart(auto_create_topics_enable=False)
+        assert again.ask(named("new"), 9).topics[0].error_code == 0
+
+    def test_two_clients_at_once_get_the_same_topic(self) -> None:
+        broker = make()
+        asked = [broker.begin(named("new"), 12) for _ in range(2)]
+        broker.settle()
+        topics = [one.response().topics[0] for one in asked]
+        assert topics[0].error_code == topics[1].error_code == 0
+        assert topics[0].topic_id == topics[1].topic_id
+
+    @pytest.mark.parametrize(
+        ("settings", "fields", "version"),
+        [
+            ({"auto_create_topics_enable": False}, {}, 9),
+            ({}, {"allow_auto_topic_creation": False}, 9),
+        ],
+    )
+    def test_not_without_permission(
+        self, settings: dict[str, Any], fields: dict[str, Any], version: int
+    ) -> None:
+        broker = make(**settings)
+        asked = broker.begin(named("new", **fields), version)
+        assert asked.is_done
+        assert asked.response().topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    def test_a_bad_name_is_refused_and_the_others_are_made(self) -> None:
+        answer = make().ask(named("no/good", "good"), 9)
+        assert [topic.error_code for topic in answer.topics] == [
+            ErrorCode.INVALID_TOPIC_EXCEPTION,
+            0,
+        ]
+
+    def test_a_bad_name_is_an_error_also_where_nothing_is_created(self) -> None:
+        answer = make(auto_create_topics_enable=False).ask(named("no/good"), 9)
+        assert answer.topics[0].error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+
+    @pytest.mark.parametrize("name", ["__consumer_offsets", "__cluster_metadata"])
+    def test_reserved_names_are_not_created(self, name: str) -> None:
+        answer = make().ask(named(name), 9)
+        assert answer.topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    def test_more_replicas_than_brokers_is_told(self) -> None:
+        answer = make(default_replication_factor=3).ask(named("new"), 9)
+        assert answer.topics[0].error_code == ErrorCode.INVALID_REPLICATION_FACTOR
+
+    def test_a_slow_disk_does_not_hold_the_client_for_ever(self) -> None:
+        broker = make()
+        asked = broker.begin(named("new"), 9)
+        broker.ports.timers.advance(5_000)
+        assert asked.response().topics[0].error_code == ErrorCode.LEADER_NOT_AVAILABLE
+        broker.settle()
+        assert broker.ask(named("new"), 9).topics[0].error_code == 0
+
+    def test_a_client_that_leaves_does_not_stop_it(self) -> None:
+        broker = make()
+        broker.begin(named("new"), 9).cancel()
+        broker.settle()
+        assert broker.broker.cache.topic("new") is not None
+
+    def test_a_failed_metadata_log_is_told(self) -> None:
+        broker = make()
+        broker.files.fail_when(lambda op: op.name == "sync" and "__cluster" in op.path, errno.EIO)
+        answer = broker.ask(named("new"), 9)
+        assert answer.topics[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
+
+
+class TestAddress:
+    """Where clients are told to connect."""
+
+    def address(self, broker: SimBroker, **fields: Any) -> tuple[str, int]:
+        answer = broker.ask(named(), 9, connection=connection(**fields))
+        [node] = answer.brokers
+        return node.host, node.port
+
+    def test_it_is_the_one_the_client_has_used(self) -> None:
+        broker = make()
+        assert self.address(broker, local_address=("10.0.0.5", 19092)) == ("10.0.0.5", 19092)
+        assert self.address(broker, local_address=("::1", 9092)) == ("::1", 9092)
+
+    def test_an_ipv4_client_of_a_dual_stack_socket_gets_an_ipv4_address(self) -> None:
+        assert self.address(make(), local_address=("::ffff:10.0.0.5", 9092)) == ("10.0.0.5", 9092)
+
+    def test_advertised_listeners_count_by_the_name_of_the_listener(self) -> None:
+        broker = make(
+            listeners=("IN://:9092", "OUT://:9093"),
+            advertised_listeners=("OUT://broker.example:443",),
+            listener_security_protocol_map="IN:PLAINTEXT,OUT:PLAINTEXT",
+        )
+        assert self.address(broker, listener_name="OUT") == ("broker.example", 443)
+        assert self.address(broker, listener_name="IN") == ("192.0.2.1", 9092)
+
+    def test_an_advertised_port_of_0_is_the_one_that_was_opened(self) -> None:
+        broker = make(
+            listeners=("PLAINTEXT://:0",), advertised_listeners=("PLAINTEXT://broker.example:0",)
+        )
+        address = self.address(broker, local_address=("10.0.0.5", 40123))
+        assert address == ("broker.example", 40123)
+
+    def test_the_shell_may_set_it(self) -> None:
+        broker = make()
+        broker.broker.set_advertised({"PLAINTEXT": ("other.example", 1)})
+        assert self.address(broker) == ("other.example", 1)
+
+
+class TestAuthorizedOperations:
+    """KIP-430: everything, as nobody is refused anything yet."""
+
+    def test_they_are_told_if_asked_for(self) -> None:
+        request = named("t", include_topic_authorized_operations=True)
+        request.include_cluster_authorized_operations = True
+        answer = make().ask(request, 8)
+        assert answer.topics[0].topic_authorized_operations == 3576
+        assert answer.cluster_authorized_operations == 8096
+
+    def test_else_they_are_absent(self) -> None:
+        answer = make().ask(named("t"), 8)
+        absent = -(2**31)
+        assert answer.topics[0].topic_authorized_operations == absent
+        assert answer.cluster_authorized_operations == absent
+
+
+def test_a_partition_of_a_failed_directory_has_no_leader() -> None:
+    broker = make()
+    broker.broker.replica_manager.partition("t", 1).log.go_offline()
+    [topic] = broker.ask(named("t"), 9).topics
+    told = [(p.error_code, p.leader_id, p.offline_replicas) for p in topic.partitions]
+    assert told == [(0, 1, []), (ErrorCode.LEADER_NOT_AVAILABLE, -1, [1])]
+
+
+def test_leader_epochs_rise_with_every_start() -> None:
+    broker = make()
+    assert broker.ask(named("t"), 9).topics[0].partitions[0].leader_epoch == 0
+    again = broker.restart()
+    assert again.ask(named("t"), 9).topics[0].partitions[0].leader_epoch == 1
+
+
+def test_what_is_told_can_be_used_at_once() -> None:
+    broker = make()
+    for name in ("a", "b", "c"):
+        [topic] = broker.ask(named(name), 9).topics
+        for partition in topic.partitions:
+            key = TopicPartition(name, partition.partition_index)
+            assert broker.broker.log_manager.get(key) is not None

@@ -1,0 +1,265 @@
+"""Creating and deleting, step by step, with failures and crashes in between."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from plog.errors import (
+    InvalidTopicException,
+    KafkaStorageError,
+    TopicAlreadyExists,
+    UnknownTopicOrPartition,
+)
+from plogd.controller.controller import Controller
+from plogd.controller.topics import Defaults, NewTopic
+from plogd.metadata.cache import TopicState
+from plogd.metadata.image import MetadataImage
+from plogd.metadata.store import Change, Conflict, Key, Outcome, TopicValue, Written
+from plogd.ports import Later, ready
+from tests.helpers.sim_ports import SimPorts, outcome
+
+
+class MemoryStore:
+    """As much of a store as the controller needs; each write waits for `finish`."""
+
+    max_atomic_changes = 10_000
+
+    def __init__(self) -> None:
+        self.image = MetadataImage()
+        self.waiting: list[tuple[list[Change], Later[list[Outcome]]]] = []
+        self._offset = 0
+
+    def load(self, prefix: Key) -> dict[Key, tuple[Any, int]]:
+        return self.image.load(prefix)
+
+    def campaign(self) -> Later[int]:
+        return ready(3)
+
+    def write(self, changes: list[Change], term: int | None = None) -> Later[list[Outcome]]:
+        assert term == 3
+        later: Later[list[Outcome]] = Later()
+        self.waiting.append((changes, later))
+        return later
+
+    write_atomic = write
+
+    def finish(self) -> None:
+        """Make the first waiting write, whole or not at all."""
+        changes, later = self.waiting.pop(0)
+        found = [self.image.get(change.key) for change in changes]
+        if any(found[i][1] != change.expected for i, change in enumerate(changes)):
+            later.succeed([Conflict(value=value, version=version) for value, version in found])
+            return
+        new = {str(c.key[1]): c.value for c in changes if isinstance(c.value, TopicValue)}
+        for record in [r for c in changes for r in self.image.records_for(c, new)]:
+            self.image.replay(record, self._offset)
+            self._offset += 1
+        later.succeed([Written(version=self.image.get(change.key)[1]) for change in changes])
+
+    def fail(self, error: Exception) -> None:
+        """The first waiting write fails."""
+        self.waiting.pop(0)[1].fail(error)
+
+
+class FakeBrokers:
+    """Notes what it is told; `refuse` makes the next start fail."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+        self.refuse = False
+
+    def start_topic(self, topic: TopicState) -> Later[None]:
+        self.told.append(f"start {topic.name}")
+        later: Later[None] = Later()
+        if self.refuse:
+            later.fail(KafkaStorageError("no room"))
+        else:
+            later.succeed(None)
+        return later
+
+    def stop_topic(self, topic: TopicState) -> Later[None]:
+        self.told.append(f"stop {topic.name}")
+        return ready(None)
+
+
+class Setup:
+    """A controller between its store and its brokers."""
+
+    def __init__(self, store: MemoryStore | None = None) -> None:
+        self.store = store or MemoryStore()
+        self.brokers = FakeBrokers()
+        self.reports: list[str] = []
+        self.controller = Controller(
+            store=self.store,  # type: ignore[arg-type]  # it has no brokers or watchers
+            brokers=self.brokers,
+            defaults=lambda: Defaults(num_partitions=2, replication_factor=1, brokers=(1,)),
+            random=SimPorts().random,
+            report=lambda message, **fields: self.reports.append(message.format(**fields)),
+        )
+        self.topics = outcome(self.controller.load())
+
+    def create(self, name: str, **fields: Any) -> Later[TopicState]:
+        return self.controller.create_topic(NewTopic(name=name, **fields))
+
+    def created(self, name: str, **fields: Any) -> TopicState:
+        creation = self.create(name, **fields)
+        self.store.finish()
+        return outcome(creation)
+
+
+def test_a_topic_is_written_then_started_then_told() -> None:
+    setup = Setup()
+    creation = setup.create("t", config={"retention.ms": "5"})
+    assert (creation.done, setup.brokers.told) == (False, [])
+    setup.store.finish()
+    topic = outcome(creation)
+    assert setup.brokers.told == ["start t"]
+    assert [state.leader for state in topic.partitions] == [1, 1]
+    assert topic.config == {"retention.ms": "5"}
+    assert setup.store.load(("topic",))["topic", "t"][0].topic_id == topic.topic_id
+    assert setup.reports == ["created topic t with 2 partitions"]
+
+
+def test_topic_ids_are_random_uuids() -> None:
+    setup = Setup()
+    ids = {setup.created(f"t{n}").topic_id for n in range(20)}
+    assert len(ids) == 20
+    assert all(topic_id[6] >> 4 == 4 and topic_id[8] >> 6 == 2 for topic_id in ids)
+
+
+def test_a_second_creation_of_the_name_waits_and_finds_it() -> None:
+    setup = Setup()
+    first, second = setup.create("t"), setup.create("t")
+    setup.store.finish()
+    assert outcome(first).name == "t"
+    with pytest.raises(TopicAlreadyExists):
+        outcome(second)
+    assert setup.store.waiting == []
+
+
+def test_names_that_would_collide_wait_for_each_other() -> None:
+    setup = Setup()
+    first, second = setup.create("a.b"), setup.create("a_b")
+    setup.store.finish()
+    outcome(first)
+    with pytest.raises(InvalidTopicException):
+        outcome(second)
+
+
+def test_different_names_are_created_side_by_side() -> None:
+    setup = Setup()
+    setup.create("a")
+    setup.create("b")
+    assert len(setup.store.waiting) == 2
+
+
+def test_a_client_that_leaves_does_not_stop_the_creation() -> None:
+    setup = Setup()
+    setup.create("t").cancel()
+    setup.store.finish()
+    assert setup.brokers.told == ["start t"]
+
+
+def test_somebody_else_may_have_written_the_topic() -> None:
+    setup = Setup()
+    other = Setup(setup.store)
+    creation = setup.create("t")
+    other.create("t")
+    setup.store.finish()
+    setup.store.finish()
+    assert outcome(creation).name == "t"
+    assert other.brokers.told == []
+
+
+def test_a_store_that_fails_fails_the_creation_and_leaves_the_name_free() -> None:
+    setup = Setup()
+    creation = setup.create("t")
+    setup.store.fail(KafkaStorageError("gone"))
+    with pytest.raises(KafkaStorageError):
+        outcome(creation)
+    assert setup.created("t").name == "t"
+
+
+def test_a_topic_whose_logs_cannot_be_made_is_taken_back() -> None:
+    setup = Setup()
+    setup.brokers.refuse = True
+    creation = setup.create("t")
+    setup.store.finish()
+    assert setup.brokers.told == ["start t", "stop t"]
+    setup.store.finish()
+    with pytest.raises(KafkaStorageError):
+        outcome(creation)
+    assert setup.store.load(("topic",)) == {}
+    setup.brokers.refuse = False
+    assert setup.created("t").name == "t"
+
+
+def test_planning_changes_nothing() -> None:
+    setup = Setup()
+    assert len(setup.controller.plan(NewTopic(name="t")).assignments) == 2
+    assert setup.store.waiting == []
+
+
+class TestDeleting:
+    """The removal is durable before a log is touched."""
+
+    def test_a_topic_is_removed_then_stopped(self) -> None:
+        setup = Setup()
+        topic = setup.created("t")
+        deletion = setup.controller.delete_topic("t", topic.topic_id)
+        assert setup.brokers.told == ["start t"]
+        setup.store.finish()
+        outcome(deletion)
+        assert setup.brokers.told == ["start t", "stop t"]
+        assert setup.store.load(("topic",)) == {}
+
+    def test_one_of_another_id_is_left_alone(self) -> None:
+        setup = Setup()
+        setup.created("t")
+        with pytest.raises(UnknownTopicOrPartition):
+            outcome(setup.controller.delete_topic("t", b"x" * 16))
+
+    def test_the_name_can_be_used_again_once_the_logs_are_gone(self) -> None:
+        setup = Setup()
+        topic = setup.created("t")
+        setup.controller.delete_topic("t", topic.topic_id)
+        creation = setup.create("t")
+        assert len(setup.store.waiting) == 1
+        setup.store.finish()
+        setup.store.finish()
+        assert outcome(creation).topic_id != topic.topic_id
+        assert setup.brokers.told == ["start t", "stop t", "start t"]
+
+    def test_deleting_twice_finds_nothing_the_second_time(self) -> None:
+        setup = Setup()
+        topic = setup.created("t")
+        setup.controller.delete_topic("t", topic.topic_id)
+        second = setup.controller.delete_topic("t", topic.topic_id)
+        setup.store.finish()
+        with pytest.raises(UnknownTopicOrPartition):
+            outcome(second)
+
+    def test_a_store_that_fails_leaves_the_topic(self) -> None:
+        setup = Setup()
+        topic = setup.created("t")
+        deletion = setup.controller.delete_topic("t", topic.topic_id)
+        setup.store.fail(KafkaStorageError("gone"))
+        with pytest.raises(KafkaStorageError):
+            outcome(deletion)
+        assert setup.brokers.told == ["start t"]
+        with pytest.raises(TopicAlreadyExists):
+            setup.controller.plan(NewTopic(name="t"))
+
+
+def test_a_new_controller_knows_what_the_store_holds() -> None:
+    setup = Setup()
+    topic = setup.created("t", config={"retention.ms": "5"})
+    again = Setup(setup.store)
+    assert again.topics == [topic]
+    with pytest.raises(TopicAlreadyExists):
+        again.controller.plan(NewTopic(name="t"))
+    deletion = again.controller.delete_topic("t", topic.topic_id)
+    again.store.finish()
+    outcome(deletion)

@@ -1,0 +1,147 @@
+"""Each producer id is given once, whatever happens."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from plog.errors import CoordinatorNotAvailable, KafkaStorageError
+from plogd.coordinator.producer_ids import BLOCK_SIZE, ProducerIds
+from plogd.metadata.store import (
+    ABSENT,
+    Change,
+    Conflict,
+    Fenced,
+    Key,
+    Outcome,
+    ProducerIdsValue,
+    Written,
+)
+from plogd.ports import Later
+from tests.helpers.sim_ports import outcome
+
+KEY: Key = ("producer_ids",)
+
+
+class Store:
+    """One key, whose writes wait for `finish`."""
+
+    def __init__(self) -> None:
+        self.value: ProducerIdsValue | None = None
+        self.version = ABSENT
+        self.waiting: list[tuple[Change, Later[list[Outcome]]]] = []
+
+    def load(self, prefix: Key) -> dict[Key, tuple[Any, int]]:
+        return {} if self.value is None else {KEY: (self.value, self.version)}
+
+    def write(self, changes: list[Change], term: int | None = None) -> Later[list[Outcome]]:
+        later: Later[list[Outcome]] = Later()
+        self.waiting.append((changes[0], later))
+        return later
+
+    def finish(self) -> None:
+        change, later = self.waiting.pop(0)
+        if change.expected != self.version:
+            later.succeed([Conflict(value=self.value, version=self.version)])
+            return
+        self.value = change.value
+        self.version += 1
+        later.succeed([Written(version=self.version)])
+
+
+def make(store: Store, broker_id: int = 1) -> ProducerIds:
+    return ProducerIds(store, broker_id=broker_id, broker_epoch=5)  # type: ignore[arg-type]
+
+
+def take(ids: ProducerIds, store: Store) -> int:
+    taken = ids.next_id()
+    while isinstance(taken, Later) and not taken.done:
+        store.finish()
+    return outcome(taken) if isinstance(taken, Later) else taken
+
+
+def test_no_id_is_given_before_its_block_is_written() -> None:
+    store = Store()
+    ids = make(store)
+    first = ids.next_id()
+    assert isinstance(first, Later)
+    assert not first.done
+    store.finish()
+    assert outcome(first) == 0
+    assert store.value == ProducerIdsValue(broker_id=1, broker_epoch=5, next_producer_id=BLOCK_SIZE)
+
+
+def test_a_block_is_given_without_waiting_and_then_the_next_is_fetched() -> None:
+    store = Store()
+    ids = make(store)
+    taken = [take(ids, store) for _ in range(BLOCK_SIZE)]
+    assert taken == list(range(BLOCK_SIZE))
+    assert isinstance(ids.next_id(), Later)
+
+
+def test_all_who_wait_share_one_block() -> None:
+    store = Store()
+    ids = make(store)
+    waiting = [ids.next_id() for _ in range(5)]
+    assert len(store.waiting) == 1
+    store.finish()
+    assert [outcome(one) for one in waiting if isinstance(one, Later)] == [0, 1, 2, 3, 4]
+
+
+def test_more_waiters_than_a_block_holds_get_a_second_one() -> None:
+    store = Store()
+    ids = make(store)
+    waiting = [ids.next_id() for _ in range(BLOCK_SIZE + 2)]
+    store.finish()
+    store.finish()
+    assert [outcome(one) for one in waiting if isinstance(one, Later)] == list(
+        range(BLOCK_SIZE + 2)
+    )
+
+
+def test_a_restart_begins_a_new_block() -> None:
+    store = Store()
+    take(make(store), store)
+    assert take(make(store), store) == BLOCK_SIZE
+
+
+def test_two_brokers_never_get_the_same_block() -> None:
+    store = Store()
+    one, other = make(store, 1), make(store, 2)
+    first, second = one.next_id(), other.next_id()
+    while store.waiting:
+        store.finish()
+    assert isinstance(first, Later)
+    assert isinstance(second, Later)
+    assert (outcome(first), outcome(second)) == (0, BLOCK_SIZE)
+
+
+def test_a_store_that_fails_fails_who_waits_and_is_asked_again() -> None:
+    store = Store()
+    ids = make(store)
+    waiting = ids.next_id()
+    store.waiting.pop()[1].fail(KafkaStorageError("gone"))
+    assert isinstance(waiting, Later)
+    with pytest.raises(KafkaStorageError):
+        outcome(waiting)
+    assert take(ids, store) == 0
+
+
+def test_a_bug_in_the_store_is_an_error_a_client_may_retry() -> None:
+    store = Store()
+    waiting = make(store).next_id()
+    store.waiting.pop()[1].fail(ZeroDivisionError())
+    assert isinstance(waiting, Later)
+    with pytest.raises(CoordinatorNotAvailable):
+        outcome(waiting)
+
+
+def test_it_gives_up_after_many_refusals() -> None:
+    store = Store()
+    waiting = make(store).next_id()
+    while store.waiting:
+        store.waiting.pop()[1].succeed([Fenced()])
+    assert isinstance(waiting, Later)
+    with pytest.raises(CoordinatorNotAvailable):
+        outcome(waiting)

@@ -1,0 +1,212 @@
+"""Records to state, and changes to records."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from plog.wire.internal.metadata_records import (
+    BrokerEndpoint,
+    BrokerRegistrationChangeRecord,
+    ConfigRecord,
+    FeatureLevelRecord,
+    MetadataRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    ProducerIdsRecord,
+    RegisterBrokerRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
+from plogd.metadata.image import MetadataImage, registration_record
+from plogd.metadata.store import (
+    ABSENT,
+    BrokerRegistration,
+    Change,
+    Endpoint,
+    Key,
+    PartitionValue,
+    ProducerIdsValue,
+    TopicValue,
+)
+
+ID = b"i" * 16
+
+
+def image_of(*records: MetadataRecord) -> MetadataImage:
+    image = MetadataImage()
+    for offset, record in enumerate(records):
+        image.replay(record, offset)
+    return image
+
+
+def partition(number: int = 0, **fields: Any) -> PartitionRecord:
+    values: dict[str, Any] = {
+        "leader": 1,
+        "leader_epoch": 0,
+        "partition_epoch": 0,
+        "replicas": [1],
+        "isr": [1],
+    }
+    return PartitionRecord(partition_id=number, topic_id=ID, **(values | fields))
+
+
+TOPIC = (TopicRecord(name="t", topic_id=ID), partition(0), partition(1))
+
+
+def test_a_topic_comes_together_from_its_records() -> None:
+    image = image_of(*TOPIC)
+    value, version = image.get(("topic", "t"))
+    assert (value, version) == (TopicValue(topic_id=ID, assignments={0: (1,), 1: (1,)}), 0)
+    assert image.load(("partition", "t")) == {
+        ("partition", "t", number): (
+            PartitionValue(leader=1, leader_epoch=0, isr=(1,), partition_epoch=0),
+            1 + number,
+        )
+        for number in (0, 1)
+    }
+
+
+def test_a_brokers_start_gives_the_partitions_it_leads_a_new_epoch() -> None:
+    stranger = partition(2, leader=9)
+    image = image_of(*TOPIC, stranger, RegisterBrokerRecord(broker_id=1, broker_epoch=4))
+    epochs = [image.get(("partition", "t", number))[0].leader_epoch for number in range(3)]
+    assert epochs == [1, 1, 0]
+    assert image.get(("partition", "t", 0))[1] == 4
+
+
+def test_a_change_of_leader_is_a_new_epoch_a_change_of_isr_is_not() -> None:
+    image = image_of(*TOPIC)
+    image.replay(PartitionChangeRecord(partition_id=0, topic_id=ID, isr=[1, 2]), 5)
+    value = image.get(("partition", "t", 0))[0]
+    assert (value.leader_epoch, value.isr, value.partition_epoch) == (0, (1, 2), 1)
+    change = PartitionChangeRecord(partition_id=0, topic_id=ID, leader=2, replicas=[2, 1])
+    image.replay(change, 6)
+    value = image.get(("partition", "t", 0))[0]
+    assert (value.leader, value.leader_epoch, value.partition_epoch) == (2, 1, 2)
+    assert image.get(("topic", "t"))[0].assignments[0] == (2, 1)
+
+
+def test_removing_a_topic_removes_its_partitions_and_settings() -> None:
+    image = image_of(*TOPIC, ConfigRecord(resource_type=2, resource_name="t", name="a", value="b"))
+    changed = image.replay(RemoveTopicRecord(topic_id=ID), 9)
+    assert sorted(map(str, changed)) == sorted(
+        map(
+            str,
+            [
+                ("topic", "t"),
+                ("partition", "t", 0),
+                ("partition", "t", 1),
+                ("config", "topic", "t"),
+            ],
+        )
+    )
+    assert [image.get(key) for key in changed] == [(None, ABSENT)] * 4
+
+
+def test_settings_are_set_changed_and_taken_away() -> None:
+    key: Key = ("config", "topic", "t")
+    image = MetadataImage()
+
+    def set_(name: str, value: str | None) -> Any:
+        image.replay(ConfigRecord(resource_type=2, resource_name="t", name=name, value=value), 0)
+        return image.get(key)[0]
+
+    assert set_("a", "1") == {"a": "1"}
+    assert set_("b", "2") == {"a": "1", "b": "2"}
+    assert set_("a", None) == {"b": "2"}
+    assert set_("b", None) is None
+
+
+def test_the_other_records_have_their_place_too() -> None:
+    image = image_of(
+        FeatureLevelRecord(name="metadata.version", feature_level=7),
+        ProducerIdsRecord(broker_id=1, broker_epoch=2, next_producer_id=3000),
+        BrokerRegistrationChangeRecord(broker_id=1),
+    )
+    assert image.get(("feature", "metadata.version"))[0] == 7
+    assert image.get(("producer_ids",))[0] == ProducerIdsValue(
+        broker_id=1, broker_epoch=2, next_producer_id=3000
+    )
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        partition(),
+        RemoveTopicRecord(topic_id=ID),
+        ConfigRecord(resource_type=77, resource_name="t", name="a", value="b"),
+    ],
+)
+def test_a_record_that_fits_no_state_is_an_error(record: MetadataRecord) -> None:
+    with pytest.raises(ValueError):
+        MetadataImage().replay(record, 0)
+
+
+class TestRecordsFor:
+    """What `records_for` says makes the change when it is replayed."""
+
+    def made(self, image: MetadataImage, *changes: Change) -> MetadataImage:
+        new_topics = {str(c.key[1]): c.value for c in changes if isinstance(c.value, TopicValue)}
+        records = [record for change in changes for record in image.records_for(change, new_topics)]
+        for offset, record in enumerate(records, 100):
+            image.replay(record, offset)
+        return image
+
+    def test_a_new_topic(self) -> None:
+        topic = TopicValue(topic_id=ID, assignments={0: (1, 2)})
+        state = PartitionValue(leader=1, leader_epoch=0, isr=(1,), partition_epoch=0)
+        image = self.made(
+            MetadataImage(),
+            Change(key=("topic", "t"), value=topic, expected=ABSENT),
+            Change(key=("config", "topic", "t"), value={"a": "b"}, expected=ABSENT),
+            Change(key=("partition", "t", 0), value=state, expected=ABSENT),
+        )
+        assert image.get(("topic", "t")) == (topic, 100)
+        assert image.get(("config", "topic", "t")) == ({"a": "b"}, 101)
+        assert image.get(("partition", "t", 0)) == (state, 102)
+
+    def test_a_topics_end(self) -> None:
+        image = self.made(image_of(*TOPIC), Change(key=("topic", "t"), value=None, expected=0))
+        assert image.load(("partition",)) == {}
+
+    def test_removing_what_is_not_there_needs_no_record(self) -> None:
+        change = Change(key=("topic", "t"), value=None, expected=ABSENT)
+        assert MetadataImage().records_for(change, {}) == []
+
+    def test_settings_by_difference(self) -> None:
+        image = image_of(
+            ConfigRecord(resource_type=2, resource_name="t", name="a", value="1"),
+            ConfigRecord(resource_type=2, resource_name="t", name="b", value="2"),
+        )
+        change = Change(key=("config", "topic", "t"), value={"b": "2", "c": "3"}, expected=1)
+        assert image.records_for(change, {}) == [
+            ConfigRecord(resource_type=2, resource_name="t", name="a", value=None),
+            ConfigRecord(resource_type=2, resource_name="t", name="c", value="3"),
+        ]
+
+    def test_producer_ids(self) -> None:
+        value = ProducerIdsValue(broker_id=1, broker_epoch=5, next_producer_id=1000)
+        image = self.made(
+            MetadataImage(), Change(key=("producer_ids",), value=value, expected=ABSENT)
+        )
+        assert image.get(("producer_ids",))[0] == value
+
+    def test_a_key_that_is_not_written_by_hand(self) -> None:
+        with pytest.raises(ValueError, match="cannot be written"):
+            MetadataImage().records_for(Change(key=("broker", 1), value=1, expected=ABSENT), {})
+
+
+def test_a_registration_survives_its_record() -> None:
+    registration = BrokerRegistration(
+        broker_id=3,
+        incarnation_id=b"x" * 16,
+        endpoints=(Endpoint(name="A", host="h", port=9, security_protocol="SASL_SSL"),),
+        rack="r",
+    )
+    record = registration_record(registration, 42)
+    assert record.end_points == [BrokerEndpoint(name="A", host="h", port=9, security_protocol=3)]
+    image = image_of(record)
+    value = image.get(("broker", 3))[0]
+    assert (value.endpoints, value.rack, value.broker_epoch) == (registration.endpoints, "r", 42)

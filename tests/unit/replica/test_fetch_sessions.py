@@ -1,0 +1,245 @@
+"""KIP-227: what a session remembers, what its answers leave out, and how it ends."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from plog.errors import ErrorCode, KafkaError, UnknownTopicOrPartition
+from plog.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
+from plogd.replica.fetch_sessions import (
+    MIN_EVICTION_MS,
+    NO_SESSION,
+    FetchContext,
+    FetchSessionCache,
+)
+from plogd.replica.partition import PartitionRead
+from tests.helpers.sim_ports import SimPorts
+
+TOPIC_ID = b"t" * 16
+
+
+class Cache(FetchSessionCache):
+    """A cache with its clock in reach."""
+
+    def __init__(self, max_sessions: int = 10) -> None:
+        self.ports = SimPorts()
+        super().__init__(max_sessions, clock=self.ports.clock, random=self.ports.random)
+
+    def fetch(
+        self,
+        partitions: Sequence[int] = (),
+        *,
+        session_id: int = 0,
+        epoch: int = 0,
+        forget: Sequence[int] = (),
+        version: int = 11,
+        offset: int = 0,
+    ) -> FetchContext:
+        by_id = version >= 13
+        name, topic_id = ("", TOPIC_ID) if by_id else ("t", bytes(16))
+        request = FetchRequest(
+            session_id=session_id,
+            session_epoch=epoch,
+            topics=[
+                FetchTopic(
+                    topic=name,
+                    topic_id=topic_id,
+                    partitions=[
+                        FetchPartition(partition=number, fetch_offset=offset)
+                        for number in partitions
+                    ],
+                )
+            ],
+            forgotten_topics_data=[
+                ForgottenTopic(topic=name, topic_id=topic_id, partitions=list(forget))
+            ],
+        )
+        return self.begin(request, version, lambda topic_id: "t")
+
+    def open_session(self, partitions: Sequence[int], version: int = 11) -> int:
+        context = self.fetch(partitions, version=version)
+        session_id, answered = context.finish([read() for _ in context.items])
+        assert answered == list(range(len(partitions)))
+        return session_id
+
+
+class Region:
+    """As much of a FileRegion as a session looks at."""
+
+    nbytes = 100
+
+
+def read(
+    high_watermark: int = 0, *, data: bool = False, error: KafkaError | None = None, start: int = 0
+) -> PartitionRead:
+    region = Region() if data else None
+    return PartitionRead(error, high_watermark, start, region)  # type: ignore[arg-type]
+
+
+def partitions_of(context: FetchContext) -> list[int]:
+    return [item.request.partition for item in context.items]
+
+
+def test_a_full_fetch_opens_a_session_that_the_next_fetch_continues() -> None:
+    cache = Cache()
+    session_id = cache.open_session([0, 1])
+    assert session_id != NO_SESSION
+    context = cache.fetch(session_id=session_id, epoch=1)
+    assert partitions_of(context) == [0, 1]
+    assert context.finish([read(), read()]) == (session_id, [])
+
+
+def test_without_a_session_everything_is_answered_and_nothing_remembered() -> None:
+    cache = Cache()
+    context = cache.fetch([0, 1], epoch=-1)
+    assert context.finish([read(), read()]) == (NO_SESSION, [0, 1])
+    assert len(cache) == 0
+
+
+@pytest.mark.parametrize(
+    "result",
+    [read(data=True), read(5), read(start=3), read(-1, error=UnknownTopicOrPartition(), start=-1)],
+    ids=["data", "high watermark", "log start", "error"],
+)
+def test_only_what_changed_is_answered(result: PartitionRead) -> None:
+    cache = Cache()
+    session_id = cache.open_session([0, 1])
+    context = cache.fetch(session_id=session_id, epoch=1)
+    assert context.finish([read(), result])[1] == [1]
+
+
+def test_an_error_that_goes_away_is_news() -> None:
+    cache = Cache()
+    session_id = cache.open_session([0])
+    gone = PartitionRead(UnknownTopicOrPartition())
+    for epoch, result, answered in (
+        (1, gone, [0]),
+        (2, gone, [0]),
+        (3, read(), [0]),
+        (4, read(), []),
+    ):
+        context = cache.fetch(session_id=session_id, epoch=epoch)
+        assert context.finish([result])[1] == answered, epoch
+
+
+def test_partitions_are_added_changed_and_forgotten() -> None:
+    cache = Cache()
+    session_id = cache.open_session([0, 1])
+    context = cache.fetch([1, 2], session_id=session_id, epoch=1, forget=[0], offset=7)
+    assert [(item.request.partition, item.request.fetch_offset) for item in context.items] == [
+        (1, 7),
+        (2, 7),
+    ]
+
+
+def test_what_got_data_is_read_last_the_next_time() -> None:
+    cache = Cache()
+    session_id = cache.open_session([0, 1, 2])
+    context = cache.fetch(session_id=session_id, epoch=1)
+    context.finish([read(data=True), read(), read()])
+    assert partitions_of(cache.fetch(session_id=session_id, epoch=2)) == [1, 2, 0]
+
+
+def test_forgetting_everything_closes_the_session() -> None:
+    cache = Cache()
+    session_id = cache.open_session([0])
+    context = cache.fetch(session_id=session_id, epoch=1, forget=[0])
+    assert (context.error, context.finish([]), len(cache)) == (None, (NO_SESSION, []), 0)
+
+
+@pytest.mark.parametrize(
+    ("known", "epoch", "version", "code"),
+    [
+        (False, 1, 11, ErrorCode.FETCH_SESSION_ID_NOT_FOUND),
+        (True, 2, 11, ErrorCode.INVALID_FETCH_SESSION_EPOCH),
+        (True, 1, 13, ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR),
+    ],
+)
+def test_a_request_that_does_not_fit_its_session_is_refused(
+    known: bool, epoch: int, version: int, code: ErrorCode
+) -> None:
+    cache = Cache()
+    session_id = cache.open_session([0]) if known else 99
+    context = cache.fetch(session_id=session_id, epoch=epoch, version=version)
+    assert context.error is not None
+    assert (context.error.code, context.items) == (code, ())
+
+
+def test_a_full_fetch_with_a_session_id_closes_that_session() -> None:
+    cache = Cache()
+    session_id = cache.open_session([0])
+    cache.fetch([0], session_id=session_id, epoch=-1)
+    assert len(cache) == 0
+
+
+def test_an_answer_that_was_overtaken_by_the_next_request_is_an_error() -> None:
+    cache = Cache()
+    session_id = cache.open_session([0])
+    first = cache.fetch(session_id=session_id, epoch=1)
+    cache.fetch(session_id=session_id, epoch=2)
+    assert first.finish([read(data=True)])[1] == []
+    assert first.error is not None
+    assert first.error.code == ErrorCode.INVALID_FETCH_SESSION_EPOCH
+
+
+def test_the_epoch_wraps_to_one() -> None:
+    cache = Cache()
+    session_id = cache.open_session([0])
+    cache._sessions[session_id].epoch = 0x7FFFFFFF
+    assert cache.fetch(session_id=session_id, epoch=0x7FFFFFFF).error is None
+    assert cache.fetch(session_id=session_id, epoch=1).error is None
+
+
+def test_a_session_by_id_keeps_partitions_whose_topic_is_not_known_yet() -> None:
+    cache = Cache()
+    context = cache.begin(
+        FetchRequest(
+            session_epoch=0,
+            topics=[FetchTopic(topic_id=TOPIC_ID, partitions=[FetchPartition()])],
+        ),
+        13,
+        lambda topic_id: None,
+    )
+    assert context.items[0].topic is None
+    session_id, _ = context.finish([read()])
+    assert cache.fetch(session_id=session_id, epoch=1, version=13).items[0].topic == "t"
+
+
+class TestEviction:
+    """Who goes when the cache is full."""
+
+    def test_a_young_session_stays(self) -> None:
+        cache = Cache(max_sessions=1)
+        session_id = cache.open_session([0])
+        assert cache.open_session([0, 1]) == NO_SESSION
+        assert cache.fetch(session_id=session_id, epoch=1).error is None
+
+    def test_one_that_was_not_used_for_long_goes(self) -> None:
+        cache = Cache(max_sessions=1)
+        cache.open_session([0, 1, 2])
+        cache.ports.advance(MIN_EVICTION_MS + 1)
+        assert cache.open_session([0]) != NO_SESSION
+        assert (len(cache), cache.evictions) == (1, 1)
+
+    def test_an_old_one_in_use_goes_for_a_larger_one_only(self) -> None:
+        cache = Cache(max_sessions=1)
+        session_id = cache.open_session([0, 1])
+        cache.ports.advance(MIN_EVICTION_MS + 1)
+        cache.fetch(session_id=session_id, epoch=1)
+        assert cache.open_session([0]) == NO_SESSION
+        assert cache.open_session([0, 1, 2]) != NO_SESSION
+
+    def test_with_no_slots_there_are_no_sessions(self) -> None:
+        assert Cache(max_sessions=0).open_session([0]) == NO_SESSION
+
+    def test_a_session_without_partitions_is_not_opened(self) -> None:
+        assert Cache().open_session([]) == NO_SESSION
+
+
+def test_partitions_in_sessions_are_counted() -> None:
+    cache = Cache()
+    cache.open_session([0, 1])
+    cache.open_session([0])
+    assert cache.partition_count == 3

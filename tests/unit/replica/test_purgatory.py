@@ -1,0 +1,130 @@
+"""Waiting: completed by a check, expired by the wheel, or removed; never twice."""
+
+from __future__ import annotations
+
+from plogd.replica.purgatory import TICK_MS, Purgatory
+from tests.helpers.sim_ports import SimPorts
+
+
+class Waiting:
+    """An operation that completes when told to."""
+
+    def __init__(self) -> None:
+        self.is_complete = False
+        self.looks = 0
+        self.expired = False
+
+    def try_complete(self) -> bool:
+        self.looks += 1
+        return self.is_complete
+
+    def expire(self) -> None:
+        self.expired = True
+
+
+def make() -> tuple[SimPorts, Purgatory]:
+    ports = SimPorts()
+    return ports, Purgatory(ports.clock, ports.timers)
+
+
+def test_a_check_completes_what_watches_its_key() -> None:
+    _, purgatory = make()
+    one, other = Waiting(), Waiting()
+    purgatory.watch(one, ["a"], 1000)
+    purgatory.watch(other, ["b"], 1000)
+    one.is_complete = True
+    purgatory.check("a")
+    assert (one.looks, other.looks, len(purgatory)) == (1, 0, 1)
+
+
+def test_an_operation_that_is_not_done_goes_on_waiting() -> None:
+    _, purgatory = make()
+    one = Waiting()
+    purgatory.watch(one, ["a"], 1000)
+    purgatory.check("a")
+    purgatory.check("a")
+    assert (one.looks, len(purgatory)) == (2, 1)
+
+
+def test_what_is_complete_is_not_looked_at_again_for_its_other_keys() -> None:
+    ports, purgatory = make()
+    one = Waiting()
+    purgatory.watch(one, ["a", "b"], 1000)
+    one.is_complete = True
+    purgatory.check("a")
+    purgatory.check("b")
+    ports.advance(2000)
+    assert (one.looks, one.expired) == (1, False)
+
+
+def test_it_expires_at_most_a_tick_late_and_only_once() -> None:
+    ports, purgatory = make()
+    one = Waiting()
+    purgatory.watch(one, ["a"], 105)
+    ports.advance(104)
+    assert purgatory.expired == 0
+    ports.advance(1 + TICK_MS)
+    assert one.expired
+    purgatory.check("a")
+    assert (one.looks, len(purgatory), purgatory.expired) == (0, 0, 1)
+
+
+def test_an_earlier_deadline_behind_a_later_one_is_kept() -> None:
+    ports, purgatory = make()
+    late, early = Waiting(), Waiting()
+    purgatory.watch(late, ["a"], 10_000)
+    purgatory.watch(early, ["a"], 100)
+    ports.advance(200)
+    assert (early.expired, late.expired) == (True, False)
+    ports.advance(10_000)
+    assert late.expired
+
+
+def test_what_was_removed_neither_completes_nor_expires() -> None:
+    ports, purgatory = make()
+    one = Waiting()
+    purgatory.watch(one, ["a"], 100)
+    purgatory.remove(one)
+    purgatory.remove(one)
+    purgatory.check("a")
+    ports.advance(1000)
+    assert (one.looks, one.expired, len(purgatory)) == (0, False, 0)
+
+
+def test_completing_one_may_remove_another_that_watches_the_same_key() -> None:
+    _, purgatory = make()
+    second = Waiting()
+
+    class First(Waiting):
+        def try_complete(self) -> bool:
+            purgatory.remove(second)
+            return True
+
+    purgatory.watch(First(), ["a"], 100)
+    purgatory.watch(second, ["a"], 100)
+    purgatory.check("a")
+    assert (second.looks, len(purgatory)) == (0, 0)
+
+
+def test_one_that_expires_may_wait_again() -> None:
+    ports, purgatory = make()
+
+    class Stubborn(Waiting):
+        def expire(self) -> None:
+            if not self.expired:
+                purgatory.watch(self, ["a"], 50)
+            self.expired = True
+
+    one = Stubborn()
+    purgatory.watch(one, ["a"], 50)
+    ports.advance(60)
+    assert len(purgatory) == 1
+    ports.advance(60)
+    assert len(purgatory) == 0
+
+
+def test_an_idle_purgatory_sets_no_timer() -> None:
+    ports, purgatory = make()
+    purgatory.watch(Waiting(), ["a"], 100)
+    ports.advance(200)
+    assert ports.timers.next_due_ms is None

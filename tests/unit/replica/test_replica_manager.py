@@ -1,0 +1,355 @@
+"""Several partitions at once: limits, errors side by side, who wakes whom, what comes and goes."""
+
+from __future__ import annotations
+
+import dataclasses
+import errno
+from typing import Any
+
+import pytest
+
+from plog.errors import ErrorCode, KafkaError, KafkaStorageError, UnknownTopicOrPartition
+from plog.types import TopicPartition
+from plog.wire.messages.fetch import FetchPartition
+from plogd.ports import Later
+from plogd.replica.delayed import FetchParams, PartitionAppend
+from plogd.replica.fetch_sessions import FetchItem
+from plogd.replica.partition import PartitionRead
+from plogd.replica.replica_manager import ReplicaManager
+from tests.helpers.sim_broker import SimBroker, create_topic, records_of
+from tests.helpers.sim_ports import outcome
+
+
+def make(partitions: int = 2, **settings: Any) -> tuple[SimBroker, ReplicaManager]:
+    broker = SimBroker(**settings).start()
+    create_topic(broker, "t", partitions)
+    return broker, broker.broker.replica_manager
+
+
+def append(
+    manager: ReplicaManager, *partitions: int, acks: int = -1, timeout_ms: int = 1000
+) -> Later[list[PartitionAppend]] | list[PartitionAppend]:
+    entries = [
+        (TopicPartition("t", number), memoryview(bytearray(records_of((b"v" * 100,)))))
+        for number in partitions
+    ]
+    return manager.append_records(entries, required_acks=acks, timeout_ms=timeout_ms)
+
+
+def item(
+    partition: int, offset: int = 0, *, topic: str | None = "t", max_bytes: int = 1000
+) -> FetchItem:
+    request = FetchPartition(
+        partition=partition, fetch_offset=offset, partition_max_bytes=max_bytes
+    )
+    return FetchItem(topic, bytes(16), request)
+
+
+def params(max_wait_ms: int = 0, min_bytes: int = 1, max_bytes: int = 1 << 20) -> FetchParams:
+    return FetchParams(max_wait_ms=max_wait_ms, min_bytes=min_bytes, max_bytes=max_bytes)
+
+
+def sizes(reads: list[PartitionRead]) -> list[int]:
+    for read in reads:
+        read.close()
+    return [read.nbytes for read in reads]
+
+
+class TestAppend:
+    """Rules R3 and R7: when a produce request is done."""
+
+    @pytest.mark.parametrize("acks", [1, -1])
+    def test_it_is_done_when_all_its_partitions_are_durable(self, acks: int) -> None:
+        broker, manager = make()
+        appended = append(manager, 0, 1, acks=acks)
+        assert isinstance(appended, Later)
+        assert not appended.done
+        broker.settle()
+        assert [one.error for one in outcome(appended)] == [None, None]
+
+    def test_without_acks_it_is_done_at_once(self) -> None:
+        _, manager = make()
+        appended = append(manager, 0, acks=0)
+        assert isinstance(appended, list)
+        assert appended[0].info is not None
+
+    def test_with_a_relaxed_flush_it_is_done_at_once(self) -> None:
+        _, manager = make(log_flush_interval_messages=1000)
+        assert isinstance(append(manager, 0), list)
+
+    def test_partitions_fail_side_by_side(self) -> None:
+        broker, manager = make()
+        appended = append(manager, 0, 7)
+        broker.settle()
+        assert isinstance(appended, Later)
+        good, bad = outcome(appended)
+        assert good.error is None
+        assert isinstance(bad.error, UnknownTopicOrPartition)
+
+    def test_a_request_that_only_failed_does_not_wait(self) -> None:
+        _, manager = make()
+        assert isinstance(append(manager, 7), list)
+
+    def test_it_times_out_when_the_disk_takes_too_long(self) -> None:
+        broker, manager = make()
+        appended = append(manager, 0, timeout_ms=500)
+        broker.ports.timers.advance(600)
+        assert isinstance(appended, Later)
+        [one] = outcome(appended)
+        assert one.error is not None
+        assert one.error.code == ErrorCode.REQUEST_TIMED_OUT
+        broker.settle()
+        assert manager.partition("t", 0).high_watermark == 1
+
+    def test_a_client_that_left_is_not_waited_for(self) -> None:
+        broker, manager = make()
+        appended = append(manager, 0)
+        assert isinstance(appended, Later)
+        appended.cancel()
+        assert len(manager.delayed_produces) == 0
+        broker.settle()
+        assert manager.partition("t", 0).high_watermark == 1
+
+    def test_a_duplicate_waits_for_the_original_to_become_durable(self) -> None:
+        broker, manager = make()
+        batch = records_of((b"v",), producer_id=5, producer_epoch=0, base_sequence=0)
+        answers = [
+            manager.append_records(
+                [(TopicPartition("t", 0), memoryview(bytearray(batch)))],
+                required_acks=-1,
+                timeout_ms=1000,
+            )
+            for _ in range(2)
+        ]
+        second = answers[1]
+        assert isinstance(second, Later)
+        assert not second.done
+        broker.settle()
+        [one] = outcome(second)
+        assert one.info is not None
+        assert (one.info.first_offset, one.info.duplicate) == (0, True)
+        assert manager.partition("t", 0).log.log_end_offset == 1
+
+    def test_acks_all_asks_again_for_enough_replicas(self) -> None:
+        broker, manager = make()
+        appended = append(manager, 0)
+        partition = manager.partition("t", 0)
+        partition.isr = ()
+        broker.settle()
+        assert isinstance(appended, Later)
+        [one] = outcome(appended)
+        assert one.error is not None
+        assert one.error.code == ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+
+    def test_a_bug_in_one_partition_does_not_cost_the_others_their_answer(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        broker, manager = make()
+
+        def broken(*args: object, **kwargs: object) -> None:
+            raise ZeroDivisionError
+
+        monkeypatch.setattr(manager.partition("t", 1).log, "append_as_leader", broken)
+        appended = append(manager, 0, 1)
+        broker.settle()
+        assert isinstance(appended, Later)
+        good, bad = outcome(appended)
+        assert good.error is None
+        assert type(bad.error) is KafkaError
+        assert len(broker.bugs) == 1
+
+    def test_records_are_copied_when_they_have_to_wait_for_room(self) -> None:
+        broker, manager = make(plog_unsynced_max_bytes=100)
+        first = append(manager, 0)
+        memory = bytearray(records_of((b"second",)))
+        second = manager.append_records(
+            [(TopicPartition("t", 0), memoryview(memory))], required_acks=-1, timeout_ms=1000
+        )
+        assert manager.partition("t", 0).log.log_end_offset == 1
+        memory[:] = bytes(len(memory))
+        broker.settle()
+        assert isinstance(first, Later)
+        assert isinstance(second, Later)
+        assert outcome(second)[0].error is None
+        assert b"second" in broker.fetch("t", 1).records.tobytes()
+
+
+class TestFetch:
+    """How much is read, from where, and when a fetch waits."""
+
+    def filled(self, partitions: int = 2) -> tuple[SimBroker, ReplicaManager, int]:
+        broker, manager = make(partitions)
+        for number in range(partitions):
+            for _ in range(3):
+                append(manager, number)
+        broker.settle()
+        return broker, manager, len(records_of((b"v" * 100,)))
+
+    def test_partitions_are_read_in_order_until_enough_is_together(self) -> None:
+        _, manager, size = self.filled()
+        reads = manager.fetch_records([item(0), item(1)], params(max_bytes=4 * size))
+        assert isinstance(reads, list)
+        assert sizes(reads) == [3 * size, size]
+
+    def test_a_partition_gives_no_more_than_its_own_limit(self) -> None:
+        _, manager, size = self.filled()
+        reads = manager.fetch_records([item(0, max_bytes=2 * size), item(1)], params())
+        assert isinstance(reads, list)
+        assert sizes(reads) == [2 * size, 3 * size]
+
+    def test_the_first_batch_comes_whole_however_small_the_limits(self) -> None:
+        _, manager, size = self.filled()
+        reads = manager.fetch_records([item(0, 3), item(1, max_bytes=1)], params(max_bytes=1))
+        assert isinstance(reads, list)
+        assert sizes(reads) == [0, size]
+
+    def test_only_the_first_batch_of_all_partitions_is_treated_so(self) -> None:
+        _, manager, size = self.filled()
+        reads = manager.fetch_records([item(0, max_bytes=1), item(1, max_bytes=1)], params())
+        assert isinstance(reads, list)
+        assert sizes(reads)[0] == size
+        assert sizes(reads)[1] <= 1
+
+    def test_it_waits_for_data_and_gets_it_when_it_is_durable(self) -> None:
+        broker, manager = make()
+        reads = manager.fetch_records([item(0)], params(max_wait_ms=500))
+        append(manager, 0)
+        assert isinstance(reads, Later)
+        assert not reads.done
+        broker.settle()
+        assert sizes(outcome(reads))[0] > 0
+
+    def test_it_waits_until_min_bytes_are_there(self) -> None:
+        broker, manager = make()
+        reads = manager.fetch_records([item(0)], params(max_wait_ms=500, min_bytes=300))
+        append(manager, 0)
+        broker.settle()
+        assert isinstance(reads, Later)
+        assert not reads.done
+        append(manager, 0)
+        broker.settle()
+        assert sizes(outcome(reads))[0] >= 300
+
+    def test_bytes_of_several_partitions_count_together(self) -> None:
+        broker, manager = make()
+        reads = manager.fetch_records([item(0), item(1)], params(max_wait_ms=500, min_bytes=300))
+        append(manager, 0)
+        append(manager, 1)
+        broker.settle()
+        assert isinstance(reads, Later)
+        assert all(size > 0 for size in sizes(outcome(reads)))
+
+    def test_at_its_deadline_it_gets_what_there_is(self) -> None:
+        broker, manager = make()
+        reads = manager.fetch_records([item(0)], params(max_wait_ms=500, min_bytes=10_000))
+        append(manager, 0)
+        broker.ports.advance(520)
+        assert isinstance(reads, Later)
+        assert sizes(outcome(reads))[0] > 0
+
+    def test_an_error_is_told_at_once(self) -> None:
+        _, manager = make()
+        reads = manager.fetch_records([item(0), item(1, 99)], params(max_wait_ms=500))
+        assert isinstance(reads, list)
+        assert [read.error_code for read in reads] == [0, ErrorCode.OFFSET_OUT_OF_RANGE]
+
+    def test_a_partition_nobody_knows_does_not_end_the_wait(self) -> None:
+        broker, manager = make()
+        reads = manager.fetch_records([item(0), item(9)], params(max_wait_ms=500))
+        assert isinstance(reads, Later)
+        broker.ports.advance(520)
+        codes = [read.error_code for read in outcome(reads)]
+        assert codes == [0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+
+    def test_if_nothing_is_known_there_is_nothing_to_wait_for(self) -> None:
+        _, manager = make()
+        reads = manager.fetch_records([item(9), item(0, topic=None)], params(max_wait_ms=500))
+        assert isinstance(reads, list)
+        assert [read.error_code for read in reads] == [
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            ErrorCode.UNKNOWN_TOPIC_ID,
+        ]
+
+    def test_another_topics_id_is_told(self) -> None:
+        _, manager = make()
+        stranger = FetchItem("t", b"x" * 16, FetchPartition(partition_max_bytes=100))
+        [read] = manager.fetch_records([stranger], params())  # type: ignore[misc]
+        assert read.error_code == ErrorCode.INCONSISTENT_TOPIC_ID
+
+    def test_deleting_the_topic_ends_the_wait(self) -> None:
+        broker, manager = make()
+        reads = manager.fetch_records([item(0)], params(max_wait_ms=500))
+        topic = broker.broker.cache.topic("t")
+        assert topic is not None
+        manager.stop_topic(topic)
+        broker.settle()
+        assert isinstance(reads, Later)
+        assert outcome(reads)[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    def test_a_client_that_left_leaves_no_open_files(self) -> None:
+        broker, manager = make()
+        reads = manager.fetch_records([item(0)], params(max_wait_ms=500, min_bytes=300))
+        append(manager, 0)
+        broker.settle()
+        assert isinstance(reads, Later)
+        reads.cancel()
+        append(manager, 0)
+        broker.settle()
+        assert len(manager.delayed_fetches) == 0
+
+    def test_a_bug_while_reading_is_one_partitions_error(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        broker, manager, _ = self.filled()
+
+        def broken(*args: object, **kwargs: object) -> None:
+            raise ZeroDivisionError
+
+        monkeypatch.setattr(manager.partition("t", 0).log, "read", broken)
+        reads = manager.fetch_records([item(0), item(1)], params())
+        assert isinstance(reads, list)
+        assert [read.error_code for read in reads] == [ErrorCode.UNKNOWN_SERVER_ERROR, 0]
+        assert len(broker.bugs) == 1
+        sizes(reads)
+
+
+class TestFailedLogDir:
+    """R15: whoever waits hears of it, and nothing is acknowledged any more."""
+
+    def fail_sync(self) -> tuple[SimBroker, ReplicaManager, Any, Any]:
+        broker, manager = make()
+        reads = manager.fetch_records([item(0)], params(max_wait_ms=60_000))
+        broker.files.fail_when(lambda op: op.name == "sync" and "t-0" in op.path, errno.EIO)
+        appended = append(manager, 0, timeout_ms=60_000)
+        broker.settle()
+        return broker, manager, appended, reads
+
+    def test_waiting_requests_get_a_storage_error(self) -> None:
+        _, _, appended, reads = self.fail_sync()
+        assert outcome(appended)[0].error.code == ErrorCode.KAFKA_STORAGE_ERROR
+        assert outcome(reads)[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
+
+    def test_later_ones_too(self) -> None:
+        _, manager, _, _ = self.fail_sync()
+        [one] = append(manager, 0)  # type: ignore[misc]
+        assert isinstance(one.error, KafkaStorageError)
+        assert manager.is_offline("t", 0)
+        assert manager.offline_count == 2
+
+    def test_what_was_not_durable_is_never_shown(self) -> None:
+        _, manager, _, _ = self.fail_sync()
+        assert manager.partition("t", 0).high_watermark == 0
+
+
+def test_a_topic_config_changes_with_the_brokers() -> None:
+    broker, manager = make()
+    manager.update_config(dataclasses.replace(broker.config, log_retention_ms=1234))
+    assert manager.partition("t", 1).log.config.retention_ms == 1234
+
+
+def test_partitions_of_a_directory_that_cannot_be_read_are_offline() -> None:
+    _, manager = make()
+    manager.set_without_log([TopicPartition("lost", 3)])
+    with pytest.raises(KafkaStorageError):
+        manager.partition("lost", 3)
+    assert manager.is_offline("lost", 3)

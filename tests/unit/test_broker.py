@@ -1,0 +1,256 @@
+"""A whole broker: what survives, what a start does, what a failed disk does."""
+
+from __future__ import annotations
+
+import errno
+from typing import Any
+
+import pytest
+
+from plog.errors import ErrorCode, PlogError
+from plog.records.batch import iter_batches
+from plog.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from plog.wire.messages.delete_topics import DeleteTopicsRequest
+from plog.wire.messages.metadata import MetadataRequest
+from tests.helpers.sim_broker import (
+    SimBroker,
+    create_topic,
+    produce_request,
+)
+from tests.helpers.sim_files import SimCrash, SimFiles
+from tests.helpers.sim_ports import SimPorts, outcome
+
+
+def names(broker: SimBroker) -> list[str]:
+    return [topic.name for topic in broker.ask(MetadataRequest(topics=None), 9).topics]
+
+
+def values(broker: SimBroker, topic: str, partition: int = 0) -> bytes:
+    return bytes(broker.fetch(topic, partition=partition).records)
+
+
+class TestRestart:
+    """A clean stop, a killed process, a power loss."""
+
+    @pytest.mark.parametrize("how", ["stop", "kill", "crash"])
+    def test_topics_and_what_was_acknowledged_are_there_again(self, how: str) -> None:
+        broker = SimBroker().start()
+        create_topic(broker, "t", 2, retention_ms="123456789")
+        assert broker.produce("t", b"precious", partition=1).error_code == 0
+        if how == "stop":
+            broker.stop()
+        files = broker.files.crash(broker.ports.random) if how == "crash" else None
+        again = broker.restart(files)
+        assert again.broker.cluster_id == broker.broker.cluster_id
+        assert b"precious" in values(again, "t", 1)
+        assert again.log("t", 1).config.retention_ms == 123456789
+        assert again.fetch("t", partition=1).high_watermark == 1
+        assert again.bugs == []
+
+    def test_it_is_not_ready_before_its_logs_are_loaded(self) -> None:
+        broker = SimBroker()
+        started = broker.broker.start()
+        ready = [broker.broker.is_ready]
+        broker.settle()
+        outcome(started)
+        ready.append(broker.broker.is_ready)
+        broker.stop()
+        ready.append(broker.broker.is_ready)
+        assert ready == [False, True, False]
+
+    def test_each_start_leads_in_a_new_epoch(self) -> None:
+        broker = SimBroker().start()
+        create_topic(broker, "t")
+        for epoch in range(3):
+            broker.produce("t", b"x")
+            [*_, (_, header)] = iter_batches(values(broker, "t"))
+            assert header.partition_leader_epoch == epoch
+            broker = broker.restart()
+
+    def test_a_stop_waits_for_what_is_on_its_way(self) -> None:
+        broker = SimBroker().start()
+        create_topic(broker, "t")
+        asked = broker.begin(produce_request("t", b"last"), 9)
+        broker.stop()
+        assert asked.response().responses[0].partition_responses[0].error_code == 0
+        again = broker.restart(broker.files.crash(SimPorts().random))
+        assert b"last" in values(again, "t")
+
+
+class TestStrangersInTheLogDir:
+    """Directories and metadata that do not fit each other."""
+
+    def test_a_log_whose_topic_is_unknown_is_put_aside_and_kept(self) -> None:
+        broker = SimBroker().start()
+        create_topic(broker, "t")
+        broker.produce("t", b"a")
+        files = broker.files.kill()
+        files.rename("/data/t-0", "/data/ghost-0")
+        again = broker.restart(files)
+        assert names(again) == ["t"]
+        strays = [name for name in files.listdir("/data") if name.startswith("ghost-0")]
+        assert [name.endswith("-stray") for name in strays] == [True]
+        create_topic(again, "ghost")
+        assert again.fetch("ghost").high_watermark == 0
+
+    def test_a_log_of_an_older_topic_of_the_same_name_is_put_aside(self) -> None:
+        broker = SimBroker().start()
+        create_topic(broker, "t")
+        broker.produce("t", b"old")
+        files = broker.files.kill()
+        files.rename("/data/t-0", "/data/kept")
+        broker = broker.restart(files)
+        broker.ask(DeleteTopicsRequest(topic_names=["t"], timeout_ms=1000), 5)
+        create_topic(broker, "t")
+        broker.ports.advance(70_000)
+        files = broker.files.kill()
+        files.rename("/data/t-0", "/data/newer")
+        files.rename("/data/kept", "/data/t-0")
+        again = broker.restart(files)
+        assert b"old" not in values(again, "t")
+        assert any(name.endswith("-stray") for name in files.listdir("/data"))
+
+    def test_a_topic_without_its_log_gets_a_fresh_one(self) -> None:
+        broker = SimBroker().start()
+        create_topic(broker, "t", 2)
+        files = broker.files.kill()
+        for name in files.listdir("/data/t-1"):
+            files.unlink(f"/data/t-1/{name}")
+        files.rmdir("/data/t-1")
+        again = broker.restart(files)
+        assert again.produce("t", b"a", partition=1).base_offset == 0
+
+
+class TestSeveralLogDirs:
+    """One may fail."""
+
+    def two(self, **settings: Any) -> SimBroker:
+        files = SimFiles(device_by_path={"/a": 2, "/b": 3})
+        broker = SimBroker(files=files, log_dirs=("/a", "/b"), **settings).start()
+        create_topic(broker, "t", 4)
+        return broker
+
+    def lost(self, broker: SimBroker) -> list[int]:
+        return [n for n in range(4) if broker.log("t", n).log_dir == "/b"]
+
+    def test_partitions_are_spread_and_the_others_go_on(self) -> None:
+        broker = self.two()
+        assert len(self.lost(broker)) == 2
+        broker.files.fail_when(lambda op: op.path.startswith("/b"), errno.EIO)
+        codes = [broker.produce("t", b"a", partition=n).error_code for n in range(4)]
+        expected = [
+            ErrorCode.KAFKA_STORAGE_ERROR if n in self.lost(broker) else 0 for n in range(4)
+        ]
+        assert codes == expected
+        create_topic(broker, "u", 2)
+        assert broker.produce("u", b"a", partition=1).error_code == 0
+
+    def test_one_that_cannot_be_read_at_the_start_is_offline_and_not_made_anew(self) -> None:
+        broker = self.two()
+        lost = self.lost(broker)
+        for n in range(4):
+            broker.produce("t", b"a", partition=n)
+        files = broker.files.kill()
+        files.fail_when(lambda op: op.path.startswith("/b"), errno.EIO)
+        again = broker.restart(files)
+        for n in range(4):
+            code = again.fetch("t", partition=n).error_code
+            assert code == (ErrorCode.KAFKA_STORAGE_ERROR if n in lost else 0)
+        [topic] = again.ask(MetadataRequest(topics=None), 9).topics
+        assert [p.leader_id for p in topic.partitions] == [-1 if n in lost else 1 for n in range(4)]
+        files.fail_no_more()
+        mended = again.restart(files.kill())
+        assert all(mended.fetch("t", partition=n).high_watermark == 1 for n in range(4))
+
+    def test_the_last_one_is_told(self) -> None:
+        broker = self.two()
+        told: list[bool] = []
+        broker.broker.on_last_log_dir_failed = lambda: told.append(True)
+        broker.files.fail_when(lambda op: op.path.startswith("/b"), errno.EIO)
+        for n in range(4):
+            broker.produce("t", b"a", partition=n)
+        assert told == []
+        broker.files.fail_when(lambda op: True, errno.EIO)
+        for n in range(4):
+            broker.produce("t", b"a", partition=n)
+        assert told == [True]
+
+
+class TestWhoWeAre:
+    """F6: another broker's or another cluster's directory."""
+
+    def test_another_brokers_directory_is_refused(self) -> None:
+        broker = SimBroker(node_id=1).start()
+        broker.stop()
+        with pytest.raises(PlogError, match=r"belongs to broker 1"):
+            broker.restart(node_id=2)
+
+    def test_two_brokers_on_one_directory_are_refused(self) -> None:
+        broker = SimBroker().start()
+        other = SimBroker(files=broker.files)
+        started = other.broker.start()
+        other.settle()
+        with pytest.raises(PlogError, match="in use"):
+            outcome(started)
+
+
+def test_a_bug_is_counted_and_reported_where_nobody_listens() -> None:
+    broker = SimBroker()
+    broker.broker._on_bug = None
+    broker.broker.report_bug("here", ZeroDivisionError("x"))
+    assert "unexpected error: here" in broker.reports[0]
+    assert "plog_unexpected_errors_total 1" in broker.metrics.expose().decode()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_crash_at_any_operation_of_a_topics_life_loses_nothing_told(seed: int) -> None:
+    """Create, produce, delete, create again: after each crash the broker starts and is truthful."""
+    crash_at = 1 + seed
+    while True:
+        broker = SimBroker(ports=SimPorts(seed), auto_create_topics_enable=False).start()
+        told: dict[str, str] = {}
+        broker.files.crash_at(broker.files.operations + crash_at)
+        try:
+            _live(broker, told)
+        except SimCrash:
+            pass
+        else:
+            break
+        again = broker.restart(broker.files.crash(broker.ports.random))
+        _check(again, told, crash_at)
+        crash_at += 3
+    assert crash_at > 50
+
+
+def _live(broker: SimBroker, told: dict[str, str]) -> None:
+    """`told` says of each topic what the last answer about it was."""
+    for name in ("a", "b"):
+        told[name] = "creating"
+        create_topic(broker, name, 2)
+        told[name] = "created"
+        answer = broker.produce(name, name.encode() * 10, partition=1)
+        told[name] = "produced" if answer.error_code == 0 else "created"
+    told["a"] = "deleting"
+    broker.ask(DeleteTopicsRequest(topic_names=["a"], timeout_ms=60_000), 5)
+    told["a"] = "deleted"
+    topic = CreatableTopic(name="a", num_partitions=1, replication_factor=1)
+    told["a"] = "creating again"
+    broker.ask(CreateTopicsRequest(topics=[topic]), 5)
+    told["a"] = "created again"
+
+
+def _check(broker: SimBroker, told: dict[str, str], crash_at: int) -> None:
+    found = names(broker)
+    for name, state in told.items():
+        where = f"{name} {state}, crash at {crash_at}"
+        if state in ("created", "produced", "created again"):
+            assert name in found, where
+        if state == "deleted":
+            assert name not in found, where
+        if state == "produced":
+            assert name.encode() * 10 in values(broker, name, 1), where
+        if state.endswith("again") and name in found:
+            assert values(broker, name) == b"", where
+    for name in found:
+        assert broker.produce(name, b"after").error_code == 0
+    assert broker.bugs == []
