@@ -200,6 +200,7 @@ offsets.topic.replication.factor
 offsets.topic.segment.bytes
 principal.builder.class
 process.roles
+producer.id.expiration.check.interval.ms
 producer.id.expiration.ms
 producer.purgatory.purge.interval.requests
 queued.max.request.bytes

@@ -1,0 +1,254 @@
+"""Which room may import which, and what a pure room may not touch: docs/architecture.md, as a test.
+
+The rooms left of a room are all it may know. Code in a pure room gets its clock, timers, files,
+chance and threads through plogd/ports.py, so that the simulator can give it its own; here that
+means: no Twisted, no ``time`` or ``random``, no ``os`` call that reaches a file, no thread, no
+socket.
+
+Reads the sources and imports nothing, so a broken module cannot hide a wrong import.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+BASE = ("plog.error_codes", "plog.errors", "plog.types", "plog.hashing")
+LIBRARY = (*BASE, "plog.wire", "plog.records")
+COMMON = ("plogd.ports", "plogd.config", "plogd.topic_config", "plogd.metrics")
+SHARED = (
+    "plogd.metadata.store",
+    "plogd.metadata.cache",
+    "plogd.metadata.zk_paths",
+    "plogd.security",
+    "plogd.quota",
+    "plogd.audit",
+    "plogd.features",
+)
+CORE = (*LIBRARY, *COMMON, *SHARED, "plogd.log", "plogd.replica", "plogd.coordinator")
+EMBEDDED = ("plogd.metadata.embedded", "plogd.metadata.image")
+PURE = (*CORE, *EMBEDDED, "plogd.controller", "plogd.broker", "plogd.apis")
+SHELL = (
+    "plogd.__main__",
+    "plogd.http",
+    "plogd.logging",
+    "plogd.metadata.zookeeper",
+    "plogd.net",
+    "plogd.os_files",
+    "plogd.sdnotify",
+    "plogd.service",
+    "plogd.tap",
+    "plogd.tasks",
+    "plogd.testing",
+    "plogd.tools",
+    "twisted.plugins",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Room:
+    """One row of the table: `names` may import themselves, `may_import` and `outside` packages."""
+
+    names: tuple[str, ...]
+    may_import: tuple[str, ...] = ()
+    outside: tuple[str, ...] = ()
+    pure: bool = False
+
+
+ROOMS = (
+    Room(names=BASE, pure=True),
+    Room(names=("plog.wire",), may_import=BASE, pure=True),
+    Room(
+        names=("plog.records",),
+        may_import=(*BASE, "plog.wire"),
+        outside=("crc32c", "lz4", "snappy", "zstandard"),
+        pure=True,
+    ),
+    Room(names=("plog.client",), may_import=LIBRARY, outside=("twisted", "zope")),
+    Room(names=("plog.twisted", "plog.aio"), may_import=(*LIBRARY, "plog.client")),
+    Room(names=("plog.cli", "plog.agent", "plog.spark"), may_import=(*LIBRARY, "plog.client")),
+    Room(names=("plog.zookeeper",), may_import=BASE, outside=("kazoo", "twisted")),
+    Room(names=("plog.testing",), may_import=("plog", "plogd.testing")),
+    Room(names=("plog",), may_import=(*LIBRARY, "plog.client")),
+    Room(names=COMMON, may_import=BASE, pure=True),
+    Room(names=SHARED, may_import=(*LIBRARY, *COMMON), pure=True),
+    Room(names=("plogd.log",), may_import=(*LIBRARY, *COMMON), pure=True),
+    Room(names=("plogd.replica",), may_import=(*LIBRARY, *COMMON, *SHARED, "plogd.log"), pure=True),
+    Room(names=("plogd.coordinator",), may_import=CORE, pure=True),
+    Room(names=("plogd.controller",), may_import=(*LIBRARY, *COMMON, *SHARED), pure=True),
+    Room(names=EMBEDDED, may_import=(*LIBRARY, *COMMON, *SHARED, "plogd.log"), pure=True),
+    Room(names=("plogd.broker", "plogd.apis"), may_import=PURE, pure=True),
+    # The framing and ordering of requests live beside the sockets, but the simulator runs them too.
+    Room(names=("plogd.net.server_protocol",), may_import=PURE, pure=True),
+    Room(names=("plogd.metadata", "plogd")),
+    Room(
+        names=SHELL,
+        may_import=("plog", "plogd"),
+        outside=("kazoo", "pytest", "twisted", "zope"),
+    ),
+)
+
+# Rows for an __init__.py alone: what lies below must have a row of its own.
+BARE_PACKAGES = {"plog", "plogd", "plogd.metadata"}
+
+# A pure room is given these by a port, or has no use for them.
+FORBIDDEN_IN_PURE_ROOMS = {
+    "asyncio",
+    "concurrent",
+    "fcntl",
+    "mmap",
+    "multiprocessing",
+    "random",
+    "secrets",
+    "select",
+    "selectors",
+    "shutil",
+    "signal",
+    "socket",
+    "subprocess",
+    "tempfile",
+    "threading",
+    "time",
+    "uuid",
+}
+# What of ``os`` only computes.
+HARMLESS_IN_OS = {"fspath", "path", "sep", "strerror"}
+CLOCK_CALLS = {"now", "today", "utcnow"}
+# The settings are read from their files before there is a broker to give a port to.
+READS_FILES = {"plogd.config"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Module:
+    """A source file: its dotted name, and its syntax tree."""
+
+    name: str
+    path: Path
+    tree: ast.Module
+
+
+def _modules() -> list[Module]:
+    found = []
+    for folder, prefix in (("plog", "plog"), ("daemon/plogd", "plogd"), ("twisted", "twisted")):
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            parts = [prefix, *path.relative_to(ROOT / folder).with_suffix("").parts]
+            name = ".".join(parts).removesuffix(".__init__")
+            found.append(Module(name=name, path=path, tree=ast.parse(path.read_text())))
+    return found
+
+
+MODULES = _modules()
+NAMES = {module.name for module in MODULES}
+every_module = pytest.mark.parametrize("module", MODULES, ids=lambda module: module.name)
+
+
+def _lies_in(name: str, rooms: tuple[str, ...] | set[str]) -> bool:
+    return any(name == room or name.startswith(room + ".") for room in rooms)
+
+
+def _room_of(name: str) -> Room | None:
+    """The row with the longest matching name, so that a part of a room can have its own row."""
+    rows = [
+        (len(prefix), row)
+        for row in ROOMS
+        for prefix in row.names
+        if (name == prefix if prefix in BARE_PACKAGES else _lies_in(name, (prefix,)))
+    ]
+    return max(rows, key=lambda row: row[0])[1] if rows else None
+
+
+def _imports(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """(line, dotted name) of everything a module imports, wherever in it."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield node.lineno, alias.name
+        elif isinstance(node, ast.ImportFrom) and node.module is not None:
+            for alias in node.names:
+                # `from plogd import config` names a module, `from plogd.config import X` a value.
+                full = f"{node.module}.{alias.name}"
+                yield node.lineno, full if full in NAMES else node.module
+
+
+def _nodes_run_at_import(node: ast.AST) -> Iterator[ast.AST]:
+    for child in ast.iter_child_nodes(node):
+        if not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            yield child
+            yield from _nodes_run_at_import(child)
+
+
+@every_module
+def test_a_module_imports_only_what_its_room_may_know(module: Module) -> None:
+    room = _room_of(module.name)
+    assert room is not None, f"{module.name} lies in no room of the table"
+    wrong = []
+    for line, name in _imports(module.tree):
+        top = name.partition(".")[0]
+        if top in ("plog", "plogd"):
+            allowed = _lies_in(name, room.names) or _lies_in(name, room.may_import)
+        else:
+            allowed = top in sys.stdlib_module_names or top in room.outside
+        if not allowed:
+            wrong.append(f"{module.path.relative_to(ROOT)}:{line} imports {name}")
+    assert wrong == []
+
+
+@every_module
+def test_a_pure_room_reaches_the_world_only_through_ports(module: Module) -> None:
+    room = _room_of(module.name)
+    if room is None or not room.pure:
+        return
+    where = module.path.relative_to(ROOT)
+    wrong = [
+        f"{where}:{line} imports {name}"
+        for line, name in _imports(module.tree)
+        if name.partition(".")[0] in FORBIDDEN_IN_PURE_ROOMS
+    ]
+    if not _lies_in(module.name, READS_FILES):
+        wrong += [f"{where}:{line} {what}" for line, what in _world_calls(module.tree)]
+    assert wrong == []
+
+
+def _world_calls(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Uses of ``os``, ``open`` and the wall clock, as (line, what)."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module in ("os", "pathlib"):
+            yield node.lineno, f"takes names out of {node.module}"
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Name)
+            and node.func.id == "open"
+        ):
+            yield node.lineno, "opens a file"
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            if node.value.id == "os" and node.attr not in HARMLESS_IN_OS:
+                yield node.lineno, f"uses os.{node.attr}"
+            if node.value.id in ("datetime", "date") and node.attr in CLOCK_CALLS:
+                yield node.lineno, f"asks the machine's clock with {node.value.id}.{node.attr}"
+
+
+@every_module
+def test_no_module_installs_the_reactor_by_being_imported(module: Module) -> None:
+    wrong = [
+        f"{module.path.relative_to(ROOT)}:{node.lineno}"
+        for node in _nodes_run_at_import(module.tree)
+        if (isinstance(node, ast.Import) and _names_reactor([x.name for x in node.names], ""))
+        or (
+            isinstance(node, ast.ImportFrom)
+            and _names_reactor([x.name for x in node.names], node.module or "")
+        )
+    ]
+    assert wrong == []
+
+
+def _names_reactor(names: list[str], package: str) -> bool:
+    return any(f"{package}.{name}".strip(".") == "twisted.internet.reactor" for name in names) or (
+        package == "twisted.internet.reactor"
+    )

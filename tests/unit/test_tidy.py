@@ -1,0 +1,146 @@
+"""The habits of CONTRIBUTING.md that a machine can check: sizes, docstrings, names, no sleeping.
+
+Reads the sources only. A limit that is in the way is a sign to split, not to raise the limit.
+"""
+
+from __future__ import annotations
+
+import ast
+import configparser
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+LINE_LENGTH_MAX = 100
+FUNCTION_LINES_MAX = 60
+FILE_LINES_MAX = 500
+
+PRODUCT = ("plog", "daemon", "twisted")
+# tests/unit files about the whole tree instead of one module.
+ABOUT_THE_TREE = {"test_imports", "test_tidy"}
+# Waiting by the clock is what a load generator does.
+MAY_SLEEP = {ROOT / "tests/bench"}
+
+
+def _sources(*folders: str) -> list[Path]:
+    return [path for folder in folders for path in sorted((ROOT / folder).rglob("*.py"))]
+
+
+def _name(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+ALL_SOURCES = _sources(*PRODUCT, "tests")
+every_source = pytest.mark.parametrize("path", ALL_SOURCES, ids=_name)
+
+
+def _functions(tree: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node
+
+
+@every_source
+def test_files_lines_and_functions_stay_short(path: Path) -> None:
+    text = path.read_text()
+    lines = text.splitlines()
+    assert len(lines) <= FILE_LINES_MAX, "split it: two nouns live here"
+    too_long = [i for i, line in enumerate(lines, 1) if len(line) > LINE_LENGTH_MAX]
+    assert too_long == []
+    long_functions = {
+        node.name: node.end_lineno - node.lineno + 1
+        for node in _functions(ast.parse(text))
+        if node.end_lineno is not None and node.end_lineno - node.lineno >= FUNCTION_LINES_MAX
+    }
+    assert long_functions == {}
+
+
+@every_source
+def test_every_module_says_what_lives_in_it(path: Path) -> None:
+    text = path.read_text()
+    if path.name == "__init__.py" and not text.strip():
+        return
+    assert ast.get_docstring(ast.parse(text)), "a module docstring is missing"
+
+
+@every_source
+def test_a_promise_has_an_issue_number(path: Path) -> None:
+    marks = "|".join(("TO" + "DO", "FIX" + "ME", "XX" + "X", "HA" + "CK"))
+    promise = re.compile(rf"\b({marks})\b(?!\(#\d+\))")
+    found = [i for i, line in enumerate(path.read_text().splitlines(), 1) if promise.search(line)]
+    assert found == []
+
+
+@pytest.mark.parametrize("path", _sources("tests"), ids=_name)
+def test_a_test_waits_for_an_event_and_never_for_the_clock(path: Path) -> None:
+    if MAY_SLEEP & set(path.parents):
+        return
+    sleeps = [
+        node.lineno
+        for node in ast.walk(ast.parse(path.read_text()))
+        if (isinstance(node, ast.Attribute) and ast.unparse(node) == "time.sleep")
+        or (
+            isinstance(node, ast.ImportFrom)
+            and node.module == "time"
+            and "sleep" in [alias.name for alias in node.names]
+        )
+    ]
+    assert sleeps == []
+
+
+@pytest.mark.parametrize("path", _sources("tests/unit"), ids=_name)
+def test_a_unit_test_is_found_by_its_modules_name(path: Path) -> None:
+    """tests/unit/log/test_log_segment[_aspect].py tests daemon/plogd/log/log_segment.py."""
+    if not path.stem.startswith("test_") or path.stem in ABOUT_THE_TREE:
+        return
+    folder = path.parent.relative_to(ROOT / "tests/unit")
+    words = path.stem.removeprefix("test_").split("_")
+    stems = ["_".join(words[:n]) for n in range(len(words), 0, -1)]
+    places = [ROOT / top / folder / stem for top in ("plog", "daemon/plogd") for stem in stems]
+    assert any(place.with_suffix(".py").exists() or place.is_dir() for place in places)
+
+
+def test_every_folder_of_tests_is_a_package() -> None:
+    """Two files of one name in two rooms are told apart by their packages."""
+    folders = {path.parent for path in _sources("tests")}
+    assert sorted(_name(x) for x in folders if not (x / "__init__.py").exists()) == []
+
+
+def test_setup_cfg_lists_every_package() -> None:
+    config = configparser.ConfigParser()
+    config.read(ROOT / "setup.cfg")
+    listed = config["options"]["packages"].split()
+    inits = [*(ROOT / "plog").rglob("__init__.py"), *(ROOT / "daemon").rglob("__init__.py")]
+    packages = [
+        ".".join(path.parent.relative_to(ROOT).parts).removeprefix("daemon.") for path in inits
+    ]
+    assert listed == [*sorted(packages), "twisted.plugins"]
+
+
+def test_every_room_is_a_package_and_the_plugin_folder_is_none() -> None:
+    folders = {path.parent for path in _sources("plog", "daemon/plogd")}
+    assert sorted(_name(x) for x in folders if not (x / "__init__.py").exists()) == []
+    # Twisted finds plugins of others only in folders that are no packages.
+    assert list((ROOT / "twisted").rglob("__init__.py")) == []
+
+
+def test_every_entry_point_of_setup_cfg_is_there() -> None:
+    config = configparser.ConfigParser()
+    config.read(ROOT / "setup.cfg")
+    for group in config["options.entry_points"].values():
+        for line in group.split("\n"):
+            module, _, function = line.partition("=")[2].strip().partition(":")
+            if module:
+                _assert_defines(module, function)
+
+
+def _assert_defines(module: str, function: str) -> None:
+    top = ROOT / ("daemon" if module.startswith("plogd") else "")
+    path = top.joinpath(*module.split(".")).with_suffix(".py")
+    assert path.exists(), f"setup.cfg names {module}"
+    if function:
+        defined = {node.name for node in _functions(ast.parse(path.read_text()))}
+        assert function in defined, f"setup.cfg names {module}:{function}"
