@@ -33,12 +33,14 @@ _libc = ctypes.CDLL(None, use_errno=True)
 class OsFile:
     """An open file; see `plogd.ports.File`. Usable from any thread."""
 
-    __slots__ = ("_fd", "_holders", "_lock", "path")
+    __slots__ = ("_fd", "_holders", "_lock", "_sync_error", "_sync_lock", "path")
 
     def __init__(self, path: str, flags: int) -> None:
         self._fd = os.open(path, flags | os.O_CLOEXEC, 0o644)
         self._holders = 1
         self._lock = threading.Lock()
+        self._sync_lock = threading.Lock()
+        self._sync_error: OSError | None = None
         self.path = path
 
     def fileno(self) -> int:
@@ -74,8 +76,20 @@ class OsFile:
         os.ftruncate(self._fd, size_bytes)
 
     def sync(self) -> None:
-        """Make all of the file durable. Never call it again after it raised: see fsyncgate."""
-        os.fdatasync(self._fd)
+        """Make all of the file durable. Once it has failed it fails for every caller.
+
+        The kernel tells a write-back error once a descriptor and calls the lost pages clean. A sync
+        round and a seal may sync one file at the same time: without this, one of them would hear
+        of the error and the other acknowledge what is gone.
+        """
+        with self._sync_lock:
+            if self._sync_error is not None:
+                raise OSError(self._sync_error.errno, "a sync failed before", self.path)
+            try:
+                os.fdatasync(self._fd)
+            except OSError as error:
+                self._sync_error = error
+                raise
 
     def cached(self, position: int, length: int) -> bool:
         """Whether these bytes seem to be in the page cache: looks at a page each 64 KiB.

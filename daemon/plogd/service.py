@@ -231,6 +231,8 @@ class BrokerService(Service):
         """Answer what is under way, make everything durable, end; fires when that is done."""
         super().stopService()  # type: ignore[no-untyped-call]
         self._stopping = True
+        for again in (signal.SIGTERM, signal.SIGINT):  # It cannot be stopped any more than that.
+            signal.signal(again, signal.SIG_IGN)
         self._notifier.stopping()
         stopped = Deferred.fromCoroutine(self._stop())
         stopped.addErrback(_log_failure, "the stop was not clean")

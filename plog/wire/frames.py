@@ -1,7 +1,7 @@
 """A whole response as it leaves: size, header and message, in as few pieces as possible.
 
 The pieces go to the transport, which sends the bytes as they are and a slice of a file without
-reading it. The other direction, from received bytes to a frame, is net/server_protocol.py's.
+reading it. The other direction, from received bytes to a frame, is net/receive_buffer.py's.
 """
 
 from __future__ import annotations

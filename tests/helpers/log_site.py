@@ -23,8 +23,9 @@ from plog.types import TopicPartition
 from plogd.config import BrokerConfig
 from plogd.log import names
 from plogd.log.creation import NewLog
-from plogd.log.log import AppendInfo, Log
+from plogd.log.log import Log
 from plogd.log.log_manager import LogManager
+from plogd.log.log_results import AppendInfo
 from plogd.topic_config import TopicConfig
 from tests.helpers.log_data import client_batch
 from tests.helpers.sim_files import SimFiles

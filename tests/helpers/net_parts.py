@@ -11,7 +11,7 @@ import select
 import socket
 import struct
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +47,15 @@ def frame(api_key: int, text: str) -> bytes:
 def response(text: str) -> bytes:
     """The answer of `ScriptedDispatch` as it travels."""
     return struct.pack(">i", len(text)) + text.encode()
+
+
+def joined(answer: Sequence[Part]) -> bytes:
+    """An answer that is bytes only, in one piece."""
+    pieces = []
+    for part in answer:
+        assert isinstance(part, bytes), "a region of a file is no bytes"
+        pieces.append(part)
+    return b"".join(pieces)
 
 
 def make_context() -> ConnectionContext:

@@ -115,15 +115,16 @@ class NetworkSettings:
     queued_max_requests: int = setting(
         "queued.max.requests",
         500,
-        "Requests of all connections that may be in progress; at that many, no more are read.",
+        "Produce requests of all connections that may wait for the disk or for followers; beyond"
+        " that, each connection may have only one.",
         at_least=1,
         importance="high",
     )
     queued_max_request_bytes: int = setting(
         "queued.max.request.bytes",
         256 * MIB,
-        "Memory for requests that are arriving or in progress; while it is used up, no more are"
-        " read. -1 means no bound, which is Kafka's default; ours is not. At least"
+        "Memory for requests over 64 KiB that are arriving or in progress; while it is used up, no"
+        " more of them are read. -1 means no bound, which is Kafka's default; ours is not. At least"
         " `socket.request.max.bytes`.",
         type=SettingType.LONG,
         at_least=1,
@@ -134,7 +135,7 @@ class NetworkSettings:
         "plog.response.buffer.max.bytes",
         MIB,
         "While more than this waits to be sent on a connection, no further request is read from"
-        " it. Records that go from the file to the socket directly are not counted.",
+        " it. Records that go from the file to the socket directly count 16 KiB each time.",
         at_least=64 * KIB,
         unit="bytes",
     )

@@ -6,8 +6,8 @@ All of it is done in jobs on the log directory's lane. What is deletable is deci
 and the controller.
 
 Source: Kafka 3.9 LocalLog.deleteSegmentFiles, LogManager.asyncDelete.
-Invariant: a log's start offset is on disk before the first file below it gets its new name, so a
-crash in between never leaves a hole in a log.
+Invariant: a crash never leaves a hole in a log. The log's start offset is on disk before the first
+file below it gets its new name; where a full disk has no room for that, names change one by one.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import posixpath
 from collections.abc import Awaitable, Callable, Sequence
 
 from plogd.log import names
+from plogd.log.io_errors import is_refusal
 from plogd.log.log import Log
 from plogd.log.log_segment import LogSegment
 from plogd.ports import Files, Jobs, Random, Report, Timers, spawn
@@ -24,8 +25,8 @@ from plogd.ports import Files, Jobs, Random, Report, Timers, spawn
 class Deletions:
     """Renames and unlinks, for all logs of a broker; called on the reactor's thread.
 
-    `write_log_starts(log_dir)` makes the log start offsets of a log directory durable;
-    `storage_failed(log_dir, error)` hears what the disk refused.
+    `write_log_starts(log_dir)` makes the log start offsets of a log directory durable, if it can;
+    `storage_failed(log_dir, error)` hears what the disk could not do.
     """
 
     def __init__(
@@ -36,7 +37,7 @@ class Deletions:
         timers: Timers,
         random: Random,
         report: Report,
-        write_log_starts: Callable[[str], Awaitable[None]],
+        write_log_starts: Callable[[str], Awaitable[bool]],
         storage_failed: Callable[[str, OSError], None],
     ) -> None:
         self._files = files
@@ -54,12 +55,16 @@ class Deletions:
         )
 
     async def _retire(self, log: Log, segments: Sequence[LogSegment]) -> None:
-        await self._write_log_starts(log.log_dir)
+        is_noted = await self._write_log_starts(log.log_dir)
+        if log.offline:
+            return
 
         def mark_deleted() -> None:
             if not log.closed:
                 for segment in segments:  # Oldest first: a crash leaves the end of the log whole.
                     segment.rename(names.DELETED_SUFFIX)
+                    if not is_noted:
+                        self._files.sync_dir(log.directory)
 
         await self._jobs.submit(lane_of(log.log_dir), mark_deleted)
         self._timers.call_later(
@@ -68,9 +73,12 @@ class Deletions:
 
     def _unlink(self, log: Log, segments: Sequence[LogSegment]) -> None:
         def unlink() -> None:
-            if not log.closed:  # Else the whole directory goes, or the next start sees to it.
-                for segment in segments:
+            for segment in segments:
+                if log.closed:  # The whole directory goes, or the next start sees to it.
+                    segment.close()
+                else:
                     segment.delete_files()
+            if not log.closed:
                 log.producer_state.delete_snapshots_before(log.log_start_offset)
 
         self._jobs.submit(lane_of(log.log_dir), unlink).then(
@@ -78,7 +86,12 @@ class Deletions:
         )
 
     async def delete_log(self, log: Log) -> None:
-        """Take the directory of a closed log out of sight; done when that is durable."""
+        """Take the directory of a closed log out of sight; done when that is durable.
+
+        What a failed disk keeps is no error: the next start finds a directory of no known topic.
+        """
+        if log.offline:
+            return
         doomed = posixpath.join(
             log.log_dir,
             names.deleted_dir_name(log.topic_partition, self._random.random_bytes(16).hex()),
@@ -88,7 +101,11 @@ class Deletions:
             self._files.rename(log.directory, doomed)
             self._files.sync_dir(log.log_dir)
 
-        await self._jobs.submit(lane_of(log.log_dir), rename)
+        try:
+            await self._jobs.submit(lane_of(log.log_dir), rename)
+        except OSError as error:
+            self._refused(log.log_dir, error)
+            return
         self._timers.call_later(
             log.config.file_delete_delay_ms, lambda: self.remove_directory(log.log_dir, doomed)
         )
@@ -100,7 +117,7 @@ class Deletions:
         )
 
     def _refused(self, log_dir: str, error: Exception) -> None:
-        if isinstance(error, OSError):
+        if isinstance(error, OSError) and not is_refusal(error):
             self._storage_failed(log_dir, error)
         else:
             self._report("deletion in {log_dir} failed: {error!r}", log_dir=log_dir, error=error)

@@ -56,6 +56,11 @@ class Syncable(Protocol):
         """The log directory (an entry of ``log.dirs``) that goes offline when a sync fails."""
         ...
 
+    @property
+    def closed(self) -> bool:
+        """Whether nothing of it needs to last any more; set before its directory is renamed."""
+        ...
+
     def begin_sync(self) -> SyncTicket | None:
         """Note what is dirty now; None when the log was closed meanwhile."""
         ...
@@ -214,13 +219,20 @@ class SyncRounds:
                     file.sync()
                     count += 1
                 if ticket.directory is not None:
-                    self._files.sync_dir(ticket.directory)
+                    self._sync_directory(ticket.log, ticket.directory)
                     count += 1
             except OSError as error:
                 failures.append(SyncFailed([ticket.log.log_dir], error))
         if count:
             self._costs.observe_files(count, self._clock.monotonic_ms() - started_ms)
         return failures
+
+    def _sync_directory(self, log: Syncable, directory: str) -> None:
+        try:
+            self._files.sync_dir(directory)
+        except FileNotFoundError:
+            if not log.closed:  # Deleted since the round began: nobody waits for its names.
+                raise
 
     def _sync_file_system(self, tickets: Sequence[SyncTicket]) -> list[SyncFailed]:
         """A job: one ``syncfs``; its error cannot be told apart, so it costs every directory."""

@@ -16,50 +16,28 @@ Invariant: a failed append leaves no byte behind, and no state that speaks of on
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from plog.errors import InvalidRecord, KafkaStorageError, OffsetOutOfRange
+from plog.errors import (
+    InvalidRecord,
+    KafkaStorageError,
+    OffsetOutOfRange,
+    RecordListTooLarge,
+)
 from plog.records.batch import set_base_offset_and_epoch
 from plog.types import TopicPartition, Uuid
 from plogd.log.batch_validator import AppendOrigin, ValidatedBatch, validate_batches
-from plogd.log.file_records import FileRegion
 from plogd.log.flush import SyncRounds, SyncTicket
+from plogd.log.io_errors import is_refusal
 from plogd.log.leader_epochs import LeaderEpochs
+from plogd.log.log_results import NO_DATA, AppendInfo, FetchData
 from plogd.log.log_segment import LogSegment, TimestampAndOffset
 from plogd.log.producer_state import ProducerStateManager
 from plogd.log.retention import RetentionPolicy, SegmentInfo, deletable_segments
 from plogd.log.segments import Segments
 from plogd.ports import Files, Report
 from plogd.topic_config import TopicConfig
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AppendInfo:
-    """What became of an append; offsets are inclusive, timestamps in ms or -1."""
-
-    first_offset: int
-    last_offset: int
-    log_append_time_ms: int
-    log_start_offset: int
-    duplicate: bool = False
-    """The batch was in the log already; the offsets are those it got then."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FetchData:
-    """The bytes a read found: whole batches, but for a last one cut by `max_bytes`."""
-
-    region: FileRegion | None
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes to send; 0 when there was nothing to read yet."""
-        return 0 if self.region is None else self.region.nbytes
-
-
-NO_DATA = FetchData(region=None)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -76,6 +54,8 @@ class LogState:
     producer_state: ProducerStateManager
     log_start_offset: int
     log_end_offset: int
+    high_watermark: int
+    """As it was last written down, but within the log."""
     recovery_point: int
     """Everything below it was durable before this process started."""
 
@@ -109,7 +89,7 @@ class Log:
         self.log_start_offset = state.log_start_offset
         self.log_end_offset = state.log_end_offset
         self.durable_end_offset = state.log_end_offset
-        self.high_watermark = state.log_start_offset
+        self.high_watermark = state.high_watermark
         self.recovery_point = state.recovery_point
         self.flush_before_visible = False
         """``plog.flush.before.visible``: nothing is acknowledged or shown before it is durable."""
@@ -210,14 +190,23 @@ class Log:
         )
 
     def _segment_for(self, batch: ValidatedBatch, last_offset: int, now_ms: int) -> LogSegment:
-        active = self._segments.active
-        if active.should_roll(
-            self.config,
-            incoming_bytes=batch.view.nbytes,
-            incoming_timestamp_ms=batch.max_timestamp,
-            incoming_last_offset=last_offset,
-            now_ms=now_ms,
-        ):
+        nbytes = batch.view.nbytes
+        if nbytes > self.config.segment_bytes:
+            raise RecordListTooLarge(
+                f"{self.topic_partition}: a batch of {nbytes} bytes does not fit into a segment of "
+                f"{self.config.segment_bytes} (segment.bytes)"
+            )
+        try:
+            is_full = self._segments.active.should_roll(
+                self.config,
+                incoming_bytes=nbytes,
+                incoming_timestamp_ms=batch.max_timestamp,
+                incoming_last_offset=last_offset,
+                now_ms=now_ms,
+            )
+        except OSError as error:
+            raise self._disk_failed("append", error) from error
+        if is_full:
             self.roll()
         return self._segments.active
 
@@ -234,20 +223,22 @@ class Log:
                 + batch.max_timestamp_offset_delta,
             )
         except OSError as error:
-            self._take_back(segment, size_before, error)
-            raise KafkaStorageError(
-                f"{self.topic_partition}: cannot append in {self.log_dir}: {error}"
-            ) from error
+            self._take_back(segment, size_before)
+            raise self._disk_failed("append", error) from error
 
-    def _take_back(self, segment: LogSegment, size_bytes: int, error: OSError) -> None:
-        """A full disk only refuses the write; anything else costs the log directory."""
+    def _take_back(self, segment: LogSegment, size_bytes: int) -> None:
         try:
             segment.truncate_to_size(size_bytes)
-        except OSError as truncate_error:
-            self._hooks.storage_failed(self.log_dir, truncate_error)
-            return
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+        except OSError as error:  # Half a batch stays: nothing may be appended behind it.
             self._hooks.storage_failed(self.log_dir, error)
+
+    def _disk_failed(self, what: str, error: OSError) -> KafkaStorageError:
+        """What to tell the client. A full disk only refuses; else the log directory is lost."""
+        if not is_refusal(error):
+            self._hooks.storage_failed(self.log_dir, error)
+        return KafkaStorageError(
+            f"{self.topic_partition}: cannot {what} in {self.log_dir}: {error}"
+        )
 
     def _after_append(self, segment: LogSegment, nbytes: int) -> None:
         if not self._dirty or self._dirty[-1] is not segment:
@@ -281,6 +272,7 @@ class Log:
     def request_sync(self, nbytes: int = 0) -> None:
         """Ask for all that is here to become durable in the next sync round."""
         self._requested_end_offset = self.log_end_offset
+        self._unflushed_since_ms = None
         self._rounds.request(self, nbytes)
 
     def begin_sync(self) -> SyncTicket | None:
@@ -309,15 +301,12 @@ class Log:
     def roll(self) -> None:
         """Start a new active segment at the log's end; the old one is sealed in a job."""
         old = self._segments.active
+        assert self.log_end_offset > old.base_offset, "an empty segment needs no successor"
         try:
-            new = LogSegment.create(self._files, self.directory, self.log_end_offset, self.config)
             old.on_become_inactive()
+            new = LogSegment.create(self._files, self.directory, self.log_end_offset, self.config)
         except OSError as error:
-            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-                self._hooks.storage_failed(self.log_dir, error)
-            raise KafkaStorageError(
-                f"{self.topic_partition}: cannot roll in {self.log_dir}: {error}"
-            ) from error
+            raise self._disk_failed("roll", error) from error
         self._segments.add(new)
         self._unsealed.append(new)
         self._directory_dirty = True
@@ -334,6 +323,10 @@ class Log:
             self._unsealed.remove(segment)
         self.recovery_point = max(self.recovery_point, self._unsealed[0].base_offset)
 
+    def is_unsealed(self, segment: LogSegment) -> bool:
+        """Whether recovery would have to look at `segment`."""
+        return segment in self._unsealed
+
     def go_offline(self) -> None:
         """The log directory failed: nothing is appended, and nothing becomes durable, any more."""
         self.offline = True
@@ -347,7 +340,7 @@ class Log:
 
         `end_offset` is the first offset not to be shown (the high watermark, or the log's end for a
         follower). With `at_least_one` the first batch comes whole even if it exceeds `max_bytes`.
-        Raises OffsetOutOfRange. Cost: one index look-up and usually one pread.
+        Raises OffsetOutOfRange, KafkaStorageError. Cost: one index look-up, usually one pread.
         """
         if not self.log_start_offset <= offset <= self.log_end_offset:
             raise OffsetOutOfRange(
@@ -357,6 +350,14 @@ class Log:
         end_offset = min(end_offset, self.log_end_offset)
         if offset >= end_offset:
             return NO_DATA
+        try:
+            return self._read(offset, max_bytes, end_offset, at_least_one=at_least_one)
+        except OSError as error:
+            raise self._disk_failed("read", error) from error
+
+    def _read(
+        self, offset: int, max_bytes: int, end_offset: int, *, at_least_one: bool
+    ) -> FetchData:
         for segment in self._segments.starting_at(offset):
             if segment.base_offset >= end_offset:
                 break
@@ -387,7 +388,8 @@ class Log:
 
         May read cold data from disk and decompress one batch: a job's work on a big log.
         """
-        for segment in self._segments:
+        self._check_open()
+        for segment in list(self._segments):  # A job must not stumble over a roll or retention.
             if segment.max_timestamp >= timestamp_ms:
                 found = segment.find_offset_by_timestamp(timestamp_ms, self.log_start_offset)
                 if found is not None:
@@ -396,21 +398,21 @@ class Log:
 
     def max_timestamp_offset(self) -> TimestampAndOffset | None:
         """The first record that carries the log's largest timestamp, or None if it is empty."""
-        latest = max(segment.max_timestamp for segment in self._segments)
+        latest = max(segment.max_timestamp for segment in list(self._segments))
         return self.offset_for_timestamp(latest) if latest >= 0 else None
 
     # -- retention ----------------------------------------------------------------------------
 
     def apply_retention(self, now_ms: int) -> int:
         """Delete the segments that time, size or the log's start let go; returns how many."""
-        if self.closed or self.offline:
-            return 0
         deletes = "delete" in self.config.cleanup_policy
         policy = RetentionPolicy(
             retention_ms=self.config.retention_ms if deletes else -1,
             retention_bytes=self.config.retention_bytes if deletes else -1,
         )
         self._roll_if_expired(policy, now_ms)
+        if self.closed or self.offline:
+            return 0
         deletable = deletable_segments(
             self._segment_infos(),
             policy,
@@ -424,9 +426,15 @@ class Log:
 
     def _roll_if_expired(self, policy: RetentionPolicy, now_ms: int) -> None:
         active = self._segments.active
-        expired = 0 <= policy.retention_ms < now_ms - active.largest_timestamp
-        if active.size_bytes and expired and self.high_watermark == self.log_end_offset:
-            self.roll()
+        in_doubt = self.high_watermark < self.log_end_offset
+        if self.closed or self.offline or in_doubt or not active.size_bytes:
+            return
+        if 0 <= policy.retention_ms < now_ms - active.largest_timestamp:
+            try:
+                self.roll()
+            except KafkaStorageError as error:
+                # A full disk is the last reason not to delete the older segments.
+                self._hooks.report("no roll for retention: {error}", error=str(error))
 
     def _segment_infos(self) -> list[SegmentInfo]:
         return [

@@ -12,13 +12,19 @@ Invariant: the clean mark exists only while no broker uses the directory (KAFKA-
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from plog.errors import PlogError
 from plog.types import TopicPartition
 from plogd.log import checkpoints, names
 from plogd.log.checkpoints import CorruptCheckpoint, MetaProperties
 from plogd.ports import Files, Report
+
+OFFSET_CHECKPOINTS = (
+    names.HIGH_WATERMARK_CHECKPOINT,
+    names.LOG_START_OFFSET_CHECKPOINT,
+    names.RECOVERY_POINT_CHECKPOINT,
+)
 
 
 class LogDirUnusable(PlogError):
@@ -36,15 +42,16 @@ class LogDir:
         """Whether the last broker here stopped cleanly."""
         self.identity: MetaProperties | None = None
         """What meta.properties says; None in a directory never used."""
-        self.high_watermarks: Mapping[TopicPartition, int] = {}
-        self.log_starts: Mapping[TopicPartition, int] = {}
-        self.recovery_points: Mapping[TopicPartition, int] = {}
+        self._offsets: dict[str, Mapping[TopicPartition, int]] = {
+            name: {} for name in OFFSET_CHECKPOINTS
+        }
+        """What each checkpoint file says."""
         self._files = files
         self._report = report
         self._unlock: Callable[[], None] | None = None
 
     def open(self) -> None:
-        """Take the directory over: make it, lock it, read its files, remove its clean mark.
+        """Make the directory if it is missing, lock it, read its files.
 
         Raises LogDirUnusable when another broker holds it or its identity cannot be read.
         """
@@ -62,10 +69,23 @@ class LogDir:
                 f"{error}: restore it from another log directory of this broker, "
                 "or remove it if you are sure whose directory this is"
             ) from error
-        self.high_watermarks = self._read(names.HIGH_WATERMARK_CHECKPOINT)
-        self.log_starts = self._read(names.LOG_START_OFFSET_CHECKPOINT)
-        self.recovery_points = self._read(names.RECOVERY_POINT_CHECKPOINT)
-        self.was_clean = checkpoints.take_clean_mark(self._files, self.path)
+        for name in OFFSET_CHECKPOINTS:
+            self._offsets[name] = self._read(name)
+
+    @property
+    def high_watermarks(self) -> Mapping[TopicPartition, int]:
+        """What is known to have been durable and replicated."""
+        return self._offsets[names.HIGH_WATERMARK_CHECKPOINT]
+
+    @property
+    def log_starts(self) -> Mapping[TopicPartition, int]:
+        """Below these offsets the logs have been deleted."""
+        return self._offsets[names.LOG_START_OFFSET_CHECKPOINT]
+
+    @property
+    def recovery_points(self) -> Mapping[TopicPartition, int]:
+        """What recovery need not look at."""
+        return self._offsets[names.RECOVERY_POINT_CHECKPOINT]
 
     def _make(self) -> None:
         """Make the directory and whatever is missing above it, so that their names last."""
@@ -78,8 +98,9 @@ class LogDir:
         for made in missing:
             self._files.sync_dir(posixpath.dirname(made))
 
-    def write_identity(self, identity: MetaProperties) -> None:
-        """Write meta.properties, unless it says just that already."""
+    def take_over(self, identity: MetaProperties) -> None:
+        """Begin to use the directory: remove its clean mark, write meta.properties if it is new."""
+        self.was_clean = checkpoints.take_clean_mark(self._files, self.path)
         if self.identity != identity:
             checkpoints.write_meta_properties(self._files, self.path, identity)
             self.identity = identity
@@ -87,6 +108,17 @@ class LogDir:
     def write_offsets(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Replace one of the three checkpoint files as a whole."""
         checkpoints.write_offsets(self._files, posixpath.join(self.path, name), offsets)
+        self._offsets[name] = offsets
+
+    def forget(self, topic_partitions: Collection[TopicPartition]) -> None:
+        """Take the entries of logs that are gone out of the checkpoints, if there are any.
+
+        A new log of such a name must not be cut, or deleted, by what was true of the old one.
+        """
+        for name, offsets in self._offsets.items():
+            if any(topic_partition in offsets for topic_partition in topic_partitions):
+                kept = {key: offsets[key] for key in offsets if key not in topic_partitions}
+                self.write_offsets(name, kept)
 
     def close(self, *, clean: bool) -> None:
         """Let go of the directory; with `clean`, everything in it is durable and closed."""

@@ -91,13 +91,8 @@ class LogDirs:
 
     async def _take_over(self) -> None:
         for log_dir in self._dirs.values():
-            try:
-                await self._jobs.submit(log_dir.lane, log_dir.open)
-            except OSError as error:
-                self._report("cannot use {log_dir}: {error}", log_dir=log_dir.path, error=error)
-                log_dir.offline = True
-        if not self.online:
-            raise LogDirUnusable(f"none of log.dirs can be used: {', '.join(self._dirs)}")
+            await self._try(log_dir, log_dir.open)
+        self._check_any_online()
         self._agree_on_identity()
         for log_dir in self.online:
             identity = MetaProperties(
@@ -105,8 +100,22 @@ class LogDirs:
                 node_id=self._config.node_id,
                 directory_id=self._directory_id(log_dir),
             )
-            await self._jobs.submit(log_dir.lane, bind(log_dir.write_identity, identity))
+            await self._try(log_dir, bind(log_dir.take_over, identity))
+        self._check_any_online()
         self._make_sync_rounds()
+
+    async def _try(self, log_dir: LogDir, job: Callable[[], None]) -> None:
+        """Run a job on a directory; what the disk refuses costs only that one."""
+        try:
+            await self._jobs.submit(log_dir.lane, job)
+        except OSError as error:
+            self._report("cannot use {log_dir}: {error}", log_dir=log_dir.path, error=str(error))
+            log_dir.offline = True
+            log_dir.release()
+
+    def _check_any_online(self) -> None:
+        if not self.online:
+            raise LogDirUnusable(f"none of log.dirs can be used: {', '.join(self._dirs)}")
 
     def _agree_on_identity(self) -> None:
         known = [log_dir for log_dir in self.online if log_dir.identity is not None]
@@ -123,6 +132,11 @@ class LogDirs:
                     f"{log_dir.path} belongs to broker {log_dir.identity.node_id}, but node.id "
                     f"is {self._config.node_id}: correct node.id or log.dirs"
                 )
+        if not self.cluster_id and self.offline_paths:
+            raise LogDirUnusable(
+                f"no directory that works says which cluster this is; perhaps "
+                f"{', '.join(self.offline_paths)} does, which cannot be used: mend that one first"
+            )
         self.cluster_id = self.cluster_id or uuid_to_text(self._random.random_bytes(16))
 
     def _directory_id(self, log_dir: LogDir) -> str:

@@ -14,23 +14,23 @@ that failed once is not written again in this process.
 
 from __future__ import annotations
 
-import errno
 import posixpath
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 
 from plog.errors import KafkaStorageError, PlogError
 from plog.types import TopicPartition, Uuid, uuid_to_text
 from plogd.config import BrokerConfig
 from plogd.log import names
-from plogd.log.binding import bind
-from plogd.log.deletion import Deletions, lane_of, remove_tree
+from plogd.log.creation import NewLog, create_logs
+from plogd.log.deletion import Deletions, remove_tree
 from plogd.log.flush import SyncRounds
+from plogd.log.io_errors import is_refusal
 from plogd.log.log import Log, LogHooks, LogState
 from plogd.log.log_dir import LogDir, LogDirUnusable
 from plogd.log.log_dirs import LogDirs
-from plogd.log.log_segment import LogSegment
-from plogd.log.recovery import LoadRequest, create_logs, load_log, topic_id_of
+from plogd.log.offset_checkpoints import OffsetCheckpoints
+from plogd.log.recovery import LoadRequest, load_log, topic_id_of
+from plogd.log.sealing import Sealing
 from plogd.ports import (
     Clock,
     Files,
@@ -45,15 +45,6 @@ from plogd.ports import (
     spawn,
 )
 from plogd.topic_config import TopicConfig
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewLog:
-    """A log to be made."""
-
-    topic_partition: TopicPartition
-    topic_id: Uuid
-    config: TopicConfig
 
 
 class LogManager:
@@ -79,6 +70,7 @@ class LogManager:
         self._jobs = jobs
         self._report = report
         self._loads_begun = 0
+        self._is_loaded = False
         self.logs: dict[TopicPartition, Log] = {}
         self.on_offline: Callable[[str, Sequence[Log]], None] = lambda log_dir, logs: None
         """Hears of a log directory that failed, and its logs."""
@@ -95,20 +87,35 @@ class LogManager:
             report=report,
             on_failure=self._syncs_failed,
         )
+        self._checkpoints = OffsetCheckpoints(
+            jobs=jobs,
+            report=report,
+            logs_in=self._logs_in,
+            storage_failed=self.storage_failed,
+        )
         self._deletions = Deletions(
             files=files,
             jobs=jobs,
             timers=timers,
             random=random,
             report=report,
-            write_log_starts=self._write_log_starts,
+            write_log_starts=self._note_log_starts,
             storage_failed=self.storage_failed,
         )
-        self._hooks = LogHooks(
-            seal=self._seal,
+        self._hooks = self._make_hooks(timers)
+
+    def _make_hooks(self, timers: Timers) -> LogHooks:
+        sealing = Sealing(
+            jobs=self._jobs,
+            timers=timers,
+            report=self._report,
+            storage_failed=self.storage_failed,
+        )
+        return LogHooks(
+            seal=sealing.seal,
             retire=self._deletions.retire,
             storage_failed=self.storage_failed,
-            report=report,
+            report=self._report,
         )
 
     # -- directories --------------------------------------------------------------------------
@@ -146,7 +153,10 @@ class LogManager:
         name = names.partition_dir_name(topic_partition)
         for log_dir in self._dirs.online:
             if self._files.exists(posixpath.join(log_dir.path, name)):
-                return await self._load(log_dir, topic_partition, topic_id, config)
+                try:
+                    return await self._load(log_dir, topic_partition, topic_id, config)
+                except OSError as error:
+                    raise LogDirUnusable(f"cannot read {name}: {error}") from error
         if self._dirs.offline_paths:
             raise LogDirUnusable(
                 f"{name} may lie in {', '.join(self._dirs.offline_paths)}, which cannot be used: "
@@ -162,24 +172,33 @@ class LogManager:
         """Load every other log; where `config_of` knows no such topic, put its directory aside.
 
         Directories that wait to be deleted are removed. A stray one (its topic id is unknown) gets
-        a ``-stray`` name and stays on disk for people to look at.
+        a ``-stray`` name and stays on disk for people to look at. A log directory that cannot be
+        read goes offline. Raises LogDirUnusable when two of them hold the same partition.
         """
         return spawn(self._load_logs(config_of))
 
     async def _load_logs(
         self, config_of: Callable[[TopicPartition, Uuid], TopicConfig | None]
     ) -> None:
-        loads: list[Later[None]] = []
+        path_by_partition = {log.topic_partition: log.log_dir for log in self.logs.values()}
+        found: list[tuple[LogDir, TopicPartition, Uuid, TopicConfig | None]] = []
         for log_dir in self._dirs.online:
-            found = await self._jobs.submit(log_dir.lane, bind(self._find_logs, log_dir))
-            for topic_partition, topic_id in found:
-                if topic_partition in self.logs:
-                    continue
+            for topic_partition, topic_id in await self._find(log_dir):
+                if path_by_partition.get(topic_partition) == log_dir.path:
+                    continue  # The metadata log.
                 config = config_of(topic_partition, topic_id)
-                loads.append(
-                    spawn(self._load_or_put_aside(log_dir, topic_partition, topic_id, config))
-                )
-        await gather(loads)
+                if config is not None or topic_partition in self.logs:
+                    _claim(path_by_partition, topic_partition, log_dir.path)
+                found.append((log_dir, topic_partition, topic_id, config))
+        await gather([spawn(self._load_or_put_aside(*what)) for what in found])
+        self._is_loaded = True
+
+    async def _find(self, log_dir: LogDir) -> list[tuple[TopicPartition, Uuid]]:
+        try:
+            return await self._jobs.submit(log_dir.lane, lambda: self._find_logs(log_dir))
+        except OSError as error:
+            self.storage_failed(log_dir.path, error)
+            return []
 
     def _find_logs(self, log_dir: LogDir) -> list[tuple[TopicPartition, Uuid]]:
         """A job: the partition directories of one log directory, and their topic ids."""
@@ -202,12 +221,20 @@ class LogManager:
         topic_id: Uuid,
         config: TopicConfig | None,
     ) -> None:
-        if config is not None:
-            await self._load(log_dir, topic_partition, topic_id, config)
-            return
-        path = posixpath.join(log_dir.path, names.partition_dir_name(topic_partition))
+        try:
+            if config is not None:
+                await self._load(log_dir, topic_partition, topic_id, config)
+            else:
+                await self._put_aside(log_dir, topic_partition, topic_id)
+        except OSError as error:
+            self.storage_failed(log_dir.path, error)
+
+    async def _put_aside(
+        self, log_dir: LogDir, topic_partition: TopicPartition, topic_id: Uuid
+    ) -> None:
         unique_id = self._random.random_bytes(16).hex()
-        aside = f"{path}.{unique_id}{names.STRAY_DIR_SUFFIX}"
+        path = posixpath.join(log_dir.path, names.partition_dir_name(topic_partition))
+        aside = posixpath.join(log_dir.path, names.stray_dir_name(topic_partition, unique_id))
         self._report(
             "{path} belongs to no known topic (id {topic_id}): renamed to {aside}",
             path=path,
@@ -255,6 +282,8 @@ class LogManager:
             hooks=self._hooks,
         )
         log.flush_before_visible = self._config.plog_flush_before_visible
+        if self._dirs[state.log_dir].offline:
+            log.go_offline()  # It failed while the log was being made or loaded.
         self.logs[log.topic_partition] = log
         return log
 
@@ -285,29 +314,19 @@ class LogManager:
         return [log for logs in created for log in logs]
 
     async def _create(self, log_dir: LogDir, new_logs: Sequence[NewLog]) -> list[Log]:
-        requests = [
-            LoadRequest(
-                topic_partition=new.topic_partition,
-                topic_id=new.topic_id,
-                directory=posixpath.join(
-                    log_dir.path, names.partition_dir_name(new.topic_partition)
-                ),
-                log_dir=log_dir.path,
-                config=new.config,
-                clean=True,
-                recovery_point=0,
-                high_watermark=0,
-                log_start_offset=0,
-                producer_id_expiration_ms=self._config.producer_id_expiration_ms,
-                now_ms=self._clock.now_ms(),
+        expiration_ms = self._config.producer_id_expiration_ms
+
+        def create() -> list[LogState]:
+            log_dir.forget([new.topic_partition for new in new_logs])
+            return create_logs(
+                self._files, log_dir.path, new_logs, producer_id_expiration_ms=expiration_ms
             )
-            for new in new_logs
-        ]
+
         try:
-            states = await self._jobs.submit(
-                log_dir.lane, lambda: create_logs(self._files, log_dir.path, requests)
-            )
+            states = await self._jobs.submit(log_dir.lane, create)
         except OSError as error:
+            if not is_refusal(error):
+                self.storage_failed(log_dir.path, error)
             raise KafkaStorageError(f"cannot make a log in {log_dir.path}: {error}") from error
         return [self._open(state) for state in states]
 
@@ -343,81 +362,24 @@ class LogManager:
 
     def write_recovery_points(self) -> Later[None]:
         """Write recovery-point-offset-checkpoint in every directory."""
-        return spawn(
-            self._write_everywhere(names.RECOVERY_POINT_CHECKPOINT, lambda log: log.recovery_point)
-        )
+        return self._write_everywhere(names.RECOVERY_POINT_CHECKPOINT)
 
     def write_high_watermarks(self) -> Later[None]:
         """Write replication-offset-checkpoint in every directory; never beyond what is durable."""
-        return spawn(
-            self._write_everywhere(
-                names.HIGH_WATERMARK_CHECKPOINT,
-                lambda log: min(log.high_watermark, log.durable_end_offset),
-            )
-        )
+        return self._write_everywhere(names.HIGH_WATERMARK_CHECKPOINT)
 
     def write_log_starts(self) -> Later[None]:
         """Write log-start-offset-checkpoint in every directory."""
-        return spawn(
-            self._write_everywhere(
-                names.LOG_START_OFFSET_CHECKPOINT, lambda log: log.log_start_offset
-            )
-        )
+        return self._write_everywhere(names.LOG_START_OFFSET_CHECKPOINT)
 
-    async def _write_everywhere(self, name: str, offset_of: Callable[[Log], int]) -> None:
-        for log_dir in self._dirs.online:
-            await self._write_checkpoint(log_dir, name, offset_of)
+    async def _note_log_starts(self, path: str) -> bool:
+        return await self._checkpoints.write(self._dirs[path], names.LOG_START_OFFSET_CHECKPOINT)
 
-    async def _write_checkpoint(
-        self, log_dir: LogDir, name: str, offset_of: Callable[[Log], int]
-    ) -> None:
-        offsets = {log.topic_partition: offset_of(log) for log in self._logs_in(log_dir.path)}
-        try:
-            await self._jobs.submit(log_dir.lane, lambda: log_dir.write_offsets(name, offsets))
-        except OSError as error:
-            self._checkpoint_failed(log_dir, name, error)
-
-    def _checkpoint_failed(self, log_dir: LogDir, name: str, error: OSError) -> None:
-        """A full disk leaves the old checkpoint, which is still true; the rest is a failed disk."""
-        if is_disk_full(error):
-            self._report("no room for {name} in {log_dir}", name=name, log_dir=log_dir.path)
-        else:
-            self.storage_failed(log_dir.path, error)
-
-    async def _write_log_starts(self, log_dir: str) -> None:
-        await self._write_checkpoint(
-            self._dirs[log_dir],
-            names.LOG_START_OFFSET_CHECKPOINT,
-            lambda log: log.log_start_offset,
-        )
+    def _write_everywhere(self, name: str) -> Later[None]:
+        return spawn(self._checkpoints.write_in_each(self._dirs.online, name))
 
     def _logs_in(self, log_dir: str) -> list[Log]:
         return [log for log in self.logs.values() if log.log_dir == log_dir]
-
-    def _seal(self, log: Log, segment: LogSegment, end_offset: int) -> None:
-        """Make a rolled segment, its indexes, the producers' state and the epochs durable."""
-        sync_files = segment.sync_files()
-        for file in sync_files:
-            file.retain()
-        write_snapshot = log.producer_state.prepare_snapshot(end_offset)
-
-        def seal() -> None:
-            try:
-                for file in sync_files:
-                    file.sync()
-            finally:
-                for file in sync_files:
-                    file.close()
-            write_snapshot()
-            log.leader_epochs.flush()
-
-        def failed(error: Exception) -> None:
-            if log.closed:
-                return  # Deleted meanwhile: its directory may be gone already.
-            cause = error if isinstance(error, OSError) else OSError(f"seal failed: {error!r}")
-            self.storage_failed(log.log_dir, cause)
-
-        self._jobs.submit(lane_of(log.log_dir), seal).then(lambda _: log.sealed(segment), failed)
 
     # -- failure ------------------------------------------------------------------------------
 
@@ -456,39 +418,43 @@ class LogManager:
         for rounds in self._dirs.sync_rounds:
             await rounds.idle()
         for log_dir in self._dirs.online:
-            logs = self._logs_in(log_dir.path)
-            try:
-                await gather(
-                    [
-                        self._jobs.submit(self._loading_lane(log_dir), log.close_durably)
-                        for log in logs
-                    ]
-                )
-                await self._write_final_checkpoints(log_dir, logs)
-            except (OSError, PlogError) as error:
-                self._report(
-                    "no clean stop of {log_dir}: {error}", log_dir=log_dir.path, error=str(error)
-                )
+            # Behind the seals under way: one that fails takes the directory offline.
+            await self._jobs.submit(log_dir.lane, _nothing)
+            if not log_dir.offline:
+                await self._close_logs(log_dir)
         for log_dir in self._dirs:
             log_dir.release()
 
-    async def _write_final_checkpoints(self, log_dir: LogDir, logs: Sequence[Log]) -> None:
-        by_name: Mapping[str, Callable[[Log], int]] = {
-            names.RECOVERY_POINT_CHECKPOINT: lambda log: log.recovery_point,
-            names.LOG_START_OFFSET_CHECKPOINT: lambda log: log.log_start_offset,
-            names.HIGH_WATERMARK_CHECKPOINT: lambda log: min(
-                log.high_watermark, log.durable_end_offset
-            ),
-        }
+    async def _close_logs(self, log_dir: LogDir) -> None:
+        """Close all logs of a directory; with a clean mark, unless something speaks against it."""
+        closings = [
+            self._jobs.submit(self._loading_lane(log_dir), log.close_durably)
+            for log in self._logs_in(log_dir.path)
+        ]
+        try:
+            await gather(closings)
+            if self._is_loaded:
+                await self._checkpoints.write_final(log_dir)
+            else:
+                self._report(
+                    "no clean stop of {log_dir}: not all logs were loaded", log_dir=log_dir.path
+                )
+        except (OSError, PlogError) as error:
+            self._report(
+                "no clean stop of {log_dir}: {error}", log_dir=log_dir.path, error=str(error)
+            )
 
-        def finish() -> None:
-            for name, offset_of in by_name.items():
-                log_dir.write_offsets(name, {log.topic_partition: offset_of(log) for log in logs})
-            log_dir.close(clean=True)
 
-        await self._jobs.submit(log_dir.lane, finish)
+def _claim(
+    path_by_partition: dict[TopicPartition, str], topic_partition: TopicPartition, path: str
+) -> None:
+    other_path = path_by_partition.setdefault(topic_partition, path)
+    if other_path != path:
+        raise LogDirUnusable(
+            f"both {other_path} and {path} hold {topic_partition}: move the directory that is not "
+            "the right one out of the way"
+        )
 
 
-def is_disk_full(error: OSError) -> bool:
-    """Whether a write was refused for want of space only: nothing is broken."""
-    return error.errno in (errno.ENOSPC, errno.EDQUOT)
+def _nothing() -> None:
+    """A job that ends when those before it have."""

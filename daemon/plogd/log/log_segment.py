@@ -15,6 +15,8 @@ Invariant: an append that raises leaves the segment as it was, indexes included.
 
 from __future__ import annotations
 
+import contextlib
+import zlib
 from typing import NamedTuple
 
 from plog.errors import CorruptMessage
@@ -61,15 +63,12 @@ class LogSegment:
         "index_is_suspect",
         "indexes",
         "records",
-        "roll_jitter_ms",
     )
 
     def __init__(
         self, files: Files, directory: str, base_offset: int, config: TopicConfig, state: str = ""
     ) -> None:
         self.base_offset = base_offset
-        self.roll_jitter_ms = 0
-        """Taken off ``segment.ms``, so that logs do not all roll at once."""
         self.corrupt_ranges: list[CorruptRange] = []
         self.index_is_suspect = False
         self._files = files
@@ -96,7 +95,8 @@ class LogSegment:
     ) -> LogSegment:
         """A new, empty segment, with its index files: Kafka takes a missing one for damage.
 
-        Files of the same name, left by a roll that failed, are removed first. Raises OSError.
+        Files of the same name, left by a roll that failed, are removed first. Raises OSError, and
+        leaves nothing behind if it can: the log may go on in the segment before.
         """
         for suffix in (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX):
             path = segment_path(directory, base_offset, suffix)
@@ -106,7 +106,8 @@ class LogSegment:
         try:
             segment.sync_files()
         except OSError:
-            segment.close()
+            with contextlib.suppress(OSError):
+                segment.delete_files()
             raise
         return segment
 
@@ -181,10 +182,19 @@ class LogSegment:
             return False
         if size_bytes > config.segment_bytes - incoming_bytes:
             return True
-        waited_ms = self._waited_ms(incoming_timestamp_ms, now_ms)
-        if waited_ms > config.segment_ms - self.roll_jitter_ms:
+        if self._waited_ms(incoming_timestamp_ms, now_ms) > self._roll_after_ms(config):
             return True
         return self.indexes.is_full
+
+    def _roll_after_ms(self, config: TopicConfig) -> int:
+        """``segment.ms``, less some of ``segment.jitter.ms``: not all logs are to roll at once.
+
+        How much is chance to an observer, but always the same for one segment.
+        """
+        if not config.segment_jitter_ms:
+            return config.segment_ms
+        share = zlib.crc32(f"{self._directory}/{self.base_offset}".encode())
+        return config.segment_ms - share % min(config.segment_jitter_ms, config.segment_ms)
 
     def _waited_ms(self, incoming_timestamp_ms: int, now_ms: int) -> int:
         """The segment's age in the time of its records; by the clock if they carry none."""

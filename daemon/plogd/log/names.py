@@ -114,7 +114,20 @@ def deleted_dir_name(topic_partition: TopicPartition, unique_id: str) -> str:
     >>> deleted_dir_name(TopicPartition("page-views", 3), "0123456789abcdef0123456789abcdef")
     'page-views-3.0123456789abcdef0123456789abcdef-delete'
     """
-    tail = f"-{topic_partition.partition}.{unique_id}{DELETE_DIR_SUFFIX}"
+    return _marked_dir_name(topic_partition, unique_id, DELETE_DIR_SUFFIX)
+
+
+def stray_dir_name(topic_partition: TopicPartition, unique_id: str) -> str:
+    """The name a partition's directory gets when no known topic owns it; cut as the one above.
+
+    >>> stray_dir_name(TopicPartition("page-views", 3), "0123456789abcdef0123456789abcdef")
+    'page-views-3.0123456789abcdef0123456789abcdef-stray'
+    """
+    return _marked_dir_name(topic_partition, unique_id, STRAY_DIR_SUFFIX)
+
+
+def _marked_dir_name(topic_partition: TopicPartition, unique_id: str, suffix: str) -> str:
+    tail = f"-{topic_partition.partition}.{unique_id}{suffix}"
     return topic_partition.topic[: _MAX_DIR_NAME - len(tail)] + tail
 
 

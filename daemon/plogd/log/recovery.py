@@ -23,7 +23,7 @@ from plog.errors import CorruptMessage
 from plog.records.batch import BatchHeader
 from plog.types import ZERO_UUID, TopicPartition, Uuid
 from plogd.log import names
-from plogd.log.checkpoints import CorruptCheckpoint, read_topic_id, write_topic_id
+from plogd.log.checkpoints import CorruptCheckpoint, read_topic_id
 from plogd.log.index_file import CorruptIndex
 from plogd.log.leader_epochs import LeaderEpochs
 from plogd.log.log import LogState
@@ -62,11 +62,17 @@ def load_log(files: Files, request: LoadRequest, report: Report) -> LogState:
     _remove_leftovers(files, request.directory)
     segments = _open_segments(files, request)
     segments = _drop_below_start(segments, request)
+    segments = _drop_empty(segments)
     epochs = _load_epochs(files, request, segments, report)
     if not request.clean:
-        segments = _recover(files, segments, request, epochs, report)
+        suspects = _suspects(segments, request.recovery_point)
+        segments = _recover(files, segments, suspects, request, epochs, report)
     _mend_indexes(segments, report)
-    log_end_offset = _next_offset(segments[-1])
+    segments = _drop_overtaken(segments)
+    log_end_offset, end_position = _end_of(segments[-1])
+    if request.clean and end_position < segments[-1].size_bytes:
+        segments = _recover(files, segments, segments[-1:], request, epochs, report)
+        log_end_offset, _ = _end_of(segments[-1])
     log_start_offset = max(request.log_start_offset, segments[0].base_offset)
     if log_end_offset < log_start_offset:
         segments = _start_anew(files, request, segments)
@@ -87,41 +93,8 @@ def load_log(files: Files, request: LoadRequest, report: Report) -> LogState:
         producer_state=producer_state,
         log_start_offset=log_start_offset,
         log_end_offset=log_end_offset,
+        high_watermark=min(max(request.high_watermark, log_start_offset), log_end_offset),
         recovery_point=log_end_offset if request.clean else segments[-1].base_offset,
-    )
-
-
-def create_logs(files: Files, log_dir: str, requests: Sequence[LoadRequest]) -> list[LogState]:
-    """Make the directories and first segments of new logs, durably. Raises OSError.
-
-    A directory that is in the way (a creation that was never finished) is put aside as stray.
-    """
-    states = [_create_log(files, request) for request in requests]
-    files.sync_dir(log_dir)
-    return states
-
-
-def _create_log(files: Files, request: LoadRequest) -> LogState:
-    directory = request.directory
-    if files.exists(directory):
-        files.rename(directory, f"{directory}.{request.topic_id.hex()}{names.STRAY_DIR_SUFFIX}")
-    files.mkdir(directory)
-    segment = LogSegment.create(files, directory, 0, request.config)
-    write_topic_id(files, directory, request.topic_id)  # Syncs the directory, too.
-    return LogState(
-        topic_partition=request.topic_partition,
-        topic_id=request.topic_id,
-        directory=directory,
-        log_dir=request.log_dir,
-        config=request.config,
-        segments=[segment],
-        leader_epochs=LeaderEpochs(files, directory),
-        producer_state=ProducerStateManager(
-            files, directory, expiration_ms=request.producer_id_expiration_ms
-        ),
-        log_start_offset=0,
-        log_end_offset=0,
-        recovery_point=0,
     )
 
 
@@ -177,6 +150,29 @@ def _drop_below_start(segments: list[LogSegment], request: LoadRequest) -> list[
     return segments
 
 
+def _drop_empty(segments: Sequence[LogSegment]) -> list[LogSegment]:
+    """Drop segments that hold nothing, but for the last one: they come from rolls that failed."""
+    kept = [segment for segment in segments[:-1] if segment.size_bytes]
+    for segment in segments[:-1]:
+        if not segment.size_bytes:
+            segment.delete_files()
+    return [*kept, segments[-1]]
+
+
+def _drop_overtaken(segments: list[LogSegment]) -> list[LogSegment]:
+    """Drop an empty last segment where the one before it goes on beyond its base.
+
+    A roll that fails leaves one if it cannot be removed, or if a power loss undoes the removal; the
+    log then goes on in the segment before.
+    """
+    if len(segments) > 1 and not segments[-1].size_bytes:
+        next_offset, _ = _end_of(segments[-2])
+        if next_offset > segments[-1].base_offset:
+            segments[-1].delete_files()
+            return segments[:-1]
+    return segments
+
+
 def _load_epochs(
     files: Files, request: LoadRequest, segments: Sequence[LogSegment], report: Report
 ) -> LeaderEpochs:
@@ -191,20 +187,29 @@ def _load_epochs(
     return epochs
 
 
+def _suspects(segments: Sequence[LogSegment], recovery_point: int) -> Sequence[LogSegment]:
+    """The segments that may hold what was not durable.
+
+    What is before an empty segment is among them: that one may be left from a roll that failed,
+    after which the log went on where it was.
+    """
+    sealed = sum(
+        following.base_offset <= recovery_point and following.size_bytes > 0
+        for _, following in pairwise(segments)
+    )
+    return segments[sealed:]
+
+
 def _recover(
     files: Files,
-    segments: list[LogSegment],
+    segments: Sequence[LogSegment],
+    suspects: Sequence[LogSegment],
     request: LoadRequest,
     epochs: LeaderEpochs,
     report: Report,
 ) -> list[LogSegment]:
-    """Check everything from the recovery point on; cut at the first batch that is not whole."""
-    kept = [
-        segment
-        for segment, following in pairwise(segments)
-        if following.base_offset <= request.recovery_point
-    ]
-    suspects = segments[len(kept) :]
+    """Check all of `suspects`, the last ones; cut at the first batch that is not whole."""
+    kept = list(segments[: len(segments) - len(suspects)])
     for number, segment in enumerate(suspects):
         segment.records_file.drop_cache()
         recovered = recover_segment(
@@ -282,16 +287,16 @@ def _mend_indexes(segments: Sequence[LogSegment], report: Report) -> None:
             segment.on_become_inactive()
 
 
-def _next_offset(segment: LogSegment) -> int:
-    """The offset after the segment's last batch; its base offset if it is empty."""
-    next_offset = segment.base_offset
+def _end_of(segment: LogSegment) -> tuple[int, int]:
+    """The offset and the position behind the segment's last batch, or the last before damage."""
+    next_offset, end_position = segment.base_offset, 0
 
     def note(position: int, header: BatchHeader) -> None:
-        nonlocal next_offset
-        next_offset = header.next_offset
+        nonlocal next_offset, end_position
+        next_offset, end_position = header.next_offset, position + header.size_bytes
 
     _walk(segment, segment.offset_index.last_entry.offset, note)
-    return next_offset
+    return next_offset, end_position
 
 
 def _walk(

@@ -53,12 +53,6 @@ class Segments:
         del self._base_offsets[:count]
         return removed
 
-    def replace_all(self, segment: LogSegment) -> Sequence[LogSegment]:
-        """Start anew with one segment; returns the ones it replaces."""
-        replaced = self._segments
-        self._segments, self._base_offsets = [segment], [segment.base_offset]
-        return replaced
-
     def starting_at(self, offset: int) -> Iterator[LogSegment]:
         """The segment that may hold `offset` and all later ones; from the first if below it."""
         start = max(0, bisect_right(self._base_offsets, offset) - 1)

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 log = Logger()
 
 TURN_MAX_MS = 2.0
+_NO_BYTES = memoryview(b"")
 CLOSE_MAX_MS = 30_000.0
 """How long a connection that is closing may take to accept its last answers."""
 
@@ -115,12 +116,11 @@ class Connection:
         self._partial_since: tuple[float, int] | None = None
         shared.add(self)
 
-    def __repr__(self) -> str:
-        return f"<Connection {self._peer} {self._blocked.name}>"
-
     def target(self) -> memoryview:
         """Where the wire may put bytes now; empty if it may not read."""
-        return self._inbox.target(is_blocked=self._blocked is not Blocked.NO)
+        if self._is_closing:
+            return _NO_BYTES
+        return self._inbox.target(is_blocked=self._is_held_up())
 
     def received(self, nbytes: int) -> None:
         """`nbytes` have been put into `target`; start what may start."""
@@ -146,8 +146,7 @@ class Connection:
 
     def take_turn(self) -> None:
         """Start requests, in order, as far as this turn goes."""
-        if self._is_closing:
-            return
+        assert not self._is_closing, "a connection that ends leaves the run queue"
         self._wire.cork()
         try:
             with self._shared.turn:
@@ -189,7 +188,8 @@ class Connection:
             self.close("its request came in too slowly")
         elif 0 <= settings.connections_max_idle_ms < silent_ms and not self._queue.in_progress:
             self.close(f"idle for {silent_ms / 1000:.0f} s")
-        elif self._wire.peer_has_left():
+        elif self._blocked is Blocked.PARKED and self._wire.peer_has_left():
+            # Otherwise reading, or sending, would have told.
             self.abort("the client has left")
 
     def close(self, reason: str) -> None:
@@ -256,7 +256,7 @@ class Connection:
         if self._blocked is not Blocked.NO or not self._inbox.nbytes:
             self._partial_since = None
         elif self._partial_since is None:
-            self._partial_since = (self._active_ms, self._bytes_in)
+            self._partial_since = (self._shared.clock.monotonic_ms(), self._bytes_in)
         self._read_as_allowed()
 
     def _may_start(self) -> None:
@@ -269,13 +269,16 @@ class Connection:
         if not self._is_closing:
             self._shared.run_queue.add(self)
 
+    def _is_held_up(self) -> bool:
+        """Whether a request that came now would have to wait."""
+        return self._blocked is not Blocked.NO or self._queue.is_parked
+
     def _has_too_much_output(self) -> bool:
         return self._wire.buffered_bytes > self._shared.settings.plog_response_buffer_max_bytes
 
     def _read_as_allowed(self) -> None:
         if not self._is_closing:
-            is_blocked = self._blocked is not Blocked.NO
-            has_room = self._inbox.may_read(is_blocked=is_blocked)
+            has_room = self._inbox.may_read(is_blocked=self._is_held_up())
             self._wire.set_reading(has_room and not self._at_end_of_stream)
 
     def _memory_granted(self) -> None:

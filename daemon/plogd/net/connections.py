@@ -35,7 +35,7 @@ class Connections:
     """The connections of one broker, and what they share.
 
     Attributes:
-        settings: the bounds; assign new ones to change them, `apply_settings` does.
+        settings: the bounds; `apply_settings` changes them.
         accepted, refused, closed: how many connections ever were.
         bytes_in, bytes_out: what ever came and left.
         requests: requests ever started.

@@ -121,6 +121,11 @@ class RequestQueue:
         """Requests that have started and are not answered."""
         return len(self._pending)
 
+    @property
+    def is_parked(self) -> bool:
+        """Whether the next request will have to wait, whatever it is."""
+        return bool(self._pending) and not self._pending[-1].is_produce
+
     def offer(self, frame: memoryview) -> bool:
         """Start a request if it may start now; False: keep it and offer it again after `on_ready`.
 

@@ -57,13 +57,10 @@ class ServerTransport(tcp.Server):
         self._connection = Connection(shared, context, self)
 
     # Twisted annotates the stub its mixin puts in the way of an aborted connection.
-    def doRead(  # type: ignore[override]
-        self,
-    ) -> ConnectionDone | ConnectionLost | None:
+    def doRead(self) -> ConnectionLost | None:  # type: ignore[override]
         """The socket is readable: take what came and let its requests start."""
         connection = self._connection
-        if connection is None:
-            return main.CONNECTION_DONE
+        assert connection is not None, "no connection is read from before it is made"
         target = connection.target()
         if not target:
             return None  # Reading was switched off after the kernel had reported this socket.

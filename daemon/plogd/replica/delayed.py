@@ -18,7 +18,7 @@ from plog.errors import (
     UnknownTopicOrPartition,
 )
 from plog.types import TopicPartition
-from plogd.log.log import AppendInfo
+from plogd.log.log_results import AppendInfo
 from plogd.ports import Later
 from plogd.replica.fetch_sessions import FetchItem
 from plogd.replica.partition import ACKS_ALL, Partition, PartitionRead

@@ -30,7 +30,8 @@ from plog.records.batch import ATTRIBUTES_POSITION, TRANSACTIONAL_BIT
 from plog.types import TopicPartition, Uuid
 from plogd.log.file_records import FileRegion
 from plogd.log.leader_epochs import UNDEFINED_EPOCH, UNDEFINED_OFFSET
-from plogd.log.log import AppendInfo, Log
+from plogd.log.log import Log
+from plogd.log.log_results import AppendInfo
 from plogd.metadata.cache import PartitionState
 
 ACKS_ALL = -1

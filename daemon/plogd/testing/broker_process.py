@@ -32,18 +32,28 @@ class BrokerFailed(Exception):
 class BrokerProcess:
     """A broker below `directory`: ``data/`` is its log.dirs, ``broker.log`` what it printed.
 
+    `settings` have Kafka's names and go before those of `config_file`, a server.properties.
+
     Attributes:
         bootstrap_servers: ``HOST:PORT`` for clients; the port stays the same over a restart.
         started_in_ms: how long the last start took, from fork to ready.
     """
 
-    def __init__(self, directory: Path, settings: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        settings: Mapping[str, str] | None = None,
+        *,
+        config_file: Path | None = None,
+    ) -> None:
         self.data_dir = directory / "data"
         self.log_path = directory / "broker.log"
         self.bootstrap_servers = "127.0.0.1:0"
         self.started_in_ms = 0.0
         self._settings = dict(settings or {})
+        self._config_file = config_file
         self._process: subprocess.Popen[bytes] | None = None
+        self._ready_socket: ReadySocket | None = None
 
     @property
     def pid(self) -> int:
@@ -59,7 +69,8 @@ class BrokerProcess:
         """Start the broker and return when it serves. Raises BrokerFailed if it does not."""
         assert not self.is_running, "one process at a time"
         self.data_dir.mkdir(parents=True, exist_ok=True)
-        ready_socket = ReadySocket()
+        # Open until the process ends, which has a last word to say to it.
+        self._ready_socket = ReadySocket()
         started = time.monotonic()
         try:
             with self.log_path.open("ab") as log:
@@ -69,14 +80,12 @@ class BrokerProcess:
                     stdout=log,
                     stderr=log,
                     cwd=self.data_dir.parent,
-                    env=_environment(ready_socket.path),
+                    env=_environment(self._ready_socket.path),
                 )
-            addresses = ready_socket.wait(self._process, _START_TIMEOUT_S)
+            addresses = self._ready_socket.wait(self._process, _START_TIMEOUT_S)
         except NotReadyError as error:
             self.kill()
             raise BrokerFailed(f"the broker is {error}\n{self._log_tail()}") from error
-        finally:
-            ready_socket.close()
         self.started_in_ms = (time.monotonic() - started) * 1000
         self.bootstrap_servers = addresses[0]
 
@@ -89,6 +98,7 @@ class BrokerProcess:
         except subprocess.TimeoutExpired as error:
             self.kill()
             raise BrokerFailed(f"the broker did not stop\n{self._log_tail()}") from error
+        self._ended()
         if code != 0:
             raise BrokerFailed(f"the broker stopped with code {code}\n{self._log_tail()}")
 
@@ -97,12 +107,20 @@ class BrokerProcess:
         process = self._running()
         process.kill()
         process.wait()
+        self._ended()
 
     def restart(self) -> None:
         """Stop it cleanly if it runs, then start it on the same data and the same port."""
         if self.is_running:
             self.stop()
         self.start()
+
+    def reload(self) -> None:
+        """Let it read its settings again (SIGHUP); returns when it has done so."""
+        process = self._running()
+        assert self._ready_socket is not None, "the broker does not run"
+        process.send_signal(signal.SIGHUP)
+        self._ready_socket.wait(process, _START_TIMEOUT_S)
 
     def log_text(self) -> str:
         """All it has printed so far, over all its starts."""
@@ -121,6 +139,11 @@ class BrokerProcess:
         if self.is_running:
             self.stop()
 
+    def _ended(self) -> None:
+        if self._ready_socket is not None:
+            self._ready_socket.close()
+            self._ready_socket = None
+
     def _running(self) -> subprocess.Popen[bytes]:
         if self._process is None:
             raise BrokerFailed("the broker has not been started")
@@ -134,6 +157,8 @@ class BrokerProcess:
             **self._settings,
         }
         command = [sys.executable, "-m", "plogd"]
+        if self._config_file is not None:
+            command += ["--config", str(self._config_file)]
         for name, value in settings.items():
             command += ["-o", f"{name}={value}"]
         return command

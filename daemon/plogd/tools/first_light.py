@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from types import FrameType
 
@@ -39,25 +40,22 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"plog: {error}", file=sys.stderr)
         return 2
     assert options.loaded is not None
-    ready_socket = ReadySocket()
-    try:
-        broker = _start(arguments, ready_socket.path)
-        addresses = ready_socket.wait(broker, _START_TIMEOUT_S)
-    except NotReadyError:  # The broker itself has said why.
-        broker.kill()
-        return broker.wait() or 1
-    finally:
-        ready_socket.close()
-    try:
-        _send_and_read_back(addresses[0])
-    except PlogError as error:
-        print(f"plog: the first message did not get through: {error}", file=sys.stderr)
-        broker.terminate()
-        broker.wait()
-        return 1
     where = ", ".join(str(Path(each).absolute()) for each in options.loaded.config.data_dirs)
-    _say(f"The data lies in {where}. Ctrl-C stops the broker.")
-    return broker.wait()
+    with closing(ReadySocket()) as ready_socket:
+        broker = _start(arguments, ready_socket.path)
+        try:
+            addresses = ready_socket.wait(broker, _START_TIMEOUT_S)
+            _send_and_read_back(addresses[0])
+        except NotReadyError:  # The broker itself has said why.
+            broker.kill()
+            return broker.wait() or 1
+        except PlogError as error:
+            print(f"plog: the first message did not get through: {error}", file=sys.stderr)
+            broker.terminate()
+            broker.wait()
+            return 1
+        _say(f"The data lies in {where}. Ctrl-C stops the broker.")
+        return broker.wait()
 
 
 def _start(arguments: list[str], notify_socket: str) -> subprocess.Popen[bytes]:

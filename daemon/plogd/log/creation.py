@@ -1,0 +1,100 @@
+"""New logs on disk: a directory each, its first segment, the topic's id, all durable.
+
+Called by `LogManager`, in a job on the log directory's lane. It chooses the directory, and sees to
+it that no checkpoint there still speaks of an older log of the same name. Loading a log that
+exists is recovery.py's work.
+
+Source: Kafka 3.9 LogManager.getOrCreateLog, PartitionMetadataFile.
+Invariant: a creation that fails leaves nothing behind, open or on disk, if the disk lets it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import posixpath
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from plog.types import TopicPartition, Uuid
+from plogd.log import names
+from plogd.log.checkpoints import write_topic_id
+from plogd.log.deletion import remove_tree
+from plogd.log.leader_epochs import LeaderEpochs
+from plogd.log.log import LogState
+from plogd.log.log_segment import LogSegment
+from plogd.log.producer_state import ProducerStateManager
+from plogd.ports import Files
+from plogd.topic_config import TopicConfig
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewLog:
+    """A log to be made."""
+
+    topic_partition: TopicPartition
+    topic_id: Uuid
+    config: TopicConfig
+
+
+def create_logs(
+    files: Files, log_dir: str, new_logs: Sequence[NewLog], *, producer_id_expiration_ms: int
+) -> list[LogState]:
+    """Make all of `new_logs` in one log directory, durably, or none. Raises OSError.
+
+    A directory that is in the way (a creation that was never finished) is put aside as stray.
+    """
+    states: list[LogState] = []
+    try:
+        for new_log in new_logs:
+            states.append(_create_log(files, log_dir, new_log, producer_id_expiration_ms))
+        files.sync_dir(log_dir)
+    except OSError:
+        for state in states:
+            state.segments[0].close()
+            _discard(files, state.directory)
+        raise
+    return states
+
+
+def _create_log(
+    files: Files, log_dir: str, new_log: NewLog, producer_id_expiration_ms: int
+) -> LogState:
+    topic_partition, topic_id = new_log.topic_partition, new_log.topic_id
+    directory = posixpath.join(log_dir, names.partition_dir_name(topic_partition))
+    if files.exists(directory):
+        aside = names.stray_dir_name(topic_partition, topic_id.hex())
+        files.rename(directory, posixpath.join(log_dir, aside))
+    files.mkdir(directory)
+    try:
+        write_topic_id(files, directory, topic_id)
+        segment = LogSegment.create(files, directory, 0, new_log.config)
+        try:
+            files.sync_dir(directory)
+        except OSError:
+            segment.close()
+            raise
+    except OSError:
+        _discard(files, directory)
+        raise
+    return LogState(
+        topic_partition=topic_partition,
+        topic_id=topic_id,
+        directory=directory,
+        log_dir=log_dir,
+        config=new_log.config,
+        segments=[segment],
+        leader_epochs=LeaderEpochs(files, directory),
+        producer_state=ProducerStateManager(
+            files, directory, expiration_ms=producer_id_expiration_ms
+        ),
+        log_start_offset=0,
+        log_end_offset=0,
+        high_watermark=0,
+        recovery_point=0,
+    )
+
+
+def _discard(files: Files, directory: str) -> None:
+    """Remove what was made; what stays is put aside by the next creation or the next start."""
+    with contextlib.suppress(OSError):
+        remove_tree(files, directory)

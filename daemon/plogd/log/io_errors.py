@@ -1,0 +1,23 @@
+"""Which errors of a file operation mean that something is broken, and which only that it must wait.
+
+A refused operation did nothing and may succeed later; any other `OSError` costs the log directory
+(docs/architecture.md, rule R15). Used wherever the log meets one, on any thread.
+"""
+
+from __future__ import annotations
+
+import errno
+
+_REFUSALS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE})
+"""No space, no quota, no descriptor left (in this process, in the system)."""
+
+
+def is_refusal(error: OSError) -> bool:
+    """Whether there was merely no room for the operation: nothing is broken.
+
+    >>> is_refusal(OSError(errno.ENOSPC, "No space left on device"))
+    True
+    >>> is_refusal(OSError(errno.EIO, "Input/output error"))
+    False
+    """
+    return error.errno in _REFUSALS

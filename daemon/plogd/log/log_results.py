@@ -1,0 +1,34 @@
+"""What a `Log` returns: the outcome of an append, and the bytes a read found."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from plogd.log.file_records import FileRegion
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppendInfo:
+    """What became of an append; offsets are inclusive, timestamps in ms or -1."""
+
+    first_offset: int
+    last_offset: int
+    log_append_time_ms: int
+    log_start_offset: int
+    duplicate: bool = False
+    """The batch was in the log already; the offsets are those it got then."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchData:
+    """The bytes a read found: whole batches, but for a last one cut by `max_bytes`."""
+
+    region: FileRegion | None
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes to send; 0 when there was nothing to read yet."""
+        return 0 if self.region is None else self.region.nbytes
+
+
+NO_DATA = FetchData(region=None)

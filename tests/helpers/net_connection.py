@@ -1,0 +1,82 @@
+"""A `plogd.net.connection.Connection` over a wire that keeps what it is given."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from plog.wire.primitives import Part
+from plogd.net.connection import Connection
+from tests.helpers.net_parts import ScriptedDispatch, joined, make_connections, make_context
+from tests.helpers.sim_ports import SimPorts
+
+
+class FakeWire:
+    """Keeps what is written until a test lets it leave."""
+
+    def __init__(self) -> None:
+        self.answers: list[list[Part]] = []
+        self.buffered_bytes = 0
+        self.is_corked = False
+        self.is_reading = True
+        self.is_closed = self.is_aborted = False
+        self.has_left = False
+        self.takes_answers = True
+        self.connection: Connection | None = None
+
+    def write_answer(self, answer: list[Part]) -> None:
+        self.answers.append(answer)
+        if not self.takes_answers:
+            self.buffered_bytes += sum(len(part) for part in answer if isinstance(part, bytes))
+
+    def cork(self) -> None:
+        self.is_corked = True
+
+    def uncork(self) -> None:
+        self.is_corked = False
+
+    def set_reading(self, is_reading: bool) -> None:
+        self.is_reading = is_reading
+
+    def close(self) -> None:
+        self.is_closed = True
+
+    def abort(self) -> None:
+        self.is_aborted = True
+
+    def peer_has_left(self) -> bool:
+        return self.has_left
+
+
+class ConnectionHarness:
+    """A connection, its wire and its broker."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.dispatch = ScriptedDispatch()
+        self.dispatch.hold = lambda api_key, text: text.startswith("slow")
+        self.ports = SimPorts()
+        self.shared = make_connections(self.dispatch, self.ports, **settings)
+        self.connect()
+
+    def connect(self) -> Connection:
+        self.wire = FakeWire()
+        self.connection = self.wire.connection = Connection(self.shared, make_context(), self.wire)
+        return self.connection
+
+    def feed(self, data: bytes) -> bytes:
+        """Give the connection what it takes of `data`; the rest."""
+        while data and self.wire.is_reading:
+            target = self.connection.target()
+            nbytes = min(len(target), len(data))
+            assert nbytes, "asked to read, and no place to read to"
+            target[:nbytes] = data[:nbytes]
+            data = data[nbytes:]
+            self.connection.received(nbytes)
+        return data
+
+    @property
+    def answers(self) -> list[str]:
+        return [joined(answer)[4:].decode() for answer in self.wire.answers]
+
+    def let_leave(self) -> None:
+        self.wire.buffered_bytes = 0
+        self.connection.drained()

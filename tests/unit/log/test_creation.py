@@ -1,0 +1,160 @@
+"""New logs: durable when they are there, nothing left when they are not."""
+
+from __future__ import annotations
+
+import errno
+import random
+
+import pytest
+
+from plog.types import TopicPartition
+from plogd.log import names
+from plogd.log.checkpoints import read_topic_id
+from plogd.log.creation import NewLog, create_logs
+from plogd.log.log import LogState
+from plogd.ports import File
+from tests.helpers.log_data import SMALL
+from tests.helpers.sim_files import SimCrash, SimFiles
+
+TOPIC_ID = bytes(range(16))
+FILES_OF_A_LOG = [
+    names.segment_file_name(0, suffix) for suffix in (".index", ".log", ".timeindex")
+] + [names.PARTITION_METADATA]
+
+
+class Spy(SimFiles):
+    """Remembers every file that was opened for append."""
+
+    opened: list[File]
+
+    def open_append(self, path: str) -> File:
+        file = super().open_append(path)
+        self.opened.append(file)
+        return file
+
+    def still_open(self) -> list[str]:
+        """The paths of the files nobody closed; closes them."""
+        left = []
+        for file in self.opened:
+            try:
+                file.close()
+            except AssertionError:
+                continue
+            left.append(file.path)
+        return left
+
+
+def _files() -> Spy:
+    files = Spy(["/a"])
+    files.opened = []
+    return files
+
+
+def _new(topic: str = "t", partition: int = 0) -> NewLog:
+    return NewLog(topic_partition=TopicPartition(topic, partition), topic_id=TOPIC_ID, config=SMALL)
+
+
+def _create(files: SimFiles, *new_logs: NewLog) -> list[LogState]:
+    return create_logs(files, "/a", new_logs or [_new()], producer_id_expiration_ms=1000)
+
+
+def test_a_new_log_is_empty_and_knows_whose_it_is() -> None:
+    files = _files()
+    [state] = _create(files)
+    assert state.directory == "/a/t-0"
+    assert state.log_dir == "/a"
+    assert (state.log_start_offset, state.high_watermark, state.log_end_offset) == (0, 0, 0)
+    assert [segment.base_offset for segment in state.segments] == [0]
+    assert files.listdir("/a/t-0") == FILES_OF_A_LOG
+    assert read_topic_id(files, "/a/t-0") == TOPIC_ID
+    assert state.producer_state.expiration_ms == 1000
+
+
+def test_new_logs_survive_a_power_loss_as_soon_as_they_are_made() -> None:
+    for seed in range(30):
+        files = _files()
+        _create(files, _new(partition=0), _new(partition=1))
+        after = files.crash(random.Random(seed))
+        for directory in ("/a/t-0", "/a/t-1"):
+            assert after.listdir(directory) == FILES_OF_A_LOG
+            assert read_topic_id(after, directory) == TOPIC_ID
+
+
+def test_a_directory_that_says_whose_it_is_is_a_whole_log_after_any_crash() -> None:
+    """Recovery takes a directory with the topic's id for the log, one without for a stray."""
+    total = _files()
+    _create(total)
+    for number in range(1, total.operations + 1):
+        files = _files()
+        files.crash_at(number)
+        with pytest.raises(SimCrash):
+            _create(files)
+        for seed in range(6):
+            after = files.crash(random.Random(seed))
+            if after.exists("/a/t-0"):
+                assert read_topic_id(after, "/a/t-0") in (None, TOPIC_ID)
+
+
+def test_a_directory_in_the_way_is_put_aside() -> None:
+    files = _files()
+    _create(files)
+    _create(files)
+    stray = f"t-0.{TOPIC_ID.hex()}-stray"
+    assert files.listdir("/a") == ["t-0", stray]
+    assert files.listdir(f"/a/{stray}") == FILES_OF_A_LOG
+
+
+def test_the_longest_name_of_a_topic_can_be_put_aside() -> None:
+    files = _files()
+    new = _new("t" * 249)
+    _create(files, new)
+    _create(files, new)
+    stray = next(name for name in files.listdir("/a") if name.endswith("-stray"))
+    assert len(stray) == 255
+    parsed = names.parse_partition_dir_name(stray)
+    assert parsed is not None
+    assert parsed.state == names.STRAY_DIR_SUFFIX
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO])
+def test_a_creation_that_fails_anywhere_leaves_nothing_behind(number: int) -> None:
+    total = _files()
+    _create(total, _new(partition=0), _new(partition=1))
+    for operation in range(1, total.operations + 1):
+        files = _files()
+        files.fail_at(operation, number)
+        with pytest.raises(OSError, match=r"No space|Input/output"):
+            _create(files, _new(partition=0), _new(partition=1))
+        assert files.listdir("/a") == []
+        assert files.still_open() == []
+
+
+def test_a_creation_can_be_tried_again_and_again_on_a_full_disk() -> None:
+    files = _files()
+    files.fail_when(lambda operation: operation.name == "append", errno.ENOSPC)
+    for _ in range(3):
+        with pytest.raises(OSError, match="No space"):
+            _create(files)
+    files.fail_no_more()
+    _create(files)
+    assert files.listdir("/a") == ["t-0"]
+
+
+def test_what_cannot_be_removed_is_put_aside_by_the_next_creation() -> None:
+    files = _files()
+    files.fail_when(lambda operation: operation.name in ("append", "unlink"), errno.EIO)
+    with pytest.raises(OSError, match="Input/output"):
+        _create(files)
+    assert files.listdir("/a") == ["t-0"]
+    files.fail_no_more()
+    _create(files)
+    assert files.listdir("/a") == ["t-0", f"t-0.{TOPIC_ID.hex()}-stray"]
+
+
+def test_a_directory_that_cannot_be_put_aside_is_not_removed() -> None:
+    files = _files()
+    _create(files)
+    files.fail_when(lambda operation: operation.name == "rename", errno.EIO)
+    with pytest.raises(OSError, match="Input/output"):
+        _create(files)
+    assert files.listdir("/a/t-0") == FILES_OF_A_LOG

@@ -1,0 +1,300 @@
+"""Segments and whole logs go: renamed at once, unlinked later, never with a hole in a log."""
+
+from __future__ import annotations
+
+import errno
+import random
+
+import pytest
+
+from plog.types import TopicPartition
+from plogd.log import names
+from plogd.log.checkpoints import read_offsets
+from plogd.log.deletion import lane_of, remove_tree
+from plogd.log.log import Log
+from tests.helpers.log_site import CONFIG, LogSite, base_offsets, values
+from tests.helpers.sim_files import Operation, SimCrash, SimFiles
+
+DELAY_MS = CONFIG.file_delete_delay_ms
+KEY = TopicPartition("t", 0)
+
+
+def _site(batches: int = 17) -> tuple[LogSite, Log]:
+    """A log with segments at 0, 5, 10 and 15, all but the last sealed."""
+    site = LogSite().start()
+    log = site.create("t-0")
+    site.fill(log, batches)
+    site.settle()
+    assert base_offsets(log) == [0, 5, 10, 15]
+    return site, log
+
+
+def _delete_below(site: LogSite, log: Log, offset: int) -> int:
+    """As DeleteRecords and retention would; the number of segments that go."""
+    log.log_start_offset = offset
+    return log.apply_retention(site.ports.clock.now_ms())
+
+
+def _deleted(site: LogSite, log: Log) -> list[str]:
+    return [name for name in site.files.listdir(log.directory) if name.endswith(".deleted")]
+
+
+# -- segments ---------------------------------------------------------------------------------
+
+
+def test_segments_are_renamed_at_once_and_unlinked_after_a_while() -> None:
+    site, log = _site()
+    assert _delete_below(site, log, 12) == 2
+    assert base_offsets(log) == [10, 15]
+    site.settle()
+    expected = [
+        names.segment_file_name(base, suffix, ".deleted")
+        for base in (0, 5)
+        for suffix in (".index", ".log", ".timeindex")
+    ]
+    assert _deleted(site, log) == expected
+    site.ports.advance(DELAY_MS - 1)
+    assert _deleted(site, log) == expected
+    site.ports.advance(1)
+    assert _deleted(site, log) == []
+    assert site.listing(log) == [10, 15]
+
+
+def test_snapshots_below_the_logs_start_go_with_the_segments() -> None:
+    site, log = _site()
+    assert site.listing(log, ".snapshot") == [5, 10, 15]
+    _delete_below(site, log, 10)
+    site.ports.advance(DELAY_MS)
+    assert site.listing(log, ".snapshot") == [10, 15]
+
+
+def test_a_reader_may_finish_what_it_began() -> None:
+    site, log = _site()
+    data = log.read(0, 1 << 20, end_offset=log.high_watermark)
+    assert data.region is not None
+    before = data.region.read()
+    _delete_below(site, log, 10)
+    site.ports.advance(DELAY_MS)
+    assert data.region.read() == before
+    data.region.close()
+    with pytest.raises(AssertionError, match="closed"):
+        data.region.read()
+
+
+def test_the_logs_start_is_on_disk_before_the_first_rename() -> None:
+    site, log = _site()
+    starts: list[int] = []
+
+    def hear(operation: Operation) -> None:
+        if operation.path.endswith(".log"):
+            path = f"/a/{names.LOG_START_OFFSET_CHECKPOINT}"
+            starts.append(read_offsets(site.files, path)[KEY])
+
+    site.files.on_operation = hear
+    _delete_below(site, log, 10)
+    site.settle()
+    assert starts == [10, 10]
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_no_crash_during_a_deletion_leaves_a_hole(full: bool) -> None:
+    """With or without room for the checkpoint: what is left is one piece, up to the end."""
+    total, log = _site()
+    before = total.files.operations
+    _delete_below(total, log, 15)
+    total.ports.advance(DELAY_MS)
+    for number in range(before + 1, total.files.operations + 2):
+        site, log = _site()
+        kept = values(log)
+        if full:
+            site.files.fail_when(lambda operation: operation.name == "append", errno.ENOSPC)
+        site.files.crash_at(number)
+        try:
+            _delete_below(site, log, 15)
+            site.ports.advance(DELAY_MS)
+        except SimCrash:
+            pass
+        for seed in range(3):
+            after = site._successor(site.files.crash(random.Random(seed))).start()
+            log = after.log()
+            found = values(log)
+            assert log.log_end_offset == 17
+            assert log.log_start_offset in (0, 5, 10, 15)
+            assert found == {offset: kept[offset] for offset in range(log.log_start_offset, 17)}
+            after.stop()
+
+
+def test_on_a_full_disk_names_change_one_by_one() -> None:
+    """Retention must free space where there is none, even for a checkpoint."""
+    site, log = _site()
+    site.files.fail_when(lambda operation: operation.name == "append", errno.ENOSPC)
+    operations: list[str] = []
+
+    def hear(operation: Operation) -> None:
+        if operation.name == "sync_dir" or operation.path.endswith(".log"):
+            operations.append(operation.name)
+
+    site.files.on_operation = hear
+    _delete_below(site, log, 10)
+    site.settle()
+    assert operations == ["rename", "sync_dir", "rename", "sync_dir"]
+    site.ports.advance(DELAY_MS)
+    assert site.listing(log) == [10, 15]
+    assert site.offline == []
+
+
+def test_a_checkpoint_the_disk_fails_stops_the_deletion() -> None:
+    site, log = _site()
+    site.files.fail_when(lambda operation: operation.path.startswith("/a/log-start"), errno.EIO)
+    _delete_below(site, log, 10)
+    site.ports.advance(DELAY_MS)
+    assert site.offline == ["/a"]
+    assert site.listing(log) == [0, 5, 10, 15]
+
+
+@pytest.mark.parametrize("what", ["rename", "unlink"])
+def test_a_disk_that_cannot_delete_goes_offline(what: str) -> None:
+    site, log = _site()
+    site.files.fail_when(
+        lambda operation: operation.name == what and "t-0/" in operation.path, errno.EIO
+    )
+    _delete_below(site, log, 10)
+    site.ports.advance(DELAY_MS)
+    assert site.offline == ["/a"]
+
+
+# -- whole logs -------------------------------------------------------------------------------
+
+
+def test_a_deleted_log_is_out_of_sight_when_its_deletion_is_done() -> None:
+    for seed in range(10):
+        site, log = _site()
+        site.delete("t-0")
+        assert site.manager.get(KEY) is None
+        assert log.closed
+        [doomed] = [name for name in site.files.listdir("/a") if name.startswith("t-0")]
+        assert doomed.endswith("-delete")
+        after = site.files.crash(random.Random(seed))
+        assert [name for name in after.listdir("/a") if name.startswith("t-0")] == [doomed]
+
+
+def test_the_files_of_a_deleted_log_go_after_a_while() -> None:
+    site, _ = _site()
+    site.delete("t-0")
+    site.ports.advance(DELAY_MS - 1)
+    assert any(name.startswith("t-0") for name in site.files.listdir("/a"))
+    site.ports.advance(1)
+    assert not any(name.startswith("t-0") for name in site.files.listdir("/a"))
+
+
+def test_the_next_start_removes_what_waited_to_be_removed() -> None:
+    site, _ = _site()
+    site.delete("t-0")
+    site = site.kill()
+    assert not any(name.startswith("t-0") for name in site.files.listdir("/a"))
+
+
+@pytest.mark.parametrize("at", ["rename", "unlink"])
+def test_a_log_deleted_while_its_segments_wait_costs_nothing(at: str) -> None:
+    """Neither the directory, nor open files, nor a log made anew under the same name."""
+    site, log = _site()
+    retired = list(log.segments)[:2]
+    _delete_below(site, log, 10)
+    if at == "unlink":
+        site.settle()
+    site.delete("t-0")
+    again = site.create("t-0")
+    site.fill(again, 7)
+    site.ports.advance(3 * DELAY_MS)
+    assert site.offline == []
+    assert list(values(site.log())) == list(range(7))
+    for segment in retired:
+        with pytest.raises(AssertionError, match="closed"):
+            segment.records_file.size()
+
+
+def test_a_log_deleted_during_its_first_round_costs_nothing() -> None:
+    """The round was to sync a directory that has another name by then."""
+    site, log = _site()
+    log.roll()
+    site.append(log)
+    site.ports.timers.run_due()
+    del site.topics[KEY]
+    deletion = site.manager.delete(KEY)
+    while site.ports.jobs.waiting != ["sync:1"]:
+        site.ports.jobs.run_one("dir:/a")
+        site.ports.timers.run_due()
+    site.settle(deletion)
+    assert site.offline == []
+
+
+def test_a_rename_the_disk_fails_takes_the_directory_offline_but_ends_the_deletion() -> None:
+    """The topic is gone from the metadata already; nobody may wait for it for ever."""
+    site, _ = _site()
+    site.files.fail_when(lambda operation: operation.name == "rename", errno.EIO)
+    site.delete("t-0")
+    assert site.offline == ["/a"]
+    assert site.manager.get(KEY) is None
+
+
+def test_a_removal_the_disk_fails_takes_the_directory_offline() -> None:
+    site, _ = _site()
+    site.delete("t-0")
+    site.files.fail_when(lambda operation: operation.name == "unlink", errno.EIO)
+    site.ports.advance(DELAY_MS)
+    assert site.offline == ["/a"]
+
+
+def test_a_log_of_a_failed_directory_is_left_alone() -> None:
+    site, log = _site()
+    site.manager.storage_failed("/a", OSError(errno.EIO, "broken"))
+    before = site.files.operations
+    assert log.apply_retention(site.ports.clock.now_ms()) == 0
+    site.delete("t-0")
+    site.ports.advance(DELAY_MS)
+    assert site.files.operations == before
+
+
+def test_a_directory_that_fails_before_segments_are_renamed_is_left_alone() -> None:
+    site, log = _site()
+    _delete_below(site, log, 10)
+    site.manager.storage_failed("/a", OSError(errno.EIO, "broken"))
+    site.ports.advance(DELAY_MS)
+    assert site.listing(log) == [0, 5, 10, 15]
+
+
+def test_an_unforeseen_error_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    site, log = _site()
+
+    def die(state: str) -> None:
+        raise ValueError("a bug")
+
+    monkeypatch.setattr(type(log.segments.first), "rename", die)
+    _delete_below(site, log, 10)
+    site.settle()
+    assert site.offline == []
+    assert "deletion in /a failed: " in site.reports[-1]
+
+
+def test_a_refused_removal_is_left_to_the_next_start() -> None:
+    site, _ = _site()
+    site.delete("t-0")
+    site.files.fail_when(lambda operation: operation.name == "listdir", errno.EMFILE)
+    site.ports.advance(DELAY_MS)
+    assert site.offline == []
+    assert "deletion in /a failed" in site.reports[-1]
+    site.files.fail_no_more()
+    site = site.kill()
+    assert not any(name.startswith("t-0") for name in site.files.listdir("/a"))
+
+
+def test_a_tree_is_removed_with_all_it_holds() -> None:
+    files = SimFiles(["/a/t-0.1-delete"])
+    files.open_append("/a/t-0.1-delete/one").close()
+    files.open_append("/a/t-0.1-delete/two").close()
+    remove_tree(files, "/a/t-0.1-delete")
+    assert files.listdir("/a") == []
+
+
+def test_a_log_directory_has_one_lane_for_all_such_jobs() -> None:
+    assert lane_of("/a") == "dir:/a"

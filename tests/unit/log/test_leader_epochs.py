@@ -1,0 +1,165 @@
+"""Leader epochs: which offsets each wrote, kept in step with a log that is cut at both ends."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+
+from plogd.log.checkpoints import CorruptCheckpoint
+from plogd.log.leader_epochs import LeaderEpochs
+from tests.helpers.sim_files import SimFiles
+
+
+def _epochs(*entries: tuple[int, int]) -> LeaderEpochs:
+    epochs = LeaderEpochs(SimFiles(["/log"]), "/log")
+    for entry in entries:
+        epochs.assign(*entry)
+    return epochs
+
+
+def test_each_epoch_is_noted_once_with_its_first_offset() -> None:
+    epochs = _epochs()
+    assert epochs.latest_epoch == -1
+    assert epochs.assign(0, 0)
+    assert not epochs.assign(0, 5)
+    assert epochs.assign(3, 10)
+    assert not epochs.assign(3, 12)
+    assert epochs.entries == ((0, 0), (3, 10))
+    assert epochs.latest_epoch == 3
+
+
+@pytest.mark.parametrize(
+    ("entry", "left"),
+    [
+        ((5, 20), [(1, 0), (2, 10), (5, 20)]),
+        ((5, 15), [(1, 0), (2, 10), (5, 15)]),
+        ((5, 10), [(1, 0), (5, 10)]),
+        ((3, 25), [(1, 0), (2, 10), (3, 25)]),
+        ((2, 25), [(1, 0), (2, 25)]),
+        ((9, 0), [(9, 0)]),
+        ((4, 15), [(1, 0), (2, 10), (4, 15)]),
+    ],
+)
+def test_what_a_new_entry_contradicts_goes(
+    entry: tuple[int, int], left: list[tuple[int, int]]
+) -> None:
+    epochs = _epochs((1, 0), (2, 10), (4, 20))
+    epochs.assign(*entry)
+    assert list(epochs.entries) == left
+
+
+def test_telling_of_every_batch_again_changes_nothing() -> None:
+    """As recovery does, from the middle of the log on."""
+    epochs = _epochs((1, 0), (2, 10), (4, 20))
+    for epoch, offset in ((1, 0), (1, 5), (2, 12), (2, 19), (4, 20), (4, 25)):
+        assert not epochs.assign(epoch, offset)
+    assert epochs.entries == ((1, 0), (2, 10), (4, 20))
+
+
+@pytest.mark.parametrize(
+    ("epoch", "answer"),
+    [
+        (-1, (-1, -1)),
+        (0, (0, 5)),
+        (1, (1, 10)),
+        (2, (2, 20)),
+        (3, (2, 20)),
+        (4, (4, 30)),
+        (5, (-1, -1)),
+    ],
+)
+def test_end_of_the_largest_epoch_not_above_the_one_asked_for(
+    epoch: int, answer: tuple[int, int]
+) -> None:
+    assert _epochs((1, 5), (2, 10), (4, 20)).end_offset_for(epoch, 30) == answer
+
+
+def test_without_epochs_nothing_is_known() -> None:
+    assert _epochs().end_offset_for(0, 30) == (-1, -1)
+    assert _epochs().epoch_for_offset(3) == -1
+
+
+def test_epoch_of_an_offset() -> None:
+    epochs = _epochs((1, 5), (2, 10))
+    assert [epochs.epoch_for_offset(offset) for offset in (4, 5, 9, 10, 99)] == [-1, 1, 1, 2, 2]
+
+
+@pytest.mark.parametrize(
+    ("end", "left"),
+    [(0, []), (5, []), (6, [(1, 5)]), (10, [(1, 5)]), (11, [(1, 5), (2, 10)])],
+)
+def test_cut_at_the_end(end: int, left: list[tuple[int, int]]) -> None:
+    epochs = _epochs((1, 5), (2, 10))
+    epochs.truncate_from_end(end)
+    assert list(epochs.entries) == left
+
+
+@pytest.mark.parametrize(
+    ("start", "left"),
+    [
+        (0, [(1, 5), (2, 10)]),
+        (5, [(1, 5), (2, 10)]),
+        (7, [(1, 7), (2, 10)]),
+        (10, [(2, 10)]),
+        (12, [(2, 12)]),
+    ],
+)
+def test_cut_at_the_start(start: int, left: list[tuple[int, int]]) -> None:
+    epochs = _epochs((1, 5), (2, 10))
+    epochs.flush()
+    epochs.truncate_from_start(start)
+    assert list(epochs.entries) == left
+    assert epochs.is_dirty == (left != [(1, 5), (2, 10)])
+
+
+def test_file_is_kafkas_and_written_only_when_behind() -> None:
+    files = SimFiles(["/log"])
+    epochs = LeaderEpochs.load(files, "/log")
+    epochs.flush()
+    assert files.listdir("/log") == []
+    epochs.assign(1, 5)
+    epochs.assign(2, 10)
+    epochs.flush()
+    assert files.read_file("/log/leader-epoch-checkpoint") == b"0\n2\n1 5\n2 10\n"
+    loaded = LeaderEpochs.load(files, "/log")
+    assert loaded.entries == epochs.entries
+    assert not loaded.is_dirty
+    before = files.operations
+    loaded.flush()
+    assert files.operations == before
+    loaded.clear()
+    loaded.flush()
+    assert LeaderEpochs.load(files, "/log").entries == ()
+
+
+def test_what_is_assigned_while_a_job_writes_waits_for_the_next() -> None:
+    files = SimFiles(["/log"])
+    epochs = LeaderEpochs(files, "/log")
+    epochs.assign(1, 5)
+    write = epochs.prepare_flush()
+    epochs.assign(2, 10)
+    write()
+    assert LeaderEpochs.load(files, "/log").entries == ((1, 5),)
+    assert epochs.is_dirty
+    epochs.flush()
+    assert LeaderEpochs.load(files, "/log").entries == ((1, 5), (2, 10))
+
+
+def test_failed_write_is_tried_again() -> None:
+    files = SimFiles(["/log"])
+    epochs = LeaderEpochs(files, "/log")
+    epochs.assign(1, 5)
+    files.fail_when(lambda operation: operation.name == "append", errno.ENOSPC)
+    with pytest.raises(OSError, match="No space"):
+        epochs.flush()
+    files.fail_no_more()
+    epochs.flush()
+    assert LeaderEpochs.load(files, "/log").entries == ((1, 5),)
+
+
+def test_damaged_file_is_told() -> None:
+    files = SimFiles(["/log"])
+    files.open_append("/log/leader-epoch-checkpoint").append(b"0\n1\n-1 5\n")
+    with pytest.raises(CorruptCheckpoint):
+        LeaderEpochs.load(files, "/log")

@@ -1,0 +1,343 @@
+"""Idempotent producers: duplicates, gaps, fencing, wrap, expiry, and what snapshots keep."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from plog.errors import InvalidProducerEpoch, InvalidTxnState, OutOfOrderSequenceNumber
+from plog.records.batch import BatchHeader, parse_header
+from plogd.log.batch_validator import AppendOrigin
+from plogd.log.producer_state import BatchMetadata, ProducerStateManager
+from tests.helpers.log_data import T0, client_batch
+from tests.helpers.sim_files import SimFiles
+
+PID = 4711
+MAX_SEQUENCE = 2**31 - 1
+DAY_MS = 86_400_000
+CLIENT = AppendOrigin.CLIENT
+
+
+def _manager(files: SimFiles | None = None) -> ProducerStateManager:
+    files = files or SimFiles()
+    files.mkdir("/log")
+    return ProducerStateManager(files, "/log", expiration_ms=DAY_MS)
+
+
+def _header(
+    sequence: int, count: int = 1, *, epoch: int = 0, pid: int = PID, transactional: bool = False
+) -> BatchHeader:
+    return parse_header(
+        client_batch(
+            count,
+            producer_id=pid,
+            producer_epoch=epoch,
+            base_sequence=sequence,
+            is_transactional=transactional,
+        )
+    )
+
+
+def _append(manager: ProducerStateManager, header: BatchHeader, offset: int) -> None:
+    assert manager.check(header, CLIENT) is None
+    manager.update(header, first_offset=offset)
+
+
+def test_batches_in_order_are_taken() -> None:
+    manager = _manager()
+    for number in range(20):
+        _append(manager, _header(3 * number, 3), 100 + 3 * number)
+    state = manager.producers[PID]
+    assert (state.last_sequence, len(state.batches)) == (59, 5)
+
+
+def test_batches_without_producer_id_are_nobodys() -> None:
+    manager = _manager()
+    header = parse_header(client_batch())
+    assert manager.check(header, CLIENT) is None
+    assert manager.producers == {}
+
+
+def test_any_of_the_last_five_batches_is_known_again() -> None:
+    manager = _manager()
+    for number in range(6):
+        _append(manager, _header(2 * number, 2), 100 + 2 * number)
+    for number in range(1, 6):
+        found = manager.check(_header(2 * number, 2), CLIENT)
+        assert found == BatchMetadata(2 * number + 1, 101 + 2 * number, 1, T0)
+        assert found.first_offset == 100 + 2 * number
+
+
+def test_a_batch_older_than_the_last_five_is_out_of_order() -> None:
+    manager = _manager()
+    for number in range(6):
+        _append(manager, _header(2 * number, 2), 100 + 2 * number)
+    with pytest.raises(OutOfOrderSequenceNumber):
+        manager.check(_header(0, 2), CLIENT)
+
+
+def test_a_batch_that_only_overlaps_a_known_one_is_out_of_order() -> None:
+    manager = _manager()
+    _append(manager, _header(0, 4), 100)
+    for sequence, count in ((0, 3), (1, 3), (2, 4), (0, 5)):
+        with pytest.raises(OutOfOrderSequenceNumber):
+            manager.check(_header(sequence, count), CLIENT)
+
+
+def test_a_gap_is_refused_and_changes_nothing() -> None:
+    manager = _manager()
+    _append(manager, _header(0), 100)
+    with pytest.raises(OutOfOrderSequenceNumber, match="2 after 0"):
+        manager.check(_header(2), CLIENT)
+    _append(manager, _header(1), 101)
+
+
+def test_an_unknown_producer_may_begin_anywhere() -> None:
+    """Its batches may have been deleted by retention, and its state with them (KIP-360)."""
+    manager = _manager()
+    _append(manager, _header(500), 100)
+    _append(manager, _header(501), 101)
+
+
+def test_sequence_numbers_wrap_to_zero() -> None:
+    manager = _manager()
+    _append(manager, _header(MAX_SEQUENCE - 2, 2), 100)
+    _append(manager, _header(MAX_SEQUENCE), 102)
+    _append(manager, _header(0), 103)
+    _append(manager, _header(1), 104)
+
+
+def test_a_batch_across_the_wrap_is_known_again() -> None:
+    manager = _manager()
+    _append(manager, _header(MAX_SEQUENCE - 1, 5), 100)
+    assert manager.producers[PID].last_sequence == 2
+    assert manager.check(_header(MAX_SEQUENCE - 1, 5), CLIENT) == BatchMetadata(2, 104, 4, T0)
+    _append(manager, _header(3), 105)
+
+
+def test_a_new_epoch_begins_at_zero() -> None:
+    manager = _manager()
+    _append(manager, _header(0, 5), 100)
+    with pytest.raises(OutOfOrderSequenceNumber):
+        manager.check(_header(5, epoch=1), CLIENT)
+    _append(manager, _header(0, epoch=1), 105)
+    assert len(manager.producers[PID].batches) == 1
+
+
+def test_an_old_epoch_is_fenced() -> None:
+    manager = _manager()
+    _append(manager, _header(0, epoch=3), 100)
+    for sequence in (0, 1):
+        with pytest.raises(InvalidProducerEpoch):
+            manager.check(_header(sequence, epoch=2), CLIENT)
+    with pytest.raises(InvalidProducerEpoch):
+        manager.check(_header(1, epoch=2), AppendOrigin.COORDINATOR)
+
+
+def test_a_coordinator_has_no_sequence_numbers() -> None:
+    manager = _manager()
+    _append(manager, _header(0), 100)
+    assert manager.check(_header(-1), AppendOrigin.COORDINATOR) is None
+
+
+def test_replicated_batches_are_not_checked() -> None:
+    manager = _manager()
+    _append(manager, _header(0, epoch=3), 100)
+    assert manager.check(_header(77, epoch=1), AppendOrigin.REPLICATION) is None
+
+
+def test_producers_do_not_know_each_other() -> None:
+    manager = _manager()
+    _append(manager, _header(0, pid=1), 100)
+    _append(manager, _header(0, pid=2), 101)
+    _append(manager, _header(1, pid=1), 102)
+
+
+def test_a_time_given_by_the_broker_is_remembered() -> None:
+    manager = _manager()
+    manager.update(_header(0), first_offset=100, max_timestamp=T0 + 5)
+    assert manager.producers[PID].last_timestamp == T0 + 5
+
+
+# -- transactions -----------------------------------------------------------------------------
+
+
+def test_an_open_transaction_takes_only_its_own_batches() -> None:
+    manager = _manager()
+    _append(manager, _header(0, transactional=True), 100)
+    _append(manager, _header(1, transactional=True), 101)
+    assert manager.first_undecided_offset == 100
+    with pytest.raises(InvalidTxnState):
+        manager.check(_header(2), CLIENT)
+
+
+def test_a_marker_ends_a_transaction_and_may_raise_the_epoch() -> None:
+    manager = _manager()
+    _append(manager, _header(0, transactional=True), 100)
+    _append(manager, _header(0, pid=2, transactional=True), 101)
+    manager.complete_transaction(_header(-1, epoch=1), coordinator_epoch=9, timestamp=T0 + 1)
+    assert manager.first_undecided_offset == 101
+    with pytest.raises(OutOfOrderSequenceNumber):
+        manager.check(_header(1, epoch=1), CLIENT)
+    _append(manager, _header(0, epoch=1), 103)
+
+
+def test_a_marker_of_an_unknown_producer_is_remembered() -> None:
+    manager = _manager()
+    manager.complete_transaction(_header(-1, epoch=1), coordinator_epoch=9, timestamp=T0)
+    assert manager.producers[PID].coordinator_epoch == 9
+
+
+# -- expiry -----------------------------------------------------------------------------------
+
+
+def test_silent_producers_are_forgotten_unless_a_transaction_is_open() -> None:
+    manager = _manager()
+    _append(manager, _header(0, pid=1), 100)
+    _append(manager, _header(0, pid=2, transactional=True), 101)
+    assert manager.remove_expired(T0 + DAY_MS - 1) == 0
+    assert manager.remove_expired(T0 + DAY_MS) == 1
+    assert set(manager.producers) == {2}
+    _append(manager, _header(900, pid=1), 102)
+
+
+# -- snapshots --------------------------------------------------------------------------------
+
+
+def test_state_survives_a_snapshot_with_its_newest_batch() -> None:
+    files = SimFiles()
+    manager = _manager(files)
+    _append(manager, _header(0, 3), 100)
+    _append(manager, _header(3, 2), 103)
+    _append(manager, _header(0, pid=8, epoch=2, transactional=True), 105)
+    manager.complete_transaction(_header(-1, pid=9), coordinator_epoch=4, timestamp=T0 + 7)
+    manager.write_snapshot(106)
+    assert files.listdir("/log") == ["00000000000000000106.snapshot"]
+    loaded = _manager(files)
+    assert loaded.load(0, 106, T0) == 106
+    assert {pid: state.to_snapshot() for pid, state in loaded.producers.items()} == {
+        pid: state.to_snapshot() for pid, state in manager.producers.items()
+    }
+    assert loaded.check(_header(3, 2), CLIENT) == BatchMetadata(4, 104, 1, T0)
+    assert loaded.first_undecided_offset == 105
+    _append(loaded, _header(5), 106)
+
+
+def test_snapshot_is_of_the_moment_it_was_prepared() -> None:
+    files = SimFiles()
+    manager = _manager(files)
+    _append(manager, _header(0), 100)
+    write = manager.prepare_snapshot(101)
+    _append(manager, _header(1), 101)
+    write()
+    loaded = _manager(files)
+    loaded.load(0, 101, T0)
+    assert loaded.producers[PID].last_sequence == 0
+
+
+def test_snapshot_is_durable_when_it_is_written() -> None:
+    files = SimFiles(["/log"])
+    manager = _manager(files)
+    _append(manager, _header(0), 100)
+    manager.write_snapshot(101)
+
+    class Never:
+        def randrange(self, stop: int, /) -> int:
+            return 0
+
+    assert _manager(files.crash(Never())).load(0, 101, T0) == 101
+
+
+def _with_snapshots(*offsets: int) -> tuple[SimFiles, ProducerStateManager]:
+    files = SimFiles()
+    manager = _manager(files)
+    for offset in offsets:
+        _append(manager, _header(offset, pid=offset), offset)
+        manager.write_snapshot(offset)
+    return files, _manager(files)
+
+
+def test_newest_snapshot_within_the_log_is_loaded_and_others_outside_it_deleted() -> None:
+    _, manager = _with_snapshots(10, 20, 30, 40)
+    assert manager.load(10, 35, T0) == 30
+    assert set(manager.producers) == {10, 20, 30}
+    assert manager.snapshot_offsets() == [10, 20, 30]
+
+
+def test_damaged_snapshot_is_deleted_and_the_one_before_it_loaded() -> None:
+    files, manager = _with_snapshots(10, 20, 30)
+    files.overwrite(manager.snapshot_path(30), b"garbage")
+    files.overwrite(manager.snapshot_path(20), b"")
+    assert manager.load(0, 99, T0) == 10
+    assert manager.snapshot_offsets() == [10]
+
+
+def test_without_a_snapshot_replay_begins_at_the_logs_start() -> None:
+    _, manager = _with_snapshots(10)
+    manager.producers.clear()
+    assert manager.load(50, 99, T0) == 50
+    assert manager.producers == {}
+    assert manager.snapshot_offsets() == []
+
+
+def test_expired_producers_are_not_loaded() -> None:
+    _, manager = _with_snapshots(10)
+    manager.load(0, 99, T0 + DAY_MS)
+    assert manager.producers == {}
+
+
+def test_snapshots_of_no_segment_go_except_one_beyond_them_all() -> None:
+    _, manager = _with_snapshots(5, 10, 15, 20, 25, 30)
+    manager.remove_stray_snapshots([0, 10, 20])
+    assert manager.snapshot_offsets() == [10, 20, 30]
+    manager.remove_stray_snapshots([0, 20, 40])
+    assert manager.snapshot_offsets() == [20]
+
+
+def test_snapshots_are_deleted_along_with_their_segments() -> None:
+    _, manager = _with_snapshots(10, 20, 30)
+    manager.delete_snapshots_before(20)
+    assert manager.snapshot_offsets() == [20, 30]
+    assert manager.mark_snapshot_deleted(20) == "/log/00000000000000000020.snapshot.deleted"
+    assert manager.mark_snapshot_deleted(20) is None
+    manager.delete_snapshot(20)
+    assert manager.snapshot_offsets() == [30]
+
+
+def test_other_files_are_no_snapshots() -> None:
+    files = SimFiles(["/log"])
+    for name in ("00000000000000000010.log", "x.snapshot", "00000000000000000010.snapshot.tmp"):
+        files.open_append(f"/log/{name}").close()
+    assert _manager(files).snapshot_offsets() == []
+
+
+# -- all together -----------------------------------------------------------------------------
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 6), st.integers(1, 3)), max_size=40))
+def test_a_producer_that_repeats_itself_never_gets_two_offsets(
+    steps: list[tuple[int, int]],
+) -> None:
+    """Each step sends the next batch, or one of those before it again."""
+    manager = _manager()
+    sent: list[tuple[BatchHeader, int]] = []
+    sequence = MAX_SEQUENCE - 10
+    offset = 0
+    for back, count in steps:
+        if back and back <= len(sent):
+            header, first_offset = sent[-back]
+            if back <= 5:
+                found = manager.check(header, CLIENT)
+                assert found is not None
+                assert found.first_offset == first_offset
+            else:
+                with pytest.raises(OutOfOrderSequenceNumber):
+                    manager.check(header, CLIENT)
+            continue
+        header = _header(sequence, count)
+        _append(manager, header, offset)
+        sent.append((header, offset))
+        offset += count
+        sequence = (sequence + count) % 2**31

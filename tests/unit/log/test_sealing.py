@@ -1,0 +1,169 @@
+"""Sealing: all of a rolled segment on disk before recovery may skip it (R11, R12)."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+
+from plogd.log import names
+from plogd.log.checkpoints import read_leader_epochs
+from plogd.log.log import Log
+from plogd.log.sealing import RETRY_MS
+from tests.helpers.log_site import LogSite, base_offsets
+from tests.helpers.sim_files import Operation
+
+
+def _rolled() -> tuple[LogSite, Log]:
+    """A log whose second segment has just begun, with the round done and the seal waiting."""
+    site = LogSite().start()
+    log = site.create("t-0")
+    site.fill(log, 4)
+    site.append(log, producer_id=7, producer_epoch=0, base_sequence=0)
+    site.settle()
+    log.roll()
+    return site, log
+
+
+def test_a_roll_seals_records_indexes_snapshot_and_epochs_in_a_job() -> None:
+    site, log = _rolled()
+    synced: list[str] = []
+
+    def hear(operation: Operation) -> None:
+        if operation.name == "sync":
+            synced.append(operation.path)
+
+    site.files.on_operation = hear
+    assert (base_offsets(log), log.recovery_point) == ([0, 5], 0)
+    assert site.ports.jobs.waiting == ["dir:/a"]
+    site.settle()
+    assert synced == [
+        *(site.path(log, 0, suffix) for suffix in (".log", ".index", ".timeindex")),
+        f"/a/t-0/{names.LEADER_EPOCH_CHECKPOINT}.tmp",
+        site.path(log, 5, ".snapshot") + ".tmp",
+    ]
+    assert log.recovery_point == 5
+    assert [entry.epoch for entry in read_leader_epochs(site.files, log.directory)] == [0]
+
+
+def test_the_recovery_point_waits_for_the_oldest_seal() -> None:
+    site, log = _rolled()
+    site.append(log)
+    log.roll()
+    assert log.recovery_point == 0
+    site.ports.jobs.run_one("dir:/a")
+    assert log.recovery_point == 5
+    site.ports.jobs.run_one("dir:/a")
+    assert log.recovery_point == 6
+
+
+def test_the_snapshot_is_of_the_moment_of_the_roll() -> None:
+    site, log = _rolled()
+    site.append(log, producer_id=8, producer_epoch=0, base_sequence=0)
+    site.settle()
+    log.producer_state.load(0, 5, site.ports.clock.now_ms())
+    assert list(log.producer_state.producers) == [7]
+
+
+def test_an_epoch_assigned_while_a_seal_writes_is_written_by_the_next() -> None:
+    site, log = _rolled()
+    site.epoch = 1
+    site.append(log)
+    site.settle()
+    assert [entry.epoch for entry in read_leader_epochs(site.files, log.directory)] == [0]
+    assert log.leader_epochs.is_dirty
+    log.roll()
+    site.settle()
+    assert [entry.epoch for entry in read_leader_epochs(site.files, log.directory)] == [0, 1]
+
+
+@pytest.mark.parametrize("what", [".index", ".timeindex", ".snapshot.tmp", "checkpoint.tmp"])
+def test_a_seal_the_disk_fails_takes_the_directory_offline(what: str) -> None:
+    site, log = _rolled()
+    site.files.fail_when(
+        lambda operation: operation.name == "sync" and operation.path.endswith(what), errno.EIO
+    )
+    site.settle()
+    assert site.offline == ["/a"]
+    assert log.recovery_point == 0
+
+
+@pytest.mark.parametrize("what", [".snapshot.tmp", "checkpoint.tmp"])
+def test_a_seal_a_full_disk_refuses_is_tried_again(what: str) -> None:
+    site, log = _rolled()
+    site.files.fail_when(lambda operation: operation.path.endswith(what), errno.ENOSPC)
+    site.settle()
+    assert site.offline == []
+    assert "cannot seal a segment of t-0 yet" in site.reports[-1]
+    site.append(log)
+    log.roll()
+    site.settle()
+    assert log.recovery_point == 0
+    site.files.fail_no_more()
+    site.ports.advance(RETRY_MS)
+    assert log.recovery_point == 6
+    assert [entry.epoch for entry in read_leader_epochs(site.files, log.directory)] == [0]
+
+
+def test_a_sync_that_fails_for_want_of_space_is_a_failed_sync() -> None:
+    """The kernel found no place for bytes it had taken: they are gone (R15)."""
+    site, log = _rolled()
+    site.files.fail_when(
+        lambda operation: operation.name == "sync" and operation.path.endswith(".index"),
+        errno.ENOSPC,
+    )
+    site.settle()
+    assert site.offline == ["/a"]
+    assert log.recovery_point == 0
+
+
+def test_a_seal_of_a_deleted_log_costs_nothing() -> None:
+    """Its directory has another name when the job comes to write the snapshot."""
+    site, log = _rolled()
+    log.close()
+    site.files.rename(log.directory, f"{log.directory}.0-delete")
+    site.settle()
+    assert site.offline == []
+
+
+@pytest.mark.parametrize("end", ["closed", "offline", "deleted by retention"])
+def test_a_seal_put_off_is_given_up_when_the_segment_is_gone(end: str) -> None:
+    site, log = _rolled()
+    site.files.fail_when(lambda operation: operation.path.endswith(".tmp"), errno.ENOSPC)
+    site.settle()
+    site.files.fail_no_more()
+    if end == "closed":
+        log.close()
+    elif end == "offline":
+        site.manager.storage_failed("/a", OSError(errno.EIO, "broken"))
+    else:
+        log.log_start_offset = 5
+        log.apply_retention(site.ports.clock.now_ms())
+    before = site.reports[:]
+    site.ports.advance(RETRY_MS)
+    assert site.reports == before
+    assert site.listing(log, ".snapshot") == []
+
+
+def test_an_unforeseen_error_takes_the_directory_offline(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever it was, the segment is not sealed."""
+    site, log = _rolled()
+
+    def die() -> None:
+        raise ValueError("a bug")
+
+    monkeypatch.setattr(log.segments.first.records_file, "sync", die)
+    site.settle()
+    assert site.offline == ["/a"]
+    assert "seal failed: ValueError('a bug')" in site.reports[-1]
+
+
+def test_files_are_held_until_the_seal_is_done() -> None:
+    site, log = _rolled()
+    files = log.segments.first.sync_files()
+    log.close()
+    assert all(file.size() >= 0 for file in files)
+    site.settle()
+    for file in files:
+        with pytest.raises(AssertionError, match="closed"):
+            file.size()

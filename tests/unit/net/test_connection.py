@@ -1,0 +1,289 @@
+"""One connection over a wire made of lists: turns, bounds, and every way it can end."""
+
+from __future__ import annotations
+
+import pytest
+
+from plogd.net.connection import TURN_MAX_MS
+from plogd.net.receive_buffer import HELD_MAX_BYTES
+from tests.helpers.net_connection import ConnectionHarness
+from tests.helpers.net_parts import FETCH, METADATA, PRODUCE, frame, response
+
+
+def test_requests_of_one_read_are_answered_in_one_go() -> None:
+    harness = ConnectionHarness()
+    corked: list[bool] = []
+    harness.dispatch.on_start = lambda text: corked.append(harness.wire.is_corked)
+    harness.feed(frame(METADATA, "a") + frame(PRODUCE, "b") + frame(FETCH, "c")[:5])
+    assert harness.answers == ["a", "b"]
+    assert corked == [True, True]
+    assert not harness.wire.is_corked
+    harness.feed(frame(FETCH, "c")[5:])
+    assert harness.answers == ["a", "b", "c"]
+    assert harness.shared.requests == 3
+
+
+def test_all_appends_of_a_read_share_one_turn() -> None:
+    harness = ConnectionHarness()
+    rounds: list[list[str]] = []
+    harness.dispatch.on_start = lambda text: harness.ports.turn.defer(
+        lambda: rounds.append(list(harness.dispatch.started))
+    )
+    harness.feed(frame(PRODUCE, "a") + frame(PRODUCE, "b"))
+    assert rounds == [["a", "b"], ["a", "b"]], "what is deferred runs when both have started"
+
+
+def test_a_view_is_dead_when_its_handler_has_returned() -> None:
+    harness = ConnectionHarness()
+    harness.feed(frame(METADATA, "ready") + frame(FETCH, "slow") + frame(FETCH, "later"))
+    for view in harness.dispatch.views:
+        with pytest.raises(ValueError, match="released"):
+            view[0]
+
+
+def test_requests_behind_a_parked_fetch_wait_and_then_go_on_in_a_turn_of_their_own() -> None:
+    harness = ConnectionHarness()
+    harness.feed(frame(FETCH, "slow") + frame(PRODUCE, "a") + frame(METADATA, "b"))
+    assert harness.dispatch.started == ["slow"]
+    harness.dispatch.release("slow")
+    assert harness.dispatch.started == ["slow"], "not inside of somebody else's work"
+    harness.ports.settle()
+    assert harness.answers == ["slow", "a", "b"]
+
+
+def test_while_a_request_is_parked_a_little_is_read_and_no_more() -> None:
+    harness = ConnectionHarness()
+    stream = frame(FETCH, "slow") + frame(METADATA, "x" * 1000) * 300
+    rest = harness.feed(stream)
+    assert not harness.wire.is_reading
+    # The read that brought the parked request may have brought more with it.
+    assert len(stream) - len(rest) <= 256 * 1024
+    harness.dispatch.release("slow")
+    harness.ports.settle()
+    assert harness.wire.is_reading
+    harness.feed(rest)
+    harness.ports.settle()
+    assert len(harness.answers) == 301
+
+
+def test_a_client_that_leaves_while_its_request_is_parked_is_noticed() -> None:
+    harness = ConnectionHarness()
+    harness.feed(frame(FETCH, "slow"))
+    assert harness.wire.is_reading
+    rest = harness.feed(frame(METADATA, "x") * 20_000)
+    assert len(rest) == len(frame(METADATA, "x") * 20_000) - HELD_MAX_BYTES
+    harness.connection.end_of_stream()
+    assert harness.wire.is_closed
+    assert harness.dispatch.cancelled == ["slow"]
+
+
+def test_a_turn_ends_after_so_many_requests_and_the_rest_is_not_forgotten() -> None:
+    harness = ConnectionHarness(plog_request_turn_max_requests=3)
+    data = b"".join(frame(METADATA, str(n)) for n in range(8))
+    harness.feed(data)
+    assert harness.answers == ["0", "1", "2"]
+    assert harness.wire.is_reading
+    harness.ports.timers.run_next()
+    assert harness.answers == ["0", "1", "2", "3", "4", "5"]
+    harness.ports.settle()
+    assert harness.answers == [str(n) for n in range(8)]
+    assert not len(harness.shared.run_queue)
+
+
+def test_a_turn_ends_when_it_has_lasted_long_enough() -> None:
+    harness = ConnectionHarness()
+    clock = harness.ports.clock
+    harness.dispatch.on_start = lambda text: clock.advance_to(
+        clock.monotonic_ms() + TURN_MAX_MS / 2 + 0.1
+    )
+    harness.feed(frame(METADATA, "a") + frame(METADATA, "b") + frame(METADATA, "c"))
+    assert harness.answers == ["a", "b"]
+    harness.ports.settle()
+    assert harness.answers == ["a", "b", "c"]
+
+
+def test_a_busy_connection_does_not_keep_another_from_its_turn() -> None:
+    harness = ConnectionHarness(plog_request_turn_max_requests=1)
+    harness.feed(frame(METADATA, "a1") + frame(METADATA, "a2") + frame(METADATA, "a3"))
+    harness.connect()
+    harness.feed(frame(METADATA, "b1") + frame(METADATA, "b2"))
+    harness.ports.settle()
+    assert harness.dispatch.started == ["a1", "b1", "a2", "b2", "a3"]
+
+
+def test_no_request_starts_while_too_many_answers_wait_to_be_sent() -> None:
+    harness = ConnectionHarness(plog_response_buffer_max_bytes=64 * 1024)
+    harness.wire.takes_answers = False
+    large = "x" * 60_000
+    harness.feed(frame(METADATA, large) * 2)
+    harness.feed(frame(METADATA, "c"))
+    assert len(harness.answers) == 2
+    harness.feed(frame(METADATA, "d") * 10_000)
+    assert not harness.wire.is_reading
+    harness.let_leave()
+    assert len(harness.answers) == 2, "in a turn of its own"
+    harness.wire.takes_answers = True
+    harness.ports.settle()
+    assert harness.answers[2] == "c"
+    assert harness.wire.is_reading
+
+
+def test_the_end_of_the_stream_comes_after_the_requests_that_could_start() -> None:
+    harness = ConnectionHarness(plog_request_turn_max_requests=1)
+    harness.feed(frame(PRODUCE, "a") + frame(PRODUCE, "b") + frame(PRODUCE, "c"))
+    harness.connection.end_of_stream()
+    assert not harness.wire.is_closed
+    assert not harness.wire.is_reading
+    harness.ports.settle()
+    assert harness.dispatch.started == ["a", "b", "c"]
+    assert harness.wire.is_closed
+
+
+def test_the_end_of_the_stream_while_answers_wait_lets_the_rest_start_first() -> None:
+    harness = ConnectionHarness(plog_response_buffer_max_bytes=64 * 1024)
+    harness.wire.takes_answers = False
+    harness.feed(frame(METADATA, "x" * 70_000) + frame(PRODUCE, "last"))
+    harness.connection.end_of_stream()
+    assert not harness.wire.is_closed
+    harness.let_leave()
+    harness.ports.settle()
+    assert harness.dispatch.started[-1] == "last"
+    assert harness.wire.is_closed
+
+
+def test_the_end_of_the_stream_gives_up_appends_waiting_for_their_acks_but_they_were_made() -> None:
+    harness = ConnectionHarness()
+    harness.feed(frame(PRODUCE, "slow"))
+    harness.connection.end_of_stream()
+    assert harness.dispatch.started == ["slow"]
+    assert harness.dispatch.cancelled == ["slow"]
+    assert harness.wire.is_closed
+
+
+def test_nonsense_closes_and_says_so_once(log_lines: list[str]) -> None:
+    harness = ConnectionHarness()
+    harness.feed(frame(METADATA, "nonsense") + frame(METADATA, "more"))
+    assert harness.wire.is_closed
+    assert harness.dispatch.started == ["nonsense"]
+    assert log_lines == ["192.0.2.1: closed a connection: it makes no sense"]
+
+
+def test_a_bug_costs_its_connection_and_is_logged(log_lines: list[str]) -> None:
+    harness = ConnectionHarness()
+    harness.feed(frame(METADATA, "bug") + frame(METADATA, "more"))
+    assert harness.wire.is_aborted
+    assert harness.dispatch.started == ["bug"]
+    assert log_lines == ["a request of 192.0.2.1:40000 failed unexpectedly"]
+
+
+def test_a_bug_in_deferred_work_costs_nobodys_connection(log_lines: list[str]) -> None:
+    harness = ConnectionHarness()
+
+    def fail() -> None:
+        raise ZeroDivisionError
+
+    harness.dispatch.on_start = lambda text: harness.ports.turn.defer(fail)
+    harness.feed(frame(METADATA, "a"))
+    assert harness.answers == ["a"]
+    assert not harness.wire.is_aborted
+    assert not harness.wire.is_closed
+    assert log_lines == ["work deferred to the end of a turn failed"]
+
+
+@pytest.mark.parametrize("size", [b"\0\0\0\0", b"\xff\xff\xff\xff", b"\x06\x40\x00\x01"])
+def test_a_bad_size_closes_with_one_line_that_names_it(size: bytes, log_lines: list[str]) -> None:
+    harness = ConnectionHarness()
+    harness.feed(frame(METADATA, "fine") + size + b"rest")
+    assert harness.answers == ["fine"]
+    assert harness.wire.is_closed
+    [line] = log_lines
+    assert str(int.from_bytes(size, "big", signed=True)) in line
+    assert "1 to 104857600" in line
+    assert "socket.request.max.bytes" in line
+
+
+@pytest.mark.parametrize(
+    ("first_bytes", "words"),
+    [
+        (b"GET / HTTP/1.1\r\n\r\n", ("HTTP", "plog.http.port")),
+        (b"\x16\x03\x01\x00\xf4\x01\x00", ("TLS", "security.protocol=PLAINTEXT")),
+        (b"SSH-2.0-OpenSSH_9.2p1\r\n", ("SSH", "port number")),
+    ],
+)
+def test_another_protocol_gets_one_line_with_the_mistake_and_the_remedy(
+    first_bytes: bytes, words: tuple[str, ...], log_lines: list[str]
+) -> None:
+    # So large a bound that these bytes would pass for a size.
+    harness = ConnectionHarness(socket_request_max_bytes=2**31 - 1)
+    harness.feed(first_bytes[:3])
+    assert not harness.wire.is_closed
+    harness.feed(first_bytes[3:])
+    assert harness.wire.is_closed
+    assert harness.dispatch.started == []
+    for _ in range(3):
+        harness.connect()
+        harness.feed(first_bytes)
+    [line] = log_lines
+    assert all(word in line for word in words)
+    assert line.startswith("192.0.2.1: ")
+
+
+def test_a_lost_connection_leaves_nothing_behind() -> None:
+    harness = ConnectionHarness(
+        queued_max_request_bytes=1_500_000, plog_request_turn_max_requests=2
+    )
+    shared = harness.shared
+    harness.feed(frame(METADATA, "x" * 1_000_000)[:100])
+    leasing = harness.connection
+    waiting = harness.connect()
+    harness.feed(frame(METADATA, "x" * 1_000_000))
+    queued = harness.connect()
+    harness.feed(frame(METADATA, "a") * 5)
+    parked = harness.connect()
+    harness.feed(frame(PRODUCE, "slow 1") + frame(PRODUCE, "slow 2") + frame(FETCH, "x"))
+    assert (shared.memory.waiting, len(shared.run_queue), shared.slots.in_use) == (1, 2, 2)
+    assert len(shared) == 4
+    for connection in (parked, queued, waiting, leasing):
+        connection.lost()
+        connection.lost()
+    assert (shared.memory.waiting, len(shared.run_queue), shared.slots.in_use) == (0, 0, 0)
+    assert shared.memory.used_bytes == 0
+    assert len(shared) == 0
+    assert shared.closed == 4
+    assert harness.dispatch.cancelled == ["slow 1", "slow 2"]
+
+
+def test_finishing_answers_produces_under_way_before_it_closes(log_lines: list[str]) -> None:
+    harness = ConnectionHarness()
+    harness.feed(frame(PRODUCE, "slow"))
+    harness.connection.finish("stopping")
+    assert not harness.wire.is_closed
+    harness.feed(frame(PRODUCE, "too late"))
+    harness.dispatch.release("slow")
+    assert harness.answers == ["slow"]
+    assert harness.wire.is_closed
+    harness.ports.settle()
+    assert harness.dispatch.started == ["slow"]
+    assert log_lines == []
+
+
+def test_bytes_are_counted() -> None:
+    harness = ConnectionHarness()
+    harness.feed(frame(METADATA, "a"))
+    assert harness.shared.bytes_in == len(frame(METADATA, "a"))
+    assert harness.wire.answers == [[response("a")]]
+
+
+def test_a_bug_in_a_request_that_waited_is_logged(log_lines: list[str]) -> None:
+    harness = ConnectionHarness()
+    harness.feed(frame(FETCH, "slow"))
+    harness.dispatch.waiting["slow"].fail(ZeroDivisionError("a bug"))
+    assert harness.wire.is_closed
+    assert "192.0.2.1:40000" in log_lines[0]
+    assert "ZeroDivisionError" in log_lines[0]
+
+
+def test_nothing_is_taken_from_a_connection_that_ends() -> None:
+    harness = ConnectionHarness()
+    harness.feed(frame(METADATA, "nonsense"))
+    assert len(harness.connection.target()) == 0

@@ -1,0 +1,143 @@
+"""What the sweep does about a connection: the slow, the silent, the ones that have left."""
+
+from __future__ import annotations
+
+from plogd.net.connection import CLOSE_MAX_MS
+from tests.helpers.net_connection import ConnectionHarness
+from tests.helpers.net_parts import FETCH, METADATA, frame
+
+SECOND_MS = 1000.0
+
+
+def test_a_request_that_drips_is_closed_and_named(log_lines: list[str]) -> None:
+    harness = ConnectionHarness()
+    harness.feed(frame(METADATA, "x" * 200_000)[:100])
+    for _ in range(7):
+        harness.ports.advance(5 * SECOND_MS)
+        if not harness.wire.is_closed:
+            harness.feed(b"x" * 5)
+        harness.shared.sweep()
+    assert harness.wire.is_closed
+    [line] = log_lines
+    assert "slower than 1024 bytes a second" in line
+
+
+def test_a_request_that_comes_at_a_fair_rate_may_take_its_time() -> None:
+    harness = ConnectionHarness()
+    data = frame(METADATA, "x" * 200_000)
+    while data:
+        harness.feed(data[:8000])
+        data = data[8000:]
+        harness.ports.advance(5 * SECOND_MS)
+        harness.shared.sweep()
+        assert not harness.wire.is_closed
+    assert len(harness.answers) == 1
+
+
+def test_a_rate_is_measured_again_and_again() -> None:
+    harness = ConnectionHarness()
+    harness.feed(frame(METADATA, "x" * 5_000_000)[:500_000])
+    for _ in range(11):
+        harness.ports.advance(6 * SECOND_MS)
+        harness.shared.sweep()
+    assert harness.wire.is_closed, "a fast beginning does not make up for a silent end"
+
+
+def test_a_request_we_do_not_read_on_is_not_slow() -> None:
+    harness = ConnectionHarness(connections_max_idle_ms=-1)
+    harness.feed(frame(FETCH, "slow") + frame(METADATA, "a") + frame(METADATA, "b")[:5])
+    for _ in range(20):
+        harness.ports.advance(5 * SECOND_MS)
+        harness.shared.sweep()
+    assert not harness.wire.is_closed
+    harness.dispatch.release("slow")
+    harness.ports.settle()
+    harness.ports.advance(10 * SECOND_MS)
+    harness.shared.sweep()
+    assert not harness.wire.is_closed
+    harness.feed(frame(METADATA, "b")[5:])
+    assert harness.answers == ["slow", "a", "b"]
+
+
+def test_a_request_that_waits_for_memory_is_not_slow() -> None:
+    harness = ConnectionHarness(queued_max_request_bytes=1_500_000, connections_max_idle_ms=-1)
+    first, first_wire = harness.connection, harness.wire
+    data = frame(METADATA, "x" * 1_000_000)
+    harness.feed(data[:600_000])
+    second = harness.connect()
+    second_wire = harness.wire
+    rest = harness.feed(data)
+    assert not second_wire.is_reading
+    harness.ports.advance(29 * SECOND_MS)
+    harness.connection, harness.wire = first, first_wire
+    harness.feed(data[600_000:])
+    assert len(harness.answers) == 1
+    assert second_wire.is_reading
+    harness.shared.sweep()
+    harness.ports.advance(20 * SECOND_MS)
+    harness.shared.sweep()
+    assert not second_wire.is_closed
+    harness.connection, harness.wire = second, second_wire
+    harness.feed(rest)
+    assert len(harness.answers) == 1
+    assert harness.shared.memory.used_bytes == 0
+
+
+def test_a_silent_connection_is_closed_after_the_idle_time() -> None:
+    harness = ConnectionHarness(connections_max_idle_ms=60_000)
+    harness.feed(frame(METADATA, "a"))
+    harness.ports.advance(59 * SECOND_MS)
+    harness.shared.sweep()
+    assert not harness.wire.is_closed
+    harness.ports.advance(2 * SECOND_MS)
+    harness.shared.sweep()
+    assert harness.wire.is_closed
+
+
+def test_a_connection_whose_request_is_parked_is_not_idle() -> None:
+    harness = ConnectionHarness(connections_max_idle_ms=60_000)
+    harness.feed(frame(FETCH, "slow"))
+    harness.ports.advance(100 * SECOND_MS)
+    harness.shared.sweep()
+    assert not harness.wire.is_closed
+
+
+def test_idle_time_minus_one_means_never() -> None:
+    harness = ConnectionHarness(connections_max_idle_ms=-1)
+    harness.ports.advance(1e9)
+    harness.shared.sweep()
+    assert not harness.wire.is_closed
+
+
+def test_a_client_that_takes_no_answers_is_idle_too_and_cut_in_the_end() -> None:
+    harness = ConnectionHarness(connections_max_idle_ms=60_000)
+    harness.wire.takes_answers = False
+    harness.feed(frame(METADATA, "a"))
+    harness.ports.advance(61 * SECOND_MS)
+    harness.shared.sweep()
+    assert harness.wire.is_closed
+    harness.ports.advance(CLOSE_MAX_MS - 1)
+    harness.shared.sweep()
+    assert not harness.wire.is_aborted
+    harness.ports.advance(2)
+    harness.shared.sweep()
+    assert harness.wire.is_aborted
+
+
+def test_a_client_that_left_unnoticed_is_cut_by_the_sweep() -> None:
+    harness = ConnectionHarness()
+    harness.feed(frame(FETCH, "slow") + frame(METADATA, "behind"))
+    harness.wire.has_left = True
+    harness.shared.sweep()
+    assert harness.wire.is_aborted
+    assert harness.dispatch.cancelled == ["slow"]
+
+
+def test_a_client_that_still_takes_answers_is_not_cut_for_having_stopped_sending() -> None:
+    harness = ConnectionHarness(plog_response_buffer_max_bytes=64 * 1024)
+    harness.wire.takes_answers = False
+    harness.feed(frame(METADATA, "x" * 70_000) + frame(METADATA, "behind"))
+    harness.connection.end_of_stream()
+    harness.wire.has_left = True
+    harness.shared.sweep()
+    assert not harness.wire.is_aborted

@@ -1,0 +1,298 @@
+"""Ports opened, clients accepted or refused."""
+
+from __future__ import annotations
+
+import errno
+import os
+import resource
+import socket
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from twisted.internet.error import CannotListenError
+
+from plogd.config.listener import Listener
+from plogd.net.listeners import ACCEPT_PAUSE_MS, Listeners, plain_host
+from tests.helpers.net_parts import (
+    METADATA,
+    Pump,
+    ScriptedDispatch,
+    frame,
+    make_connections,
+    response,
+)
+from tests.helpers.sim_ports import SimPorts
+
+
+def has_ipv6() -> bool:
+    try:
+        with socket.create_server(("::1", 0), family=socket.AF_INET6):
+            return True
+    except OSError:
+        return False
+
+
+needs_ipv6 = pytest.mark.skipif(not has_ipv6(), reason="this machine has no IPv6")
+
+
+def resolving(addresses: list[Any]) -> Any:
+    """A getaddrinfo for names that end in ``.test``, by family and address."""
+    real = socket.getaddrinfo
+
+    def resolve(host: str, port: int, *args: Any, **kwargs: Any) -> Any:
+        if not host.endswith(".test"):
+            return real(host, port, *args, **kwargs)
+        return [
+            (family, socket.SOCK_STREAM, 6, "", (address, port)) for family, address in addresses
+        ]
+
+    return resolve
+
+
+def listener(host: str = "127.0.0.1", port: int = 0, name: str = "PLAINTEXT") -> Listener:
+    return Listener(name=name, host=host, port=port, protocol="PLAINTEXT")
+
+
+class Harness:
+    """Listeners over a reactor of their own."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.pump = Pump()
+        self.ports = SimPorts()
+        self.dispatch = ScriptedDispatch()
+        self.shared = make_connections(self.dispatch, self.ports, **settings)
+        self.listeners = Listeners(self.pump.reactor, self.shared)
+        self.clients: list[socket.socket] = []
+
+    def connect(self, port: int, host: str = "127.0.0.1") -> socket.socket:
+        client = socket.create_connection((host, port))
+        self.clients.append(client)
+        return client
+
+    def exchange(self, client: socket.socket) -> None:
+        client.sendall(frame(METADATA, "hello"))
+        expected = response("hello")
+        assert self.pump.exchange(client, len(expected), self.ports) == expected
+
+    def close(self) -> None:
+        for client in self.clients:
+            client.close()
+        closed: list[Any] = []
+        self.listeners.close().addBoth(closed.append)
+        self.shared.abort_all()
+        self.pump.until(lambda: closed and not len(self.shared), self.ports)
+        self.pump.close()
+
+
+@pytest.fixture
+def make_harness() -> Iterator[Any]:
+    harnesses: list[Harness] = []
+
+    def make(**settings: Any) -> Harness:
+        harnesses.append(Harness(**settings))
+        return harnesses[-1]
+
+    yield make
+    for harness in harnesses:
+        harness.close()
+
+
+def test_a_free_port_is_chosen_and_told(make_harness: Any) -> None:
+    harness = make_harness()
+    [bound] = harness.listeners.open_all([listener()])
+    assert bound.port > 0
+    assert str(bound) == f"127.0.0.1:{bound.port}"
+    harness.exchange(harness.connect(bound.port))
+
+
+def test_the_context_tells_both_addresses(make_harness: Any) -> None:
+    harness = make_harness()
+    bound = harness.listeners.open_all([listener(), listener(name="OTHER")])
+    client = harness.connect(bound[1].port)
+    harness.exchange(client)
+    [context] = harness.dispatch.contexts
+    assert context.listener_name == "OTHER"
+    assert context.security_protocol == "PLAINTEXT"
+    assert context.client_address == client.getsockname()
+    assert context.local_address == ("127.0.0.1", bound[1].port)
+
+
+@needs_ipv6
+def test_no_host_takes_clients_of_both_families(make_harness: Any) -> None:
+    harness = make_harness()
+    [bound] = harness.listeners.open_all([listener(host="")])
+    assert str(bound) == f"*:{bound.port}"
+    harness.exchange(harness.connect(bound.port, "127.0.0.1"))
+    harness.exchange(harness.connect(bound.port, "::1"))
+    first, second = harness.dispatch.contexts
+    assert first.client_address[0] == "127.0.0.1", "as people write it"
+    assert first.local_address[0] == "127.0.0.1"
+    assert second.local_address[0] == "::1"
+
+
+@needs_ipv6
+def test_a_name_listens_on_all_its_addresses_with_one_port(
+    make_harness: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    harness = make_harness()
+    both = resolving([(socket.AF_INET6, "::1"), (socket.AF_INET, "127.0.0.1")])
+    with monkeypatch.context() as patched:
+        patched.setattr("plogd.net.listeners.socket.getaddrinfo", both)
+        [bound] = harness.listeners.open_all([listener(host="both.test")])
+    harness.exchange(harness.connect(bound.port, "127.0.0.1"))
+    harness.exchange(harness.connect(bound.port, "::1"))
+
+
+@needs_ipv6
+def test_an_ipv4_and_an_ipv6_listener_may_share_a_port(make_harness: Any) -> None:
+    harness = make_harness()
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    harness.listeners.open_all(
+        [listener("::", port, "PLAINTEXT"), listener("0.0.0.0", port, "OTHER")]
+    )
+    harness.exchange(harness.connect(port, "127.0.0.1"))
+    harness.exchange(harness.connect(port, "::1"))
+    names = [context.listener_name for context in harness.dispatch.contexts]
+    assert names == ["OTHER", "PLAINTEXT"]
+
+
+def test_an_address_that_is_not_here_is_passed_over_if_the_name_has_another(
+    make_harness: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    harness = make_harness()
+    away, here = (socket.AF_INET, "192.0.2.1"), (socket.AF_INET, "127.0.0.1")
+    monkeypatch.setattr("plogd.net.listeners.socket.getaddrinfo", resolving([away, here]))
+    [bound] = harness.listeners.open_all([listener(host="here.test")])
+    assert bound.port > 0
+    monkeypatch.undo()
+    monkeypatch.setattr("plogd.net.listeners.socket.getaddrinfo", resolving([away]))
+    with pytest.raises(CannotListenError):
+        harness.listeners.open_all([listener(host="away.test")])
+
+
+def test_a_name_nobody_knows_is_an_error(
+    make_harness: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any, **__: Any) -> Any:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    harness = make_harness()
+    monkeypatch.setattr("plogd.net.listeners.socket.getaddrinfo", fail)
+    with pytest.raises(CannotListenError, match="not known"):
+        harness.listeners.open_all([listener(host="nowhere.test")])
+
+
+def test_a_taken_port_is_an_error_and_opens_nothing(make_harness: Any) -> None:
+    harness = make_harness()
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(CannotListenError, match=str(port)):
+            harness.listeners.open_all([listener(), listener(port=port, name="OTHER")])
+    harness.pump.until(lambda: len(harness.pump.reactor.getReaders()) == 1)
+
+
+def test_what_is_not_plain_is_refused(make_harness: Any) -> None:
+    tls = Listener(name="SSL", host="", port=0, protocol="SSL")
+    with pytest.raises(ValueError, match="only PLAINTEXT"):
+        make_harness().listeners.open_all([tls])
+
+
+def test_a_connection_too_many_is_closed_at_once(make_harness: Any) -> None:
+    harness = make_harness(max_connections_per_ip=1)
+    [bound] = harness.listeners.open_all([listener()])
+    first = harness.connect(bound.port)
+    harness.exchange(first)
+    second = harness.connect(bound.port)
+    harness.pump.end_of_stream(second, harness.ports)
+    assert harness.shared.refused == 1
+    harness.exchange(first)
+    first.close()
+    harness.pump.until(lambda: not len(harness.shared), harness.ports)
+    harness.exchange(harness.connect(bound.port))
+
+
+def test_out_of_descriptors_accepting_pauses_and_resumes(make_harness: Any) -> None:
+    harness = make_harness()
+    [bound] = harness.listeners.open_all([listener()])
+    first = harness.connect(bound.port)
+    harness.exchange(first)
+    second = harness.connect(bound.port)
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    lowest_free = os.dup(0)
+    os.close(lowest_free)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest_free, limits[1]))
+    try:
+        harness.pump.until(lambda: harness.ports.timers.next_due_ms is not None)
+        harness.exchange(first)
+        assert harness.shared.accepted == 1
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    harness.ports.advance(ACCEPT_PAUSE_MS)
+    harness.exchange(second)
+
+
+def test_a_client_that_was_gone_before_it_was_accepted_costs_nothing(
+    make_harness: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    harness = make_harness()
+    [bound] = harness.listeners.open_all([listener()])
+    [port] = harness.listeners._ports
+    real, errors = port.socket, [errno.ECONNABORTED]
+
+    class Listening:
+        def accept(self) -> Any:
+            if errors:
+                number = errors.pop()
+                raise OSError(number, os.strerror(number))
+            return real.accept()
+
+    with monkeypatch.context() as patched:
+        patched.setattr(port, "socket", Listening())
+        client = harness.connect(bound.port)
+        harness.pump.until(lambda: harness.shared.accepted, harness.ports)
+    harness.exchange(client)
+
+
+@pytest.mark.parametrize("method", ["buildProtocol", "_context"])
+def test_an_error_while_a_connection_begins_costs_that_connection_alone(
+    make_harness: Any, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    harness = make_harness()
+    [bound] = harness.listeners.open_all([listener()])
+
+    def fail(*_: Any) -> None:
+        raise ZeroDivisionError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(f"plogd.net.listeners.ListenerFactory.{method}", fail)
+        client = harness.connect(bound.port)
+        harness.pump.end_of_stream(client, harness.ports)
+    harness.exchange(harness.connect(bound.port))
+
+
+def test_closing_frees_the_port_and_leaves_connections_alone(make_harness: Any) -> None:
+    harness = make_harness()
+    [bound] = harness.listeners.open_all([listener()])
+    client = harness.connect(bound.port)
+    harness.exchange(client)
+    closed: list[Any] = []
+    harness.listeners.close().addBoth(closed.append)
+    harness.pump.until(lambda: closed, harness.ports)
+    assert closed == [None]
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", bound.port))
+    harness.exchange(client)
+
+
+def test_socket_buffers_are_as_set(make_harness: Any) -> None:
+    harness = make_harness(socket_send_buffer_bytes=50_000, socket_receive_buffer_bytes=-1)
+    harness.listeners.open_all([listener()])
+    [port] = harness.listeners._ports
+    # The kernel doubles it, for its own bookkeeping: socket(7).
+    assert port.socket.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) == 100_000
+
+
+def test_an_ipv6_address_stays_what_it_is() -> None:
+    assert plain_host("fe80::1%eth0") == "fe80::1%eth0"

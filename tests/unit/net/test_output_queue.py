@@ -1,0 +1,246 @@
+"""Bytes and regions through a real socket pair, in order."""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from plogd.log.file_records import FileRegion, RegionTruncated
+from plogd.net.output_queue import (
+    FLUSH_MAX_BYTES,
+    JOIN_MAX_BYTES,
+    REGION_WEIGHT_BYTES,
+    Flushed,
+    OutputQueue,
+)
+from tests.helpers.net_parts import WatchedFile
+from tests.helpers.sim_ports import SimJobs
+
+KIB = 1024
+MIB = 1 << 20
+
+
+class Harness:
+    """A queue, the socket it writes to, and the client's end."""
+
+    def __init__(self, path: Path) -> None:
+        self.sock, self.client = socket.socketpair()
+        self.sock.setblocking(False)
+        self.client.setblocking(False)
+        self.sends: list[int] = []
+        self.jobs = SimJobs()
+        self.warmed = 0
+        self.queue = OutputQueue(self.jobs, self._on_warm)
+        self.file = WatchedFile(path, os.urandom(3 * MIB))
+
+    def _on_warm(self) -> None:
+        self.warmed += 1
+
+    def region(self, position: int, nbytes: int) -> FileRegion:
+        return FileRegion(self.file, position, nbytes)
+
+    def flush(self) -> Flushed:
+        return self.queue.flush(self.sock)
+
+    def read(self) -> bytes:
+        received = bytearray()
+        try:
+            while data := self.client.recv(MIB):
+                received += data
+        except BlockingIOError:
+            pass
+        return bytes(received)
+
+    def drain(self) -> bytes:
+        """Flush and read until all has left."""
+        received = b""
+        while self.flush() is not Flushed.EMPTY:
+            received += self.read()
+        return received + self.read()
+
+    def close(self) -> None:
+        self.queue.close()
+        self.sock.close()
+        self.client.close()
+
+
+@pytest.fixture
+def harness(tmp_path: Path) -> Iterator[Harness]:
+    harness = Harness(tmp_path / "0.log")
+    yield harness
+    harness.close()
+
+
+def test_bytes_leave_in_order_and_in_one_send(harness: Harness) -> None:
+    for number in range(64):
+        harness.queue.append([b"answer %02d;" % number])
+    assert harness.queue.buffered_bytes == 64 * 10
+    assert harness.flush() is Flushed.EMPTY
+    assert harness.read() == b"".join(b"answer %02d;" % number for number in range(64))
+    assert harness.queue.buffered_bytes == 0
+    assert harness.queue.sent_bytes == 640
+
+
+def test_small_regions_are_read_and_leave_with_the_bytes_around_them(harness: Harness) -> None:
+    content = harness.file.content
+    harness.queue.append([b"head", harness.region(10, 5000), b"tail"])
+    harness.queue.append([b"next"])
+    assert harness.file.holders == 2
+    assert harness.flush() is Flushed.EMPTY
+    assert harness.read() == b"head" + content[10:5010] + b"tailnext"
+    assert harness.file.reads == [(10, 5000)]
+    assert harness.file.holders == 1
+
+
+def test_a_large_region_goes_by_sendfile_and_nothing_lands_inside_of_it(harness: Harness) -> None:
+    content = harness.file.content
+    harness.queue.append([b"head", harness.region(7, 2 * MIB), b"tail"])
+    received = b""
+    assert harness.flush() is Flushed.FULL
+    harness.queue.append([b"late", harness.region(0, 3), b"end"])
+    received += harness.drain()
+    assert received == b"head" + content[7 : 7 + 2 * MIB] + b"tail" + b"late" + content[:3] + b"end"
+    assert harness.file.reads == [(0, 3)], "the large one was never read into memory"
+    assert harness.file.holders == 1
+    assert len(harness.queue) == 0
+    assert harness.queue.buffered_bytes == 0
+
+
+def test_bytes_larger_than_the_socket_takes_arrive_whole(harness: Harness) -> None:
+    data = os.urandom(4 * MIB)
+    harness.queue.append([data, b"."])
+    assert harness.drain() == data + b"."
+
+
+def test_a_flush_leaves_the_rest_for_the_next_turn(harness: Harness) -> None:
+    class Bottomless:
+        """A socket that takes everything."""
+
+        def fileno(self) -> int:
+            return sink
+
+        def send(self, data: bytes, flags: int) -> int:
+            return len(data)
+
+    sink = os.open(os.devnull, os.O_WRONLY)
+    try:
+        harness.queue.append([harness.region(0, 3 * MIB)])
+        sock: socket.socket = Bottomless()  # type: ignore[assignment]
+        assert harness.queue.flush(sock) is Flushed.FULL
+        assert harness.queue.sent_bytes == FLUSH_MAX_BYTES
+        assert harness.queue.flush(sock) is Flushed.FULL
+        assert harness.queue.flush(sock) is Flushed.EMPTY
+        assert harness.queue.sent_bytes == 3 * MIB
+    finally:
+        os.close(sink)
+
+
+def test_regions_count_little_and_bytes_count_whole(harness: Harness) -> None:
+    harness.queue.append([b"12345", harness.region(0, MIB)])
+    assert harness.queue.buffered_bytes == 5 + REGION_WEIGHT_BYTES
+
+
+@pytest.mark.parametrize("nbytes", [5000, MIB])
+def test_a_cold_region_is_read_by_a_job_before_it_is_sent(harness: Harness, nbytes: int) -> None:
+    harness.file.is_cached = False
+    harness.queue.append([b"head", harness.region(0, nbytes), b"tail"])
+    assert harness.flush() is Flushed.COLD
+    assert harness.read() == b"head"
+    assert harness.jobs.waiting == [f"read-{os.stat(harness.file.path).st_dev}"]
+    assert harness.flush() is Flushed.COLD, "still; and no second job"
+    assert harness.warmed == 0
+    harness.jobs.run_all()
+    assert harness.warmed == 1
+    assert harness.drain() == harness.file.content[:nbytes] + b"tail"
+    assert harness.file.holders == 1
+
+
+def test_a_page_cache_that_always_says_no_cannot_stop_an_answer(harness: Harness) -> None:
+    harness.file.is_cached = False
+    harness.queue.append([harness.region(0, 3 * MIB)])
+    received = b""
+    rounds = 0
+    while (state := harness.flush()) is not Flushed.EMPTY:
+        received += harness.read()
+        if state is Flushed.COLD:
+            harness.jobs.run_all()
+            rounds += 1
+    assert received + harness.read() == harness.file.content
+    assert rounds == 3
+
+
+def test_a_region_cut_off_under_sendfile_raises(harness: Harness) -> None:
+    harness.queue.append([harness.region(2 * MIB, MIB)])
+    harness.file.truncate(2 * MIB + 100)
+    with pytest.raises(RegionTruncated, match="inside of an answer"):
+        harness.drain()
+
+
+def test_a_small_region_cut_off_raises(harness: Harness) -> None:
+    harness.queue.append([b"head", harness.region(2 * MIB, 1000)])
+    harness.file.truncate(MIB)
+    with pytest.raises(RegionTruncated):
+        harness.flush()
+    harness.queue.close()
+    assert harness.file.holders == 1
+
+
+def test_a_disk_that_cannot_read_ends_the_answer(harness: Harness) -> None:
+    harness.file.is_cached = False
+    harness.file.read_error = OSError(errno.EIO, "I/O error")
+    harness.queue.append([harness.region(0, MIB)])
+    assert harness.flush() is Flushed.COLD
+    harness.jobs.run_all()
+    assert harness.warmed == 1
+    with pytest.raises(OSError, match="I/O error"):
+        harness.flush()
+
+
+def test_closing_lets_go_of_every_file_exactly_once(harness: Harness) -> None:
+    regions = [harness.region(0, MIB), harness.region(5, 10), harness.region(0, 2 * MIB)]
+    harness.queue.append([b"x", *regions[:2]])
+    harness.flush()
+    harness.queue.append([regions[2]])
+    harness.queue.close()
+    harness.queue.close()
+    assert harness.file.holders == 1
+    assert harness.queue.buffered_bytes == 0
+
+
+def test_an_answer_that_comes_after_the_end_is_let_go_of(harness: Harness) -> None:
+    harness.queue.close()
+    harness.queue.append([b"x", harness.region(0, MIB)])
+    assert harness.file.holders == 1
+    assert len(harness.queue) == 0
+
+
+def test_a_job_keeps_the_file_open_when_the_connection_has_gone(harness: Harness) -> None:
+    harness.file.is_cached = False
+    harness.queue.append([harness.region(0, MIB)])
+    assert harness.flush() is Flushed.COLD
+    harness.queue.close()
+    harness.file.close()
+    assert harness.file.is_open
+    harness.jobs.run_all()
+    assert not harness.file.is_open
+    assert harness.warmed == 0
+
+
+def test_joining_never_makes_a_large_copy(harness: Harness) -> None:
+    large = os.urandom(JOIN_MAX_BYTES)
+    harness.queue.append([b"head", large, b"tail"])
+    assert harness.queue._join_head()
+    assert harness.queue._parts[0] == b"head"
+    assert harness.drain() == b"head" + large + b"tail"
+
+
+def test_a_peer_that_is_gone_raises(harness: Harness) -> None:
+    harness.client.close()
+    harness.queue.append([b"anybody?"])
+    with pytest.raises(BrokenPipeError):
+        harness.flush()

@@ -1,0 +1,186 @@
+"""The path that copies, over Twisted's test transport and through TLS itself."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from twisted.internet.error import ConnectionDone
+from twisted.internet.interfaces import ISSLTransport
+from twisted.internet.protocol import Factory, Protocol
+from twisted.internet.task import Clock
+from twisted.internet.testing import StringTransport
+from twisted.protocols.tls import TLSMemoryBIOFactory, TLSMemoryBIOProtocol
+from twisted.python.failure import Failure
+
+from plogd.apis.context import ConnectionContext
+from plogd.log.file_records import FileRegion
+from plogd.net.protocol_connection import ProtocolConnection
+from plogd.net.transport import can_send_files
+from tests.helpers.net_parts import (
+    FETCH,
+    METADATA,
+    ScriptedDispatch,
+    WatchedFile,
+    frame,
+    make_connections,
+    make_context,
+    response,
+)
+from tests.helpers.sim_ports import SimPorts
+
+
+class Harness:
+    """A broker whose connections are made by hand."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.ports = SimPorts()
+        self.dispatch = ScriptedDispatch()
+        self.dispatch.hold = lambda api_key, text: text.startswith("slow")
+        self.shared = make_connections(self.dispatch, self.ports, **settings)
+
+    def make_protocol(self) -> ProtocolConnection:
+        def context_of(transport: Any) -> ConnectionContext:
+            return make_context()
+
+        return ProtocolConnection(self.shared, context_of)
+
+    def connect(self) -> tuple[ProtocolConnection, StringTransport]:
+        protocol, transport = self.make_protocol(), StringTransport()
+        protocol.makeConnection(transport)
+        return protocol, transport
+
+
+def test_requests_in_pieces_are_answered_in_order() -> None:
+    harness = Harness()
+    protocol, transport = harness.connect()
+    texts = ["a", "b" * 100_000, "c", "d" * 1_500_000, "e"]
+    stream = b"".join(frame(METADATA, text) for text in texts)
+    harness.dispatch.answer = lambda api_key, text: [response(text[:1])]
+    for start in range(0, len(stream), 60_000):
+        protocol.dataReceived(stream[start : start + 60_000])
+    assert transport.value() == b"".join(response(text[:1]) for text in texts)
+    assert harness.shared.memory.used_bytes == 0
+    assert harness.shared.bytes_in == len(stream)
+
+
+def test_more_than_may_be_read_is_kept_until_it_may() -> None:
+    """A transport that is told to pause may still deliver what it has decrypted."""
+    harness = Harness()
+    protocol, transport = harness.connect()
+    protocol.dataReceived(frame(FETCH, "slow"))
+    for number in range(10):
+        protocol.dataReceived(frame(METADATA, f"{number}" * 15_000))
+    assert transport.producerState == "paused"
+    harness.dispatch.release("slow")
+    harness.ports.settle()
+    assert transport.producerState == "producing"
+    assert harness.dispatch.started == ["slow", *(f"{n}" * 15_000 for n in range(10))]
+
+
+def test_a_lost_connection_leaves_nothing_behind(tmp_path: Path) -> None:
+    harness = Harness()
+    file = WatchedFile(tmp_path / "0.log", b"x" * 1000)
+    protocol, transport = harness.connect()
+    protocol.dataReceived(frame(FETCH, "slow") + frame(METADATA, "behind"))
+    assert transport.producer is not None
+    transport.producer.pauseProducing()
+    harness.dispatch.waiting["slow"].succeed([FileRegion(file, 0, 1000)])
+    assert file.holders == 2
+    protocol.connectionLost(Failure(ConnectionDone()))
+    harness.ports.settle()
+    assert file.holders == 1
+    assert len(harness.shared) == 0
+    assert harness.dispatch.started == ["slow"]
+    protocol.dataReceived(b"late")
+
+
+def test_a_bad_size_closes_the_transport() -> None:
+    harness = Harness()
+    protocol, transport = harness.connect()
+    protocol.dataReceived(b"\xff\xff\xff\xff")
+    assert transport.disconnecting
+
+
+# Twisted makes its certificates by functions pyOpenSSL calls old.
+quietly = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+
+
+@quietly
+def test_a_tls_transport_is_told_by_what_it_provides() -> None:
+    """It has a fileno() like any other, so nothing else would."""
+    harness = Harness()
+    tls, _ = tls_pair(harness, Clock())
+    assert ISSLTransport.providedBy(tls)
+    assert not can_send_files(tls)
+    assert not can_send_files(StringTransport())
+
+
+@quietly
+def test_answers_and_files_pass_through_tls(tmp_path: Path) -> None:
+    harness = Harness()
+    file = WatchedFile(tmp_path / "0.log", os.urandom(300_000))
+    harness.dispatch.answer = lambda api_key, text: (
+        [b"head", FileRegion(file, 0, 300_000), b"tail"] if api_key == FETCH else [response(text)]
+    )
+    clock = Clock()
+    server, client = tls_pair(harness, clock)
+    received = bytearray()
+    client.wrappedProtocol.dataReceived = received.extend
+    pump(clock, server, client)
+    assert client.transport is not None
+    client.write(frame(METADATA, "x" * 200_000) + frame(FETCH, "all") + frame(METADATA, "end"))
+    pump(clock, server, client)
+    assert bytes(received) == (
+        response("x" * 200_000) + b"head" + file.content + b"tail" + response("end")
+    )
+    assert file.holders == 1
+
+
+def tls_pair(harness: Harness, clock: Clock) -> tuple[TLSMemoryBIOProtocol, TLSMemoryBIOProtocol]:
+    """Both ends of a TLS connection over two transports that keep what is written."""
+    ssl = pytest.importorskip("twisted.internet.ssl")
+    identity = ssl.KeyPair.generate(size=2048).selfSignedCert(1, CN="broker.test")
+    # Newer Twisted takes the clock here and would otherwise look for a global one.
+    has_clock = "clock" in inspect.signature(TLSMemoryBIOFactory.__init__).parameters
+    more: dict[str, Any] = {"clock": clock} if has_clock else {}
+    server = TLSMemoryBIOFactory(identity.options(), False, BrokerFactory(harness), **more)
+    client = TLSMemoryBIOFactory(
+        ssl.CertificateOptions(), True, Factory.forProtocol(Protocol), **more
+    )
+    ends = []
+    for factory in (server, client):
+        end: Any = factory.buildProtocol(None)
+        end.makeConnection(StringTransport())
+        ends.append(end)
+    return ends[0], ends[1]
+
+
+class BrokerFactory(Factory):
+    """What listeners.py does for real."""
+
+    noisy = False
+
+    def __init__(self, harness: Harness) -> None:
+        self._harness = harness
+
+    def buildProtocol(self, addr: Any) -> ProtocolConnection:
+        return self._harness.make_protocol()
+
+
+def pump(clock: Clock, *ends: TLSMemoryBIOProtocol) -> None:
+    """Carry bytes from either end to the other until there are none."""
+    moved = True
+    while moved:
+        moved = False
+        clock.advance(0)  # Small writes are held back until the reactor has come round.
+        for end, other in (ends, ends[::-1]):
+            transport: Any = end.transport
+            data = transport.value()
+            if data:
+                transport.clear()
+                other.dataReceived(data)
+                moved = True

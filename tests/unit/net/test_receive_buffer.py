@@ -1,0 +1,280 @@
+"""Frames out of bytes that come in whatever pieces they like."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from plogd.net.receive_buffer import (
+    HELD_MAX_BYTES,
+    SHARED_BUFFER_BYTES,
+    SMALL_FRAME_BYTES,
+    BadFrameSize,
+    ReceiveBuffer,
+)
+from plogd.net.request_memory import RequestMemory
+
+MIB = 1 << 20
+SHARED = memoryview(bytearray(SHARED_BUFFER_BYTES))
+JUNK = bytes([0xEE]) * SHARED_BUFFER_BYTES
+
+
+def sized(data: bytes) -> bytes:
+    return struct.pack(">i", len(data)) + data
+
+
+class Harness:
+    """A receive buffer, and the wire it reads from."""
+
+    def __init__(self, memory: RequestMemory | None = None, max_frame_bytes: int = 100 * MIB):
+        self.memory = memory or RequestMemory(-1)
+        self.granted = 0
+        self.buffer = ReceiveBuffer(
+            SHARED, self.memory, max_frame_bytes=max_frame_bytes, on_memory=self._on_memory
+        )
+
+    def _on_memory(self) -> None:
+        self.granted += 1
+
+    def read(self, data: bytes, *, is_blocked: bool = False) -> bytes:
+        """One read of what fits; the rest of `data`."""
+        target = self.buffer.target(is_blocked=is_blocked)
+        nbytes = min(len(target), len(data))
+        target[:nbytes] = data[:nbytes]
+        self.buffer.received(nbytes)
+        return data[nbytes:]
+
+    def turn(self) -> list[bytes]:
+        """Consume what is there; nothing may be left in the shared buffer afterwards."""
+        frames = []
+        while (frame := self.buffer.next_frame()) is not None:
+            frames.append(bytes(frame))
+            frame.release()
+            self.buffer.consume()
+        self.keep()
+        return frames
+
+    def keep(self) -> None:
+        self.buffer.keep()
+        SHARED[:] = JUNK
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """Reads and turns until `data` is used up."""
+        frames = []
+        while data:
+            rest = self.read(data)
+            assert len(rest) < len(data), "stuck"
+            data = rest
+            frames += self.turn()
+        return frames
+
+
+def test_frames_that_came_whole_are_handled_where_they_are() -> None:
+    harness = Harness()
+    harness.read(sized(b"one") + sized(b"two"))
+    frame = harness.buffer.next_frame()
+    assert frame is not None
+    assert frame.obj is SHARED.obj
+    assert bytes(frame) == b"one"
+    assert harness.turn() == [b"one", b"two"]
+    assert harness.buffer.nbytes == 0
+
+
+def test_an_idle_connection_owns_nothing() -> None:
+    harness = Harness()
+    harness.feed(sized(bytes(2 * MIB)) + sized(b"x" * 100_000) + sized(b"y"))
+    assert harness.memory.used_bytes == 0
+    assert harness.buffer._view is SHARED
+
+
+def exchange(sizes: list[int], cuts: list[int]) -> None:
+    """Send frames of `sizes` cut up by `cuts`, and see that they come out as they went in."""
+    sent = [bytes([i % 251 + 1]) * size for i, size in enumerate(sizes)]
+    stream = memoryview(b"".join(map(sized, sent)))
+    harness = Harness()
+    received = []
+    turn = 0
+    while stream:
+        cut = cuts[turn % len(cuts)]
+        received += harness.feed(bytes(stream[:cut]))
+        stream = stream[cut:]
+        turn += 1
+    assert received == sent
+    assert harness.memory.used_bytes == 0
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(st.integers(1, 30), min_size=1, max_size=12),
+    st.lists(st.integers(1, 50), min_size=1, max_size=8),
+)
+def test_small_frames_in_any_pieces_come_out_as_they_went_in(
+    sizes: list[int], cuts: list[int]
+) -> None:
+    exchange(sizes, cuts)
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    st.lists(
+        st.one_of(
+            st.integers(1, 300),
+            st.integers(SMALL_FRAME_BYTES - 8, SMALL_FRAME_BYTES + 8),
+            st.integers(SHARED_BUFFER_BYTES - 8, SHARED_BUFFER_BYTES + 8),
+            st.integers(MIB - 5, MIB + 5),
+        ),
+        min_size=1,
+        max_size=5,
+    ),
+    st.lists(st.integers(30_000, 400_000), min_size=1, max_size=8),
+)
+def test_large_frames_in_any_pieces_come_out_as_they_went_in(
+    sizes: list[int], cuts: list[int]
+) -> None:
+    exchange(sizes, cuts)
+
+
+def test_frames_are_writable_wherever_they_lie() -> None:
+    """An append writes offsets into the batches it is given."""
+    harness = Harness()
+    for data in (sized(b"whole"), sized(b"held")[:5], sized(bytes(100_000))[:50]):
+        harness.buffer.close()
+        harness.read(data)
+        harness.keep()
+        assert not harness.buffer._view.readonly
+
+
+def test_a_small_unfinished_frame_owns_just_its_bytes() -> None:
+    harness = Harness()
+    harness.read(sized(b"done") + sized(b"half of it")[:9])
+    assert harness.turn() == [b"done"]
+    assert len(harness.buffer._view) == 9
+    assert harness.memory.used_bytes == 0
+    assert harness.feed(sized(b"half of it")[9:]) == [b"half of it"]
+
+
+def test_what_a_turn_has_left_over_is_trimmed_when_it_is_down_to_an_unfinished_frame() -> None:
+    harness = Harness()
+    harness.read(sized(b"x" * 1000) * 100 + b"\0\0")
+    harness.keep()
+    assert len(harness.buffer._view) == 100 * 1004 + 2
+    assert len(harness.turn()) == 100
+    assert len(harness.buffer._view) == 2
+
+
+def test_a_large_frame_is_read_straight_into_a_lease_of_its_whole_size() -> None:
+    harness = Harness()
+    data = sized(b"z" * 3 * MIB)
+    rest = harness.read(data[:1000]) + data[1000:]
+    assert harness.turn() == []
+    assert harness.memory.used_bytes == 4 * MIB
+    target = harness.buffer.target(is_blocked=False)
+    assert target.obj is not SHARED.obj
+    assert len(target) == MIB, "a fast sender must not hold up the others"
+    assert harness.feed(rest) == [data[4:]]
+    assert harness.memory.used_bytes == 0
+
+
+def test_a_lease_takes_no_byte_of_the_next_frame() -> None:
+    harness = Harness()
+    first, second = sized(b"a" * 100_000), sized(b"b")
+    rest = harness.read(first[:50_000])
+    assert harness.turn() == []
+    rest = harness.read(first[50_000:] + second)
+    assert rest == second
+    assert harness.turn() == [first[4:]]
+
+
+@pytest.mark.parametrize("size", [0, -1, -(2**31), 1001, 2**31 - 1])
+def test_a_size_out_of_bounds_is_named(size: int) -> None:
+    harness = Harness(max_frame_bytes=1000)
+    harness.read(struct.pack(">i", size))
+    assert harness.buffer.has_frame()
+    with pytest.raises(BadFrameSize, match=rf"of {size} bytes \(allowed: 1 to 1000\)"):
+        harness.buffer.next_frame()
+
+
+def test_a_bad_size_behind_a_frame_that_may_not_start_takes_no_memory() -> None:
+    harness = Harness(max_frame_bytes=1000)
+    harness.read(struct.pack(">i", 2**31 - 1) + b"x" * 10)
+    harness.keep()
+    assert harness.memory.used_bytes == 0
+    with pytest.raises(BadFrameSize):
+        harness.buffer.next_frame()
+
+
+def test_the_largest_frame_allowed_passes() -> None:
+    harness = Harness(max_frame_bytes=1000)
+    assert harness.feed(sized(b"x" * 1000)) == [b"x" * 1000]
+
+
+def test_while_nothing_may_start_a_little_is_read_ahead_and_no_more() -> None:
+    harness = Harness()
+    stream = sized(b"q" * 996) * 200
+    taken = 0
+    while harness.buffer.may_read(is_blocked=True):
+        rest = harness.read(stream[taken : taken + 30_000], is_blocked=True)
+        taken = min(taken + 30_000, len(stream)) - len(rest)
+        harness.keep()
+    assert taken == HELD_MAX_BYTES
+    assert len(harness.buffer.target(is_blocked=True)) == 0
+    assert harness.buffer.may_read(is_blocked=False)
+    frames = harness.turn() + harness.feed(stream[taken:])
+    assert frames == [b"q" * 996] * 200
+
+
+def test_a_full_lease_reads_nothing_while_its_frame_may_not_start() -> None:
+    harness = Harness()
+    data = sized(b"p" * 100_000)
+    harness.read(data[:10])
+    harness.keep()
+    harness.read(data[10:], is_blocked=True)
+    harness.keep()
+    assert not harness.buffer.may_read(is_blocked=True)
+    assert harness.turn() == [data[4:]]
+
+
+def test_without_memory_reading_stops_until_another_gives_its_lease_back() -> None:
+    memory = RequestMemory(3 * MIB)
+    first, second = Harness(memory), Harness(memory)
+    data = sized(b"m" * 2_000_000)
+    first.read(data[:100])
+    first.keep()
+    second.read(data[:70_000])
+    second.keep()
+    assert second.buffer.waits_for_memory
+    assert not second.buffer.may_read(is_blocked=False)
+    assert len(second.buffer.target(is_blocked=False)) == 0
+    assert first.feed(data[100:]) == [data[4:]]
+    assert second.granted == 1
+    assert second.feed(data[70_000:]) == [data[4:]]
+    assert memory.used_bytes == 0
+
+
+def test_closing_gives_back_the_lease_and_the_place_in_line() -> None:
+    memory = RequestMemory(3 * MIB)
+    data = sized(b"m" * 2_000_000)
+    harnesses = [Harness(memory) for _ in range(3)]
+    for harness in harnesses:
+        harness.read(data[:100])
+        harness.keep()
+    assert memory.waiting == 2
+    harnesses[1].buffer.close()
+    assert memory.waiting == 1
+    harnesses[0].buffer.close()
+    assert harnesses[2].granted == 1
+    harnesses[2].buffer.close()
+    harnesses[2].buffer.close()
+    assert memory.used_bytes == 0
+
+
+def test_the_first_four_bytes_are_shown_once_they_are_there() -> None:
+    harness = Harness()
+    harness.read(b"GE")
+    assert harness.buffer.head() is None
+    harness.keep()
+    harness.read(b"T /")
+    assert harness.buffer.head() == b"GET "

@@ -1,0 +1,96 @@
+"""Turns among those that have something left to do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from plogd.net.run_queue import PASS_MAX_MS, RunQueue
+from tests.helpers.sim_ports import SimPorts
+
+
+class Taker:
+    """Takes turns, each of `cost_ms`, as long as `work` lasts."""
+
+    def __init__(self, name: str, log: list[str], queue: RunQueue, work: int = 1) -> None:
+        self.name, self.log, self.queue, self.work = name, log, queue, work
+        self.on_turn: Callable[[], None] = lambda: None
+
+    def take_turn(self) -> None:
+        self.log.append(self.name)
+        self.on_turn()
+        self.work -= 1
+        if self.work:
+            self.queue.add(self)
+
+
+@pytest.fixture
+def ports() -> SimPorts:
+    return SimPorts()
+
+
+@pytest.fixture
+def queue(ports: SimPorts) -> RunQueue:
+    return RunQueue(ports.timers, ports.clock)
+
+
+def test_turns_go_round(ports: SimPorts, queue: RunQueue) -> None:
+    log: list[str] = []
+    for name, work in (("a", 3), ("b", 1), ("c", 2)):
+        queue.add(Taker(name, log, queue, work))
+    assert log == [], "never inside of add"
+    ports.settle()
+    assert log == ["a", "b", "c", "a", "c", "a"]
+    assert len(queue) == 0
+
+
+def test_waiting_twice_is_waiting_once(ports: SimPorts, queue: RunQueue) -> None:
+    log: list[str] = []
+    taker = Taker("a", log, queue)
+    queue.add(taker)
+    queue.add(taker)
+    ports.settle()
+    assert log == ["a"]
+
+
+def test_one_that_left_is_not_called(ports: SimPorts, queue: RunQueue) -> None:
+    log: list[str] = []
+    first, second = Taker("a", log, queue), Taker("b", log, queue)
+    first.on_turn = lambda: queue.discard(second)
+    queue.add(first)
+    queue.add(second)
+    ports.settle()
+    assert log == ["a"]
+
+
+def test_a_pass_ends_after_a_while_so_that_sockets_are_looked_at(
+    ports: SimPorts, queue: RunQueue
+) -> None:
+    log: list[str] = []
+    takers = [Taker(name, log, queue) for name in "abcd"]
+    for taker in takers:
+        taker.on_turn = lambda: ports.clock.advance_to(
+            ports.clock.monotonic_ms() + PASS_MAX_MS / 2 + 0.1
+        )
+        queue.add(taker)
+    ports.timers.run_next()
+    assert log == ["a", "b"]
+    ports.timers.run_next()
+    assert log == ["a", "b", "c", "d"]
+
+
+def test_an_exception_costs_one_turn_and_no_more(ports: SimPorts, queue: RunQueue) -> None:
+    log: list[str] = []
+    first, second = Taker("a", log, queue), Taker("b", log, queue)
+
+    def fail() -> None:
+        raise ZeroDivisionError
+
+    first.on_turn = fail
+    queue.add(first)
+    queue.add(second)
+    with pytest.raises(ZeroDivisionError):
+        ports.timers.run_next()
+    ports.settle()
+    assert log == ["a", "b"]
