@@ -1,0 +1,47 @@
+"""One load driver for any broker that speaks Kafka's protocol; prints one JSON line a run.
+
+    python -m tests.bench.clientbench --bootstrap 127.0.0.1:9092 --broker-pid PID \\
+        --mode produce --n 2000000 --batch 50
+
+produce, consume, latency and topics go through confluent-kafka (confluent_load.py); rawproduce,
+rawfetch and connections use plain sockets (raw_load.py). A JVM needs --warmup before its figures
+settle. See README.md here for figures that hold.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+
+from tests.bench import confluent_load, raw_load
+from tests.bench.meter import Meter
+from tests.bench.options import parse
+
+MODES = {
+    "produce": confluent_load.produce,
+    "consume": confluent_load.consume,
+    "latency": confluent_load.latency,
+    "topics": confluent_load.topics,
+    "rawproduce": raw_load.rawproduce,
+    "rawfetch": raw_load.rawfetch,
+    "connections": raw_load.connections,
+}
+# What of the options makes a result comparable with another one.
+TOLD = ("batch", "acks", "compression", "partitions", "payload", "depth")
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run one mode, `--repeat` times."""
+    options = parse(MODES, str(__doc__), argv)
+    for _ in range(options.repeat):
+        figures = MODES[options.mode](options, Meter(options.broker_pid))
+        told = {name: getattr(options, name) for name in TOLD if "produce" in options.mode}
+        head = {"label": options.label, "mode": options.mode, "topic": options.topic}
+        print(json.dumps({**head, **told, **figures}), flush=True)
+    if options.delete:
+        confluent_load.delete(options)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

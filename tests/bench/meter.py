@@ -1,0 +1,150 @@
+"""CPU seconds and memory of a broker, of this process and of the whole machine over a run.
+
+CPU seconds are utime + stime from /proc, of the broker's process and its descendants; they hold on
+a busy machine where messages per second do not. What everything else burned meanwhile is told too:
+distrust a run where it is not small.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+_PROC = Path("/proc")
+_GB = 1_000_000_000
+_MILLION = 1_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Moment:
+    wall_s: float
+    client_s: float
+    broker_user_s: float
+    broker_system_s: float
+    machine_s: float
+    steal_s: float
+
+
+class Meter:
+    """Between `start` and `stop`; `pid` 0 means that the broker cannot be seen from here."""
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self._started = self._now()
+
+    def start(self) -> None:
+        """The run begins now."""
+        self._started = self._now()
+
+    def stop(self) -> dict[str, float]:
+        """What has been used since `start`."""
+        a, b = self._started, self._now()
+        user_s = b.broker_user_s - a.broker_user_s
+        system_s = b.broker_system_s - a.broker_system_s
+        client_s = b.client_s - a.client_s
+        used = {"wall_s": b.wall_s - a.wall_s, "client_cpu_s": client_s}
+        if self._pid:
+            used |= {
+                "broker_cpu_s": user_s + system_s,
+                "broker_user_s": user_s,
+                "broker_sys_s": system_s,
+                **self.memory(),
+            }
+        used["other_cpu_s"] = b.machine_s - a.machine_s - client_s - user_s - system_s
+        used["steal_s"] = b.steal_s - a.steal_s
+        return {name: round(value, 3) for name, value in used.items()}
+
+    def memory(self) -> dict[str, float]:
+        """The broker's resident, anonymous and greatest resident memory, in MB."""
+        names = {"VmRSS": "broker_rss_mb", "RssAnon": "broker_anon_mb", "VmHWM": "broker_peak_mb"}
+        total = dict.fromkeys(names.values(), 0.0)
+        for pid in self._tree():
+            for line in (_PROC / str(pid) / "status").read_text().splitlines():
+                key, _, value = line.partition(":")
+                if key in names:
+                    total[names[key]] += int(value.split()[0]) / 1024
+        return total
+
+    def _now(self) -> _Moment:
+        user, system = self._broker_cpu()
+        machine = [int(x) / _TICKS_PER_S for x in _first_line(_PROC / "stat").split()[1:9]]
+        return _Moment(
+            wall_s=time.monotonic(),
+            client_s=time.process_time(),
+            broker_user_s=user,
+            broker_system_s=system,
+            # All but idle (3), waiting for I/O (4) and what the host took away (7).
+            machine_s=sum(machine[:3]) + machine[5] + machine[6],
+            steal_s=machine[7],
+        )
+
+    def _broker_cpu(self) -> tuple[float, float]:
+        user = system = 0
+        for pid in self._tree():
+            fields = _stat(pid)
+            # Children that have ended count through cutime and cstime.
+            user += int(fields[11]) + int(fields[13])
+            system += int(fields[12]) + int(fields[14])
+        return user / _TICKS_PER_S, system / _TICKS_PER_S
+
+    def _tree(self) -> set[int]:
+        """The broker's process and all its descendants."""
+        if not self._pid:
+            return set()
+        parents: dict[int, int] = {}
+        for entry in _PROC.iterdir():
+            if entry.name.isdigit():
+                try:
+                    parents[int(entry.name)] = int(_stat(int(entry.name))[1])
+                except OSError:  # It ended between the listing and the reading.
+                    continue
+        tree: set[int] = set()
+        new = {self._pid}
+        while new:
+            tree |= new
+            new = {pid for pid, parent in parents.items() if parent in tree} - tree
+        return tree
+
+
+def per_message(used: Mapping[str, float], count: int, size: int) -> dict[str, float]:
+    """The figures of a run in which `count` messages of `size` bytes went through."""
+    figures: dict[str, float] = {
+        **used,
+        "n": count,
+        "size": size,
+        "msgs_s": round(count / used["wall_s"]),
+        "mb_s": round(count * size / used["wall_s"] / _MILLION, 2),
+        "client_us_per_msg": round(used["client_cpu_s"] / count * _MILLION, 3),
+    }
+    if "broker_cpu_s" in used:
+        per_mmsg = used["broker_cpu_s"] / count * _MILLION
+        figures["broker_cpu_s_per_mmsg"] = round(per_mmsg, 3)
+        figures["broker_cpu_s_per_gb"] = round(used["broker_cpu_s"] / (count * size) * _GB, 3)
+    return figures
+
+
+def quantiles_ms(times_us: list[float]) -> dict[str, float]:
+    """p50 to p999 and the maximum, in milliseconds."""
+    ordered = sorted(times_us)
+    if not ordered:
+        return {}
+    marks = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p999": 0.999, "max": 1.0}
+    last = len(ordered) - 1
+    return {
+        name: round(ordered[min(last, int(len(ordered) * mark))] / 1000, 3)
+        for name, mark in marks.items()
+    }
+
+
+def _stat(pid: int) -> list[str]:
+    """/proc/PID/stat behind the program's name, which may contain anything."""
+    return (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
+
+
+def _first_line(path: Path) -> str:
+    with path.open() as file:
+        return file.readline()

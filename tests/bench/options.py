@@ -1,0 +1,70 @@
+"""The command line of clientbench.py, and what the modes need of it."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Iterable
+from typing import Any
+
+from tests.bench.payloads import KINDS
+
+Options = argparse.Namespace
+
+
+def parse(modes: Iterable[str], description: str, argv: list[str] | None = None) -> Options:
+    """The options, with the defaults that depend on the mode."""
+    parser = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.ArgumentDefaultsHelpFormatter
+    )
+    _add_target(parser, modes)
+    _add_load(parser)
+    options = parser.parse_args(argv)
+    if options.mode in ("consume", "rawfetch") and not options.topic:
+        parser.error("--topic is required")
+    if options.mode in ("produce", "rawproduce", "latency") and not options.n:
+        options.n = 2000 if options.mode == "latency" else 1_000_000
+    options.topic = options.topic or f"bench-{options.mode}-{time.time_ns() // 10**6}"
+    return options
+
+
+def client_config(options: Options, **settings: Any) -> dict[str, Any]:
+    """librdkafka settings: ours (with `_` for dots), then those of --conf."""
+    config = {name.replace("_", "."): value for name, value in settings.items()}
+    given = dict(pair.split("=", 1) for pair in options.conf)
+    return {"bootstrap.servers": options.bootstrap, "log_level": 3, **config, **given}
+
+
+def _add_target(parser: argparse.ArgumentParser, modes: Iterable[str]) -> None:
+    add = parser.add_argument
+    add("--bootstrap", default="127.0.0.1:9092")
+    add("--mode", choices=list(modes), required=True)
+    add("--broker-pid", type=int, default=0, help="whose CPU and memory to tell")
+    add("--topic", help="a new one by itself; consume and rawfetch need one")
+    add("--partitions", type=int, default=1)
+    add("--replication", type=int, default=1)
+    add("--topic-conf", action="append", default=[], metavar="K=V")
+    add("--delete", action="store_true", help="delete the topic afterwards")
+    add("--repeat", type=int, default=1)
+    add("--label", default="", help="copied into the result")
+
+
+def _add_load(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--n", type=int, default=0, help="messages; consume, rawfetch: 0 is all")
+    add("--warmup", type=int, default=0, help="messages before the clock starts")
+    add("--size", type=int, default=200, help="bytes of a value; rawfetch: only for the figures")
+    add("--payload", choices=KINDS, default="log")
+    add("--batch", type=int, default=0, help="messages in a batch; 0: by --batch-bytes, --linger")
+    add("--batch-bytes", type=int, default=16384)
+    add("--linger", type=float, default=5, help="ms")
+    add("--depth", type=int, default=5, help="requests in flight")
+    add("--acks", default="1")
+    add("--idempotent", action="store_true")
+    add("--compression", default="none")
+    add("--fetch-bytes", type=int, default=0)
+    add("--rate", type=float, default=100, help="latency: messages a second")
+    add("--connections", type=int, default=500)
+    add("--poll", action="store_true", help="connections: long-poll instead of idling")
+    add("--seconds", type=float, default=5)
+    add("--conf", action="append", default=[], metavar="K=V", help="a setting of librdkafka")

@@ -1,0 +1,73 @@
+"""The broker and the topics that the client tests use.
+
+Most tests share one broker and keep apart by topic; a test that stops or kills its broker, or needs
+settings of its own, takes `own_broker` or `plog_broker_factory`.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from plogd.testing.broker_process import BrokerProcess
+from plogd.testing.plugin import BrokerFactory
+from tests.helpers.kafka_tools import KafkaTools
+from tests.helpers.kcat import Kcat
+from tests.helpers.outside_broker import OutsideBroker, outside_broker
+
+
+@pytest.fixture(scope="session")
+def broker(request: pytest.FixtureRequest) -> BrokerProcess | OutsideBroker:
+    """The broker of the whole run: ours, or the one the environment names."""
+    return outside_broker() or request.getfixturevalue("plog_broker_factory")()
+
+
+@pytest.fixture
+def start_broker(plog_broker_factory: BrokerFactory) -> Iterator[BrokerFactory]:
+    """Start brokers with settings of this test's own; they stop with it."""
+    if outside_broker() is not None:
+        pytest.skip("starts a broker of its own")
+    started: list[BrokerProcess] = []
+
+    def start(settings: dict[str, str] | None = None) -> BrokerProcess:
+        started.append(plog_broker_factory(settings))
+        return started[-1]
+
+    yield start
+    for each in started:
+        if each.is_running:
+            each.stop()
+
+
+@pytest.fixture
+def own_broker(start_broker: BrokerFactory) -> BrokerProcess:
+    """A broker for one test, which may do with it what it likes."""
+    return start_broker()
+
+
+@pytest.fixture
+def new_topic(request: pytest.FixtureRequest) -> Callable[[], str]:
+    """Names for topics that nobody else uses; they begin with the test's name."""
+    prefix = re.sub(r"[^A-Za-z0-9]+", "-", request.node.name).strip("-").removeprefix("test-")[:60]
+    return lambda: f"{prefix}-{uuid.uuid4().hex[:8]}"
+
+
+@pytest.fixture
+def topic(new_topic: Callable[[], str]) -> str:
+    """The name of a topic that does not exist yet."""
+    return new_topic()
+
+
+@pytest.fixture
+def kcat(broker: BrokerProcess) -> Kcat:
+    """kcat against the shared broker."""
+    return Kcat(broker.bootstrap_servers)
+
+
+@pytest.fixture(scope="session")
+def kafka_tools() -> KafkaTools:
+    """Apache Kafka's Java tools, installed on first use."""
+    return KafkaTools.installed()

@@ -1,0 +1,120 @@
+"""confluent-kafka's admin client: topics come, go and are described; what is wrong is refused."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+from plogd.testing.broker_process import BrokerProcess
+from tests.helpers.confluent import (
+    TIMEOUT_S,
+    admin,
+    admin_client,
+    confluent_kafka,
+    consumer,
+    create_topic,
+    produce,
+    read,
+)
+
+KafkaError = confluent_kafka.KafkaError
+TopicPartition = confluent_kafka.TopicPartition
+
+
+def _refusal(broker: BrokerProcess, topic: Any) -> int:
+    client = admin_client(broker.bootstrap_servers)
+    with pytest.raises(confluent_kafka.KafkaException) as refused:
+        client.create_topics([topic])[topic.topic].result(TIMEOUT_S)
+    return int(refused.value.args[0].code())
+
+
+def test_a_created_topic_is_listed_with_its_partitions(broker: BrokerProcess, topic: str) -> None:
+    create_topic(broker.bootstrap_servers, topic, 7)
+    listed = admin_client(broker.bootstrap_servers).list_topics(topic, 30).topics[topic]
+    assert listed.error is None
+    assert sorted(listed.partitions) == list(range(7))
+
+
+@pytest.mark.parametrize(
+    ("name", "replicas", "config", "code"),
+    [
+        ("", 3, {}, KafkaError.INVALID_REPLICATION_FACTOR),
+        ("", 1, {"retention.ms": "soon"}, KafkaError.INVALID_CONFIG),
+        ("", 1, {"no.such.setting": "1"}, KafkaError.INVALID_CONFIG),
+        ("no/slash", 1, {}, KafkaError.TOPIC_EXCEPTION),
+    ],
+)
+def test_a_topic_that_cannot_be_is_refused(
+    broker: BrokerProcess, topic: str, name: str, replicas: int, config: dict[str, str], code: int
+) -> None:
+    wrong = admin.NewTopic(name or topic, 1, replication_factor=replicas, config=config)
+    assert _refusal(broker, wrong) == code
+    assert topic not in admin_client(broker.bootstrap_servers).list_topics(timeout=30).topics
+
+
+def test_a_name_is_taken_once(broker: BrokerProcess, topic: str) -> None:
+    create_topic(broker.bootstrap_servers, topic)
+    again = admin.NewTopic(topic, 1, replication_factor=1)
+    assert _refusal(broker, again) == KafkaError.TOPIC_ALREADY_EXISTS
+
+
+def test_validate_only_creates_nothing(broker: BrokerProcess, topic: str) -> None:
+    client = admin_client(broker.bootstrap_servers)
+    new = admin.NewTopic(topic, 1, replication_factor=1)
+    client.create_topics([new], validate_only=True)[topic].result(TIMEOUT_S)
+    assert topic not in client.list_topics(timeout=30).topics
+
+
+def test_a_deleted_topic_is_gone_and_its_name_free_again(broker: BrokerProcess, topic: str) -> None:
+    server = broker.bootstrap_servers
+    produce(server, topic, [{"value": b"old"}] * 10)
+    client = admin_client(server)
+    client.delete_topics([topic], operation_timeout=30)[topic].result(TIMEOUT_S)
+    # Kafka's brokers hear of it a moment after the answer.
+    deadline = time.monotonic() + TIMEOUT_S
+    while topic in client.list_topics(timeout=30).topics:
+        assert time.monotonic() < deadline
+    create_topic(server, topic)
+    produce(server, topic, [{"value": b"new"}])
+    assert [(m.offset(), m.value()) for m in read(server, topic)] == [(0, b"new")]
+
+
+def test_deleting_what_is_not_there_is_an_error(broker: BrokerProcess, topic: str) -> None:
+    client = admin_client(broker.bootstrap_servers)
+    with pytest.raises(confluent_kafka.KafkaException) as refused:
+        client.delete_topics([topic])[topic].result(TIMEOUT_S)
+    assert refused.value.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART
+
+
+def test_a_consumer_that_may_not_create_topics_gets_an_error(
+    broker: BrokerProcess, topic: str
+) -> None:
+    with consumer(broker.bootstrap_servers, allow_auto_create_topics=False) as client:
+        error = client.list_topics(topic, TIMEOUT_S).topics[topic].error
+        assert error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART
+    assert topic not in admin_client(broker.bootstrap_servers).list_topics(timeout=30).topics
+
+
+def test_the_settings_of_a_topic_are_told_with_their_source(
+    broker: BrokerProcess, topic: str
+) -> None:
+    create_topic(broker.bootstrap_servers, topic, retention_ms=123456)
+    resource = admin.ConfigResource(admin.ResourceType.TOPIC, topic)
+    client = admin_client(broker.bootstrap_servers)
+    entries = client.describe_configs([resource])[resource].result(TIMEOUT_S)
+    assert entries["retention.ms"].value == "123456"
+    assert entries["retention.ms"].source == admin.ConfigSource.DYNAMIC_TOPIC_CONFIG.value
+    assert entries["max.message.bytes"].value == "1048588"
+    assert entries["max.message.bytes"].source == admin.ConfigSource.DEFAULT_CONFIG.value
+    assert not any(entry.is_sensitive for entry in entries.values())
+
+
+def test_the_offset_of_the_largest_timestamp(broker: BrokerProcess, topic: str) -> None:
+    times_ms = [1_700_000_000_000 + i for i in (5, 900, 7, 8)]
+    produce(broker.bootstrap_servers, topic, [{"value": b"", "timestamp": t} for t in times_ms])
+    asked = {TopicPartition(topic, 0): admin.OffsetSpec.max_timestamp()}
+    client = admin_client(broker.bootstrap_servers)
+    [future] = client.list_offsets(asked).values()
+    assert (future.result(TIMEOUT_S).offset, future.result().timestamp) == (1, times_ms[1])

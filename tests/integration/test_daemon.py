@@ -1,0 +1,234 @@
+"""The daemon from outside: its command lines, settings, signals, HTTP pages and first mistakes."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import ssl
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+
+from plogd.testing.broker_process import BrokerFailed, BrokerProcess
+from plogd.testing.plugin import BrokerFactory
+from plogd.testing.ready_socket import NotReadyError, ReadySocket
+from tests.helpers.kcat import Kcat
+
+TIMEOUT_S = 60
+# The `twistd` script, which Debian calls twistd3.
+TWISTD = [sys.executable, "-c", "from twisted.scripts.twistd import run; run()"]
+
+
+def _environment(**more: str) -> dict[str, str]:
+    path = os.pathsep.join(entry for entry in sys.path if entry)
+    return {**os.environ, "PYTHONPATH": path, **more}
+
+
+def _check_config(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "plogd", "--check-config", *map(str, arguments)],
+        env=_environment(),
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+    )
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
+
+
+@contextmanager
+def _running(command: list[str], folder: Path) -> Iterator[str]:
+    """The address of a broker started by a command of the test's own; it has to stop cleanly."""
+    settings = [f"log.dirs={folder}/data", "listeners=PLAINTEXT://127.0.0.1:0"]
+    options = [word for setting in settings for word in ("-o", setting)]
+    with closing(ReadySocket()) as ready_socket:
+        environment = _environment(NOTIFY_SOCKET=ready_socket.path)
+        with (folder / "broker.log").open("wb") as log:
+            process = subprocess.Popen(
+                [*command, *options], cwd=folder, env=environment, stdout=log, stderr=log
+            )
+        try:
+            [address] = ready_socket.wait(process, TIMEOUT_S)
+            yield address
+        except NotReadyError as error:
+            raise AssertionError((folder / "broker.log").read_text()) from error
+        finally:
+            process.terminate()
+            code = process.wait(TIMEOUT_S)
+    assert code == 0, (folder / "broker.log").read_text()
+
+
+def test_twistd_runs_the_broker_as_a_plugin(tmp_path: Path) -> None:
+    command = [*TWISTD, "-n", "--pidfile=", "plog", "-o", "plog.http.port=0"]
+    with _running(command, tmp_path) as address:
+        Kcat(address).produce("from-twistd", b"x\n")
+    assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
+
+
+def test_a_clean_stop_leaves_its_mark_and_a_kill_does_not(plog_broker: BrokerProcess) -> None:
+    mark = plog_broker.data_dir / ".kafka_cleanshutdown"
+    assert not mark.exists()
+    plog_broker.stop()
+    assert mark.exists()
+    plog_broker.restart()
+    assert not mark.exists()
+    plog_broker.kill()
+    assert not mark.exists()
+
+
+def test_two_brokers_cannot_share_a_directory(plog_broker: BrokerProcess, tmp_path: Path) -> None:
+    second = BrokerProcess(tmp_path, {"log.dirs": str(plog_broker.data_dir)})
+    with pytest.raises(BrokerFailed, match="exited with code 1"):
+        second.start()
+    assert str(plog_broker.data_dir) in second.log_text()
+    Kcat(plog_broker.bootstrap_servers).produce("unharmed", b"x\n")
+
+
+def test_a_port_that_is_taken_is_named(plog_broker: BrokerProcess, tmp_path: Path) -> None:
+    taken = plog_broker.bootstrap_servers
+    second = BrokerProcess(tmp_path, {"listeners": f"PLAINTEXT://{taken}"})
+    with pytest.raises(BrokerFailed, match="exited with code 1"):
+        second.start()
+    assert taken.rpartition(":")[2] in second.log_text()
+
+
+def test_check_config_accepts_the_example_as_it_is() -> None:
+    example = Path(__file__).parents[2] / "etc" / "server.properties"
+    done = _check_config("--config", example)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_wrong_value_is_named_with_file_line_and_range(tmp_path: Path) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text("# ours\nnum.partitions=0\nlog.retention.ms=soon\n")
+    done = _check_config("--config", file)
+    assert done.returncode == 2
+    lines = done.stderr.splitlines()
+    assert any("num.partitions" in line and f"{file}:2" in line for line in lines), done.stderr
+    assert any("log.retention.ms" in line and f"{file}:3" in line for line in lines), done.stderr
+
+
+def test_an_unknown_setting_gets_the_nearest_name() -> None:
+    done = _check_config("-o", "log.retention.byte=1")
+    assert done.returncode == 0
+    assert "log.retention.bytes" in done.stdout + done.stderr
+
+
+def test_conf_d_comes_after_the_file_and_the_command_line_last(tmp_path: Path) -> None:
+    conf_d = tmp_path / "conf.d"
+    conf_d.mkdir()
+    file = tmp_path / "server.properties"
+    file.write_text("num.partitions=2\nlog.index.interval.bytes=1\nplog.log.level=warn\n")
+    (conf_d / "10-first.properties").write_text("num.partitions=3\nplog.log.level=info\n")
+    (conf_d / "20-second.properties").write_text("num.partitions=4\n")
+    with BrokerProcess(
+        tmp_path / "broker", {"default.replication.factor": "1"}, config_file=file
+    ) as b:
+        Kcat(b.bootstrap_servers).produce("spread", b"x\n")
+        assert len(list(b.data_dir.glob("spread-*"))) == 4
+        assert "INFO" in b.log_text()
+
+
+def test_a_hang_up_reloads_what_may_change(tmp_path: Path) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text("plog.log.level=info\n")
+    with BrokerProcess(tmp_path / "broker", config_file=file) as broker:
+        file.write_text("plog.log.level=info\nmessage.max.bytes=2000\n")
+        broker.reload()
+        assert "message.max.bytes" in broker.log_text().splitlines()[-1]
+        file.write_text("message.max.bytes=wrong\n")
+        broker.reload()
+        assert "the settings stay as they were" in broker.log_text()
+        Kcat(broker.bootstrap_servers).produce("still-here", b"x\n")
+
+
+def test_the_pages_for_monitoring(plog_broker_factory: BrokerFactory) -> None:
+    port = _free_port()
+    broker = plog_broker_factory({"plog.http.port": str(port)})
+    Kcat(broker.bootstrap_servers).produce("watched", b"12345\n")
+
+    def page(name: str) -> str:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/{name}", timeout=TIMEOUT_S) as answer:
+            return str(answer.read().decode())
+
+    metrics = page("metrics")
+    assert 'kafka_server_brokertopicmetrics_messagesin_total{topic="watched"} 1' in metrics
+    assert "kafka_network_requestmetrics_requests_total" in metrics
+    assert "plog_log_sync_rounds_total" in metrics
+    assert json.loads(page("health"))
+    assert json.loads(page("ready"))
+    with pytest.raises(urllib.error.HTTPError, match="404"):
+        page("nothing")
+
+
+def test_the_default_http_port_may_be_taken(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "plogd"]
+    folders = [tmp_path / "one", tmp_path / "two"]
+    for folder in folders:
+        folder.mkdir()
+    with _running(command, folders[0]) as one, _running(command, folders[1]) as two:
+        Kcat(one).produce("served", b"x\n")
+        Kcat(two).produce("served", b"x\n")
+    # The first one too, if something else on this machine has the port.
+    assert ":9080" in (folders[1] / "broker.log").read_text()
+
+
+def test_a_chosen_http_port_that_is_taken_keeps_the_broker_from_starting(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        broker = BrokerProcess(tmp_path, {"plog.http.port": port})
+        with pytest.raises(BrokerFailed, match="exited with code 1"):
+            broker.start()
+    last_line = broker.log_text().splitlines()[-1]
+    assert "cannot start" in last_line
+    assert port in last_line
+
+
+def _talk(broker: BrokerProcess, data: bytes) -> None:
+    """Send `data`, wait until the broker has closed the connection."""
+    host, _, port = broker.bootstrap_servers.rpartition(":")
+    with socket.create_connection((host, int(port)), TIMEOUT_S) as connection:
+        connection.sendall(data)
+        while connection.recv(4096):
+            pass
+
+
+def test_an_http_client_gets_one_line_that_names_the_mistake(plog_broker: BrokerProcess) -> None:
+    _talk(plog_broker, b"GET / HTTP/1.1\r\nHost: here\r\n\r\n")
+    assert plog_broker.log_text().count("an HTTP request") == 1
+
+
+def test_a_tls_client_gets_one_line_that_names_the_mistake(plog_broker: BrokerProcess) -> None:
+    host, _, port = plog_broker.bootstrap_servers.rpartition(":")
+    context = ssl.create_default_context()
+    with (
+        socket.create_connection((host, int(port)), TIMEOUT_S) as connection,
+        pytest.raises(OSError, match=r"EOF|reset"),
+    ):
+        context.wrap_socket(connection, server_hostname="here")
+    assert plog_broker.log_text().count("a TLS client") == 1
+
+
+def test_a_frame_over_the_limit_ends_the_connection(plog_broker: BrokerProcess) -> None:
+    _talk(plog_broker, (200 << 20).to_bytes(4, "big") + bytes(100))
+    assert "socket.request.max.bytes" in plog_broker.log_text()
+
+
+def test_the_address_in_metadata_is_the_one_the_client_used(
+    plog_broker_factory: BrokerFactory,
+) -> None:
+    broker = plog_broker_factory({"listeners": "PLAINTEXT://0.0.0.0:0"})
+    port = broker.bootstrap_servers.rpartition(":")[2]
+    for host in ("127.0.0.1", "127.0.0.2"):
+        listing = json.loads(Kcat(f"{host}:{port}").run("-L", "-J"))
+        assert [each["name"] for each in listing["brokers"]] == [f"{host}:{port}"]

@@ -1,0 +1,80 @@
+"""``python -m tests.sim``: run seeds, and replay the one that failed.
+
+    python -m tests.sim --seed 7 --steps 400          one run; the same again each time
+    python -m tests.sim --seeds 1-100 --steps 400     many, until one fails
+    python -m tests.sim --seed 7 --steps 400 --trace  every event worth a line
+    python -m tests.sim --plant ack-before-flush      with a bug on purpose
+
+Exits with 0, or with 1 and the anomaly's name on the last line.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from tests.sim.checker import Anomaly
+from tests.sim.plants import PLANTS, planted
+from tests.sim.world import World
+
+_DEFAULT_SEEDS = range(1, 21)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run what the command line asks for; the exit status."""
+    options = _parse(arguments)
+    seeds = [options.seed] if options.seed is not None else options.seeds
+    with planted(options.plant):
+        for seed in seeds:
+            world = World(
+                seed,
+                options.steps,
+                trace=print if options.trace or options.trace_disk else None,
+                trace_operations=options.trace_disk,
+                with_monitor=not options.no_monitor,
+            )
+            try:
+                world.run()
+            except Anomaly as anomaly:
+                print(anomaly)
+                again = f" --plant {options.plant}" if options.plant else ""
+                print(f"replay: python -m tests.sim --seed {seed} --steps {options.steps}{again}")
+                print(anomaly.name)
+                return 1
+            print(_summary(world))
+    return 0
+
+
+def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.sim", description=__doc__)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("--seed", type=int, help="run this seed")
+    parser.add_argument("--seeds", type=_range, default=_DEFAULT_SEEDS, help="run seeds A-B")
+    parser.add_argument("--steps", type=int, default=400, help="how much the clients do")
+    parser.add_argument("--plant", choices=sorted(PLANTS), help="put in this bug")
+    parser.add_argument("--trace", action="store_true", help="tell what happens")
+    parser.add_argument("--trace-disk", action="store_true", help="and each file operation")
+    parser.add_argument(
+        "--no-monitor", action="store_true", help="judge only by what clients can see"
+    )
+    return parser.parse_args(arguments)
+
+
+def _range(text: str) -> range:
+    first, _, last = text.partition("-")
+    return range(int(first), int(last or first) + 1)
+
+
+def _summary(world: World) -> str:
+    facts = {
+        "lives": world.service.life_number,
+        "acknowledged": world.history.acknowledged_count,
+        "polled": world.history.polled_count,
+        **dict(sorted(world.counts.items())),
+    }
+    return f"seed {world.seed}: " + ", ".join(f"{name} {number}" for name, number in facts.items())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,138 @@
+"""Record batches of unique values, the Produce requests that carry them, and the answers' parts.
+
+Every record's value is unique, so that whatever is read can be traced to its send.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from plog.records.batch import Compression
+from plog.records.builder import build_batch
+from plog.records.codec import Record
+from plog.types import Uuid
+from plog.wire.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from tests.sim.checker import Anomaly, PartitionKey
+from tests.sim.topics import Sight
+
+if TYPE_CHECKING:
+    from tests.sim.world import World
+
+FIRST_ZSTD_VERSION = 7
+FIRST_TOPIC_ID_VERSION = 13
+TIMEOUT_MS = 30_000
+_BACK_IN_TIME_MS = 5_000
+
+
+@dataclass(slots=True, eq=False)
+class Batch:
+    """Some records of one partition, with unique values."""
+
+    topic: str
+    topic_id: Uuid
+    partition: int
+    values: Sequence[bytes]
+    data: bytes
+    min_version: int = 3
+    """Of a Produce request that may carry its codec."""
+    first_sent_in_life: int | None = None
+
+    @property
+    def key(self) -> PartitionKey:
+        """The partition it is meant for."""
+        return PartitionKey(self.topic_id, self.partition)
+
+
+class Values:
+    """The records of one session of a producer, numbered in the order they are made."""
+
+    def __init__(self, world: World, session: str, chance: random.Random) -> None:
+        self._world = world
+        self._session = session
+        self._chance = chance
+        self._number = 0
+
+    @property
+    def next_sequence(self) -> int:
+        """The sequence number of the next record, where a session has one partition only."""
+        return self._number
+
+    def batch(
+        self,
+        sight: Sight,
+        topic: str,
+        partition: int,
+        producer_id: int = -1,
+        producer_epoch: int = -1,
+    ) -> Batch:
+        """A new batch of one to eight records in any codec."""
+        chance = self._chance
+        first = self._number
+        self._number += chance.choice((1, 1, 2, 3, 8))
+        padding = b"." * chance.choice((0, 10, 60, 300))
+        values = [
+            b"%s/%d/%s" % (self._session.encode(), number, padding)
+            for number in range(first, self._number)
+        ]
+        now_ms = self._world.clock.now_ms()
+        records = [
+            Record(
+                timestamp=now_ms - chance.randrange(_BACK_IN_TIME_MS),
+                key=b"k%d" % chance.randrange(9),
+                value=value,
+                headers=(("h", b"1"),) if chance.random() < 0.2 else (),
+            )
+            for value in values
+        ]
+        codec = chance.choice(list(Compression))
+        data = build_batch(
+            records,
+            compression=codec,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            base_sequence=first if producer_id >= 0 else -1,
+        )
+        self._world.history.sending(topic, partition, self._session, first, values)
+        min_version = FIRST_ZSTD_VERSION if codec is Compression.ZSTD else 3
+        return Batch(topic, sight.topic_id, partition, values, data, min_version)
+
+
+def produce_request(batches: Sequence[Batch], acks: int) -> ProduceRequest:
+    """One request for batches of different partitions."""
+    topics: dict[str, TopicProduceData] = {}
+    for batch in batches:
+        topic = topics.get(batch.topic)
+        if topic is None:
+            topic = topics[batch.topic] = TopicProduceData(
+                name=batch.topic, topic_id=batch.topic_id, partition_data=[]
+            )
+        data = PartitionProduceData(index=batch.partition, records=batch.data)
+        topic.partition_data.append(data)
+    return ProduceRequest(acks=acks, timeout_ms=TIMEOUT_MS, topic_data=list(topics.values()))
+
+
+def match_results(
+    answer: ProduceResponse, batches: Sequence[Batch], *, by_id: bool
+) -> list[tuple[Batch, PartitionProduceResponse]]:
+    """Each batch with what became of it."""
+    results = {
+        (topic.topic_id if by_id else topic.name, result.index): result
+        for topic in answer.responses
+        for result in topic.partition_responses
+    }
+    wanted = {(batch.topic_id if by_id else batch.topic, batch.partition) for batch in batches}
+    if set(results) != wanted:
+        raise Anomaly("bad-answer", f"Produce to {sorted(map(str, wanted))} got {answer!r:.300}")
+    return [
+        (batch, results[(batch.topic_id if by_id else batch.topic, batch.partition)])
+        for batch in batches
+    ]

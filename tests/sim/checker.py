@@ -1,0 +1,243 @@
+"""What the clients saw, and whether a durable, ordered log can have shown it to them.
+
+`History` is told of every send, answer and poll. It raises `Anomaly` as soon as two of them cannot
+both be true of a log that keeps what it acknowledged and what it showed; the rest is checked at the
+end, when everything can be read (final.py). It knows nothing of the broker: what an outside
+observer cannot see is watched by world.py.
+
+Names of anomalies are those of Jepsen's Kafka workloads where it has one; docs/reliability.md lists
+them all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeAlias
+
+from plog.records.codec import Record
+from plog.types import Uuid
+
+Value: TypeAlias = bytes
+
+
+class Anomaly(Exception):
+    """What must never happen has happened; `name` says what, the text says where."""
+
+    def __init__(self, name: str, detail: str) -> None:
+        super().__init__(detail)
+        self.name = name
+
+
+class PartitionKey(NamedTuple):
+    """A partition of one incarnation of a topic."""
+
+    topic_id: Uuid
+    partition: int
+
+
+class Origin(NamedTuple):
+    """Where a value comes from. Within a session, numbers rise in the order of sending."""
+
+    topic: str
+    partition: int
+    session: str
+    number: int
+    batch: int
+    place: int
+    batch_size: int
+
+    @property
+    def is_last(self) -> bool:
+        """Whether its batch ends with it."""
+        return self.place == self.batch_size - 1
+
+
+@dataclass(slots=True)
+class PartitionHistory:
+    """All that is known of one partition; offsets are exclusive where they are called an end."""
+
+    name: str
+    values: dict[int, Value] = field(default_factory=dict)
+    """What was shown or acknowledged at an offset."""
+    offsets: dict[Value, int] = field(default_factory=dict)
+    timestamps: dict[int, int] = field(default_factory=dict)
+    """Of the records that were shown."""
+    acknowledged: dict[int, Value] = field(default_factory=dict)
+    acknowledged_end: int = 0
+    shown_end: int = 0
+
+    @property
+    def known_end(self) -> int:
+        """No log that keeps its promises ends below it."""
+        return max(self.acknowledged_end, self.shown_end)
+
+    def learn(self, offset: int, value: Value, how: str) -> None:
+        """`value` is at `offset`: so says an answer or a poll."""
+        known = self.values.setdefault(offset, value)
+        if known != value:
+            raise Anomaly(
+                "inconsistent-offsets",
+                f"{self.name} offset {offset} {how}: {value!r}, was {known!r}",
+            )
+        first = self.offsets.setdefault(value, offset)
+        if first != offset:
+            raise Anomaly("duplicate", f"{self.name}: {value!r} at {first} and, {how}, at {offset}")
+
+    def learn_time(self, offset: int, timestamp: int) -> None:
+        """The record at `offset` has this timestamp."""
+        known = self.timestamps.setdefault(offset, timestamp)
+        if known != timestamp:
+            raise Anomaly(
+                "inconsistent-offsets",
+                f"{self.name} offset {offset}: time {timestamp}, was {known}",
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Poll:
+    """One partition's part of a fetch answer; `known_end` was noted when the fetch was sent."""
+
+    position: int
+    known_end: int
+    records: Sequence[Record]
+    high_watermark: int
+    log_start_offset: int
+    """-1 where the version of the answer does not tell."""
+
+
+class History:
+    """Everything observed in one run."""
+
+    def __init__(self) -> None:
+        self.origins: dict[Value, Origin] = {}
+        self.partitions: dict[PartitionKey, PartitionHistory] = {}
+        self.acknowledged_count = 0
+        self.polled_count = 0
+        self._batches = 0
+
+    def partition(self, key: PartitionKey) -> PartitionHistory:
+        """What is known of a partition, perhaps nothing yet."""
+        history = self.partitions.get(key)
+        if history is None:
+            name = f"{key.topic_id.hex()[:6]}-{key.partition}"
+            history = self.partitions[key] = PartitionHistory(name)
+        return history
+
+    def known_end(self, key: PartitionKey) -> int:
+        """The end below which nothing may be missing from now on."""
+        return self.partition(key).known_end
+
+    def forget(self, topic_id: Uuid) -> None:
+        """Nothing that was known of a topic needs to be true any more."""
+        for key in [key for key in self.partitions if key.topic_id == topic_id]:
+            del self.partitions[key]
+
+    # -- producers ----------------------------------------------------------------------------
+
+    def sending(
+        self, topic: str, partition: int, session: str, first_number: int, values: Sequence[Value]
+    ) -> None:
+        """A batch of `values`, each unique, is about to be sent for the first time."""
+        self._batches += 1
+        for index, value in enumerate(values):
+            assert value not in self.origins, "values are unique"
+            self.origins[value] = Origin(
+                topic, partition, session, first_number + index, self._batches, index, len(values)
+            )
+
+    def acknowledged(
+        self,
+        key: PartitionKey,
+        base_offset: int,
+        values: Sequence[Value],
+        append_time_ms: int = -1,
+    ) -> None:
+        """The broker says that `values` are durable from `base_offset` on.
+
+        `append_time_ms` is the time it gave them, -1 if they kept their own.
+        """
+        history = self.partition(key)
+        if base_offset < 0:
+            raise Anomaly("bad-answer", f"{history.name}: an ack with base offset {base_offset}")
+        for offset, value in enumerate(values, base_offset):
+            history.learn(offset, value, "acknowledged")
+            history.acknowledged[offset] = value
+            if append_time_ms >= 0:
+                history.learn_time(offset, append_time_ms)
+        history.acknowledged_end = max(history.acknowledged_end, base_offset + len(values))
+        self.acknowledged_count += len(values)
+
+    # -- consumers ----------------------------------------------------------------------------
+
+    def polled(self, key: PartitionKey, poll: Poll) -> int:
+        """A fetch has been answered; the next position."""
+        history = self.partition(key)
+        self.check_end(key, poll.high_watermark, poll.known_end)
+        fresh = [record for record in poll.records if record.offset >= poll.position]
+        if poll.records and not fresh:
+            raise Anomaly(
+                "nonmonotonic-poll",
+                f"{history.name}: asked for {poll.position}, got records up to "
+                f"{poll.records[-1].offset}",
+            )
+        self._check_order(history.name, poll, fresh)
+        for record in poll.records:
+            self._check_record(history, key, record, poll.high_watermark)
+        if poll.records:
+            history.shown_end = max(history.shown_end, poll.records[-1].offset + 1)
+        self.polled_count += len(fresh)
+        return fresh[-1].offset + 1 if fresh else poll.position
+
+    def _check_order(self, name: str, poll: Poll, fresh: Sequence[Record]) -> None:
+        if fresh and fresh[0].offset != poll.position:
+            raise Anomaly(
+                "poll-skip", f"{name}: asked for {poll.position}, got {fresh[0].offset} first"
+            )
+        for before, record in zip(poll.records, poll.records[1:], strict=False):
+            if record.offset <= before.offset:
+                raise Anomaly(
+                    "int-nonmonotonic-poll", f"{name}: {record.offset} after {before.offset}"
+                )
+            if record.offset != before.offset + 1:
+                raise Anomaly("int-poll-skip", f"{name}: {record.offset} after {before.offset}")
+
+    def _check_record(
+        self, history: PartitionHistory, key: PartitionKey, record: Record, high_watermark: int
+    ) -> None:
+        if record.offset >= high_watermark:
+            raise Anomaly(
+                "read-above-high-watermark",
+                f"{history.name}: offset {record.offset}, high watermark {high_watermark}",
+            )
+        value = record.value or b""
+        origin = self.origins.get(value)
+        if origin is None or origin.partition != key.partition:
+            raise Anomaly("phantom-read", f"{history.name} offset {record.offset}: {value!r}")
+        history.learn(record.offset, value, "read")
+        history.learn_time(record.offset, record.timestamp)
+
+    def check_end(self, key: PartitionKey, end_offset: int, known_end: int) -> None:
+        """The broker says consumers see all below `end_offset`; it was asked at `known_end`."""
+        if end_offset >= known_end:
+            return
+        history = self.partition(key)
+        lost = range(end_offset, known_end)
+        acknowledged = [offset for offset in lost if offset in history.acknowledged]
+        name = "lost-write" if acknowledged else "high-watermark-fell"
+        raise Anomaly(
+            name,
+            f"{history.name} ends at {end_offset}, had been known up to {known_end}; "
+            f"acknowledged and gone: {acknowledged}",
+        )
+
+    def check_time(self, key: PartitionKey, asked_ms: int, offset: int, found_ms: int) -> None:
+        """ListOffsets says the first record of `asked_ms` or later is `offset`, of `found_ms`."""
+        history = self.partition(key)
+        timestamp = history.timestamps.get(offset, found_ms)
+        if offset >= 0 and (found_ms < asked_ms or timestamp != found_ms):
+            raise Anomaly(
+                "wrong-time",
+                f"{history.name}: asked for {asked_ms}, got offset {offset} of {found_ms}, "
+                f"where the record says {timestamp}",
+            )

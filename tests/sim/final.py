@@ -1,0 +1,219 @@
+"""After the faults: everything is read once more, and the whole is compared with what is known.
+
+`FinalReader` reads each partition from its start to its end and asks for offsets by time;
+`check_log` says whether the result can be the log whose history is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from plog.errors import ErrorCode
+from plog.records.codec import Record
+from plog.wire.api_keys import ApiKey
+from plog.wire.messages.fetch import FetchResponse
+from tests.sim.checker import Anomaly, History, Origin, PartitionKey
+from tests.sim.client import PASSING_ERRORS, check_code
+from tests.sim.network import ConnectionLost
+from tests.sim.reader import (
+    EARLIEST,
+    FIRST_TOPIC_ID_VERSION,
+    FIRST_ZSTD_VERSION,
+    MAX_TIMESTAMP,
+    Assigned,
+    Found,
+    Reader,
+    Session,
+    match_partitions,
+)
+
+if TYPE_CHECKING:
+    from tests.sim.world import World
+
+_PATIENCE = 20
+_LOOK_UPS = 4
+_SETTLING_MS = 2_000.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FinalLog:
+    """A partition as it is at the end."""
+
+    start_offset: int
+    end_offset: int
+    records: Sequence[Record]
+
+
+class FinalReader(Reader):
+    """Reads everything there is; ends with `logs` filled."""
+
+    def __init__(self, world: World, name: str) -> None:
+        super().__init__(world, name)
+        self.logs: dict[Assigned, FinalLog] = {}
+
+    async def run(self) -> None:
+        """Read all partitions of all topics, whatever it takes."""
+        for attempt in range(_PATIENCE):
+            try:
+                sights = await self.topics()
+                for name, sight in sorted(sights.items()):
+                    for number in range(sight.partitions):
+                        await self._read(Assigned(name, sight.topic_id, number))
+                return
+            except (ConnectionLost, _NotYet):
+                self.logs.clear()
+                await self.world.sleep(100 * attempt)
+        raise Anomaly("stuck", f"not everything could be read in {_PATIENCE} attempts")
+
+    async def _read(self, assigned: Assigned) -> None:
+        start = await self._need(assigned, EARLIEST)
+        end_offset = await self.end_offset(assigned)
+        if end_offset is None:
+            raise _NotYet
+        position, records = start.offset, list[Record]()
+        while position < end_offset:
+            found, next_position = await self._fetch(assigned, position)
+            if next_position == position:
+                raise Anomaly(
+                    "unseen",
+                    f"{assigned.topic}-{assigned.partition}: nothing at {position}, "
+                    f"but it ends at {end_offset}",
+                )
+            records += [record for record in found if record.offset >= position]
+            position = next_position
+        log = FinalLog(start_offset=start.offset, end_offset=end_offset, records=records)
+        self.logs[assigned] = log
+        await self._look_up_times(assigned, log)
+
+    async def _need(self, assigned: Assigned, timestamp: int) -> Found:
+        found = await self.list_offset(assigned, timestamp)
+        if found is None:
+            raise _NotYet
+        return found
+
+    async def _fetch(self, assigned: Assigned, position: int) -> tuple[Sequence[Record], int]:
+        connection = await self.connected()
+        at_least = FIRST_ZSTD_VERSION
+        if self.asks_by_id(ApiKey.FETCH, FIRST_TOPIC_ID_VERSION):
+            at_least = FIRST_TOPIC_ID_VERSION
+        session = Session(self.version(ApiKey.FETCH, at_least))
+        request = self.fetch_request(session, {assigned: position}, 0)
+        request.session_epoch = -1
+        known_end = self.world.history.known_end(assigned.key)
+        answer = await self.ask(request, session.version, FetchResponse, connection)
+        check_code(answer.error_code, "Fetch")
+        data = match_partitions(answer, [assigned], by_id=session.by_id)[assigned]
+        if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            raise _NotYet  # Retention was faster than we are; it stops some time.
+        if data.error_code:
+            check_code(data.error_code, f"Fetch of {assigned.topic}", PASSING_ERRORS)
+            raise _NotYet
+        return self.take(assigned, data, position, known_end)
+
+    async def _look_up_times(self, assigned: Assigned, log: FinalLog) -> None:
+        """The answers of ListOffsets are what a scan of the records says."""
+        if not log.records or (await self._need(assigned, EARLIEST)).offset != log.start_offset:
+            return
+        timestamps = [record.timestamp for record in log.records]
+        for _ in range(_LOOK_UPS):
+            asked_ms = self.chance.choice(timestamps) + self.chance.choice((-1, 0, 1, 10_000))
+            expected = next(
+                (Found(r.timestamp, r.offset) for r in log.records if r.timestamp >= asked_ms),
+                Found(-1, -1),
+            )
+            await self._compare_times(assigned, log, asked_ms, expected)
+        newest = max(log.records, key=lambda record: (record.timestamp, -record.offset))
+        expected = Found(newest.timestamp, newest.offset)
+        await self._compare_times(assigned, log, MAX_TIMESTAMP, expected)
+
+    async def _compare_times(
+        self, assigned: Assigned, log: FinalLog, timestamp: int, expected: Found
+    ) -> None:
+        found = await self._need(assigned, timestamp)
+        if found == expected:
+            return
+        # Retention may have been there, or records have come that nobody asked an answer for: a
+        # record above the high watermark is no answer, and no other is looked for.
+        await self.world.sleep(_SETTLING_MS)
+        start = await self._need(assigned, EARLIEST)
+        end_offset = await self.end_offset(assigned)
+        found = await self._need(assigned, timestamp)
+        unchanged = (start.offset, end_offset) == (log.start_offset, log.end_offset)
+        if unchanged and found != expected:
+            raise Anomaly(
+                "wrong-time",
+                f"{assigned.topic}-{assigned.partition} [{log.start_offset}, {log.end_offset}): "
+                f"the record for {timestamp} is {expected}, ListOffsets says {found}",
+            )
+
+
+class _NotYet(Exception):
+    """A passing error: try again."""
+
+
+def check_log(history: History, key: PartitionKey, log: FinalLog) -> None:
+    """Raise Anomaly unless `log` holds all that is known of it, in order, from its start on."""
+    known = history.partition(key)
+    there = {record.offset: record.value or b"" for record in log.records}
+    for offset, value in known.acknowledged.items():
+        if offset >= log.start_offset and there.get(offset) != value:
+            later = any(other > offset for other in there)
+            raise Anomaly(
+                "lost-write" if later else "unseen",
+                f"{known.name} offset {offset}: {value!r} was acknowledged, "
+                f"the log is [{log.start_offset}, {log.end_offset})",
+            )
+    for offset in known.values:
+        if log.start_offset <= offset and offset not in there:
+            raise Anomaly("lost-write", f"{known.name} offset {offset} was shown and is gone")
+    _check_senders(history, known.name, log)
+
+
+def _check_senders(history: History, name: str, log: FinalLog) -> None:
+    """Each sender's records are in the order it sent them, each batch whole and in one piece."""
+    last_of_session: dict[str, Origin] = {}
+    before: Origin | None = None
+    for record in log.records:
+        origin = history.origins[record.value or b""]
+        last = last_of_session.get(origin.session)
+        if last is not None and origin.number <= last.number:
+            inside = origin.batch == last.batch
+            raise Anomaly(
+                "int-nonmonotonic-send" if inside else "nonmonotonic-send",
+                f"{name} offset {record.offset}: {origin} after {last}",
+            )
+        last_of_session[origin.session] = origin
+        if before is None:
+            # A log that starts in the middle of a batch does so because retention went by then.
+            whole = origin.place == 0 or record.offset > 0
+        elif before.is_last:
+            whole = origin.place == 0
+        else:
+            whole = (origin.batch, origin.place) == (before.batch, before.place + 1)
+        if not whole:
+            raise Anomaly(
+                "int-send-skip", f"{name} offset {record.offset}: {origin} after {before}"
+            )
+        before = origin
+    if before is not None and not before.is_last:
+        raise Anomaly("int-send-skip", f"{name} ends with {before}")
+
+
+def check_retention(
+    world: World, assigned: Assigned, log: FinalLog, *, largest_now_ms: int
+) -> None:
+    """Raise Anomaly if something is gone that retention had to keep."""
+    plan = world.plan_of(assigned.topic)
+    if plan is None or not log.start_offset:
+        return
+    name = f"{assigned.topic}-{assigned.partition}"
+    if plan.keeps_everything:
+        raise Anomaly("early-deletion", f"{name} starts at {log.start_offset}, nothing may go")
+    retention_ms = int(plan.settings.get("retention.ms", "-1"))
+    if "retention.bytes" in plan.settings or retention_ms < 0:
+        return
+    for offset, timestamp in world.history.partition(assigned.key).timestamps.items():
+        if offset < log.start_offset and timestamp >= largest_now_ms - retention_ms:
+            raise Anomaly("early-deletion", f"{name} offset {offset} of {timestamp} is gone")

@@ -1,0 +1,83 @@
+"""Jobs that take time: each lane is a thread of its own, and how long a job takes is chance.
+
+A job's function runs at one moment, its outcome arrives at a later one, with anything in between:
+appends, answers, other lanes' jobs, the end of the process. Outcomes arrive in the order in which
+the jobs ended, as calls from threads to a reactor do. Some lanes are slower than others for a whole
+life of the process, so that, say, what a segment's sealing makes durable comes long after a sync.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Callable
+from typing import TypeVar
+
+from plogd.ports import Later, Timers
+
+T = TypeVar("T")
+
+
+class SlowJobs:
+    """The Jobs port of one process. `max_ms` bounds how long a job takes, and may change."""
+
+    def __init__(self, timers: Timers, chance: random.Random, max_ms: float) -> None:
+        self.max_ms = max_ms
+        self.submitted = 0
+        self._timers = timers
+        self._chance = chance
+        self._lanes: dict[str, deque[Callable[[], None]]] = {}
+        self._slowness: dict[str, float] = {}
+        self._outcomes: deque[Callable[[], None]] = deque()
+
+    def submit(self, lane: str, function: Callable[[], T]) -> Later[T]:
+        """Run `function` behind the lane's other jobs."""
+        later: Later[T] = Later()
+        self.submitted += 1
+
+        def run() -> None:
+            try:
+                result = function()
+            except Exception as error:
+                self._ended(later.fail, error)
+            else:
+                self._ended(later.succeed, result)
+
+        jobs = self._lanes.setdefault(lane, deque())
+        jobs.append(run)
+        if len(jobs) == 1:
+            self._start(lane)
+        return later
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no job waits or runs, and no outcome is on its way."""
+        return not self._outcomes and not any(self._lanes.values())
+
+    def _start(self, lane: str) -> None:
+        slowness = self._slowness.get(lane)
+        if slowness is None:
+            slowness = self._slowness[lane] = self._chance.choice((0.2, 1.0, 1.0, 10.0))
+        self._timers.call_later(self._delay_ms() * slowness, lambda: self._run(lane))
+
+    def _run(self, lane: str) -> None:
+        jobs = self._lanes[lane]
+        jobs[0]()
+        jobs.popleft()
+        if jobs:
+            self._start(lane)
+
+    def _ended(self, tell: Callable[[T], None], outcome: T) -> None:
+        self._outcomes.append(lambda: tell(outcome))
+        # Timers of one delay fire in order; a different delay for each would reorder outcomes.
+        self._timers.call_later(self._outcome_delay_ms(), self._tell_next)
+
+    def _tell_next(self) -> None:
+        if self._outcomes:
+            self._outcomes.popleft()()
+
+    def _delay_ms(self) -> float:
+        return self._chance.random() ** 2 * self.max_ms
+
+    def _outcome_delay_ms(self) -> float:
+        return self._chance.choice((0.0, 0.0, 0.1, self._delay_ms() / 2))

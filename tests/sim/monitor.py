@@ -1,0 +1,59 @@
+"""What no client can see: the offsets of every log, looked at after each event of a run.
+
+They rise in step, and within a life of the broker none of them ever falls.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from tests.sim.checker import Anomaly
+
+if TYPE_CHECKING:
+    from plogd.broker import Broker
+    from plogd.log.log import Log
+
+
+class Offsets(NamedTuple):
+    """The offsets of one log at one moment, in the order they have."""
+
+    log_start: int
+    high_watermark: int
+    durable_end: int
+    log_end: int
+
+
+class Monitor:
+    """Remembers the last look at the logs of one life."""
+
+    def __init__(self) -> None:
+        self._last: dict[Log, Offsets] = {}
+
+    def new_life(self) -> None:
+        """Nothing that was seen before holds for the next process."""
+        self._last.clear()
+
+    def look(self, broker: Broker) -> None:
+        """Raise Anomaly if something is out of order now, or has fallen since the last look."""
+        for log in list(broker.log_manager.logs.values()):
+            now = Offsets(
+                log.log_start_offset,
+                log.high_watermark,
+                log.durable_end_offset,
+                log.log_end_offset,
+            )
+            before = self._last.get(log)
+            if now == before:
+                continue
+            name = str(log.topic_partition)
+            if now.high_watermark > now.durable_end and log.config.flush_messages == 1:
+                raise Anomaly("visible-before-durable", f"{name}: {now}")
+            if not now.log_start <= now.high_watermark <= now.log_end >= now.durable_end:
+                raise Anomaly("broken-invariant", f"{name}: {now}")
+            if before is not None:
+                for field, old, new in zip(Offsets._fields, before, now, strict=True):
+                    if new < old:
+                        raise Anomaly(
+                            f"{field.replace('_', '-')}-fell", f"{name}: from {old} to {new}"
+                        )
+            self._last[log] = now

@@ -1,0 +1,105 @@
+"""What a seed decides before anything runs: the broker's settings, the topics, and who uses them.
+
+Segments, indexes and retention are tiny, so that a few hundred steps roll, seal, delete and
+checkpoint many times over.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from plogd.config import BrokerConfig
+from plogd.config.setting import LONG_MAX
+from tests.sim.admins import TopicPlan
+
+if TYPE_CHECKING:
+    from plogd.broker import Broker
+    from plogd.ports import Later
+
+LOG_DIRS = ("/data/a", "/data/b")
+REMADE_TOPICS = ("remade-1", "remade-2")
+_NEVER_EXPIRE_MS = (1 << 31) - 1
+"""Longer than the clock ever jumps: a producer that expires may rightly write a duplicate."""
+
+
+@dataclass(frozen=True, slots=True)
+class PeriodicTask:
+    """What a shell would run by its reactor."""
+
+    name: str
+    interval_ms: float
+    function: Callable[[Broker], Later[Any] | None]
+
+
+def make_config(chance: random.Random) -> BrokerConfig:
+    """The broker's settings for one seed."""
+    return BrokerConfig(
+        log_dirs=LOG_DIRS[: chance.choice((1, 1, 2))],
+        listeners=("PLAINTEXT://127.0.0.1:9092",),
+        plog_http_port=0,
+        log_segment_bytes=chance.choice((700, 2_000, 6_000, 1 << 20)),
+        log_roll_ms=chance.choice((None, 300, 2_000)),
+        log_index_interval_bytes=chance.choice((0, 100, 500, 4096)),
+        log_index_size_max_bytes=chance.choice((48, 200, 4096)),
+        log_segment_delete_delay_ms=chance.choice((0, 50, 1_000)),
+        plog_unsynced_max_bytes=chance.choice((500, 1 << 20)),
+        plog_flush_syncfs=chance.choice(("auto", "never")),
+        # Records made before the clock was set back may come after it.
+        log_message_timestamp_after_max_ms=LONG_MAX,
+        producer_id_expiration_ms=_NEVER_EXPIRE_MS,
+        queued_max_requests=chance.choice((1, 500)),
+        max_incremental_fetch_session_cache_slots=chance.choice((0, 2, 1000)),
+    )
+
+
+def make_topics(chance: random.Random) -> list[TopicPlan]:
+    """The topics that stay for the whole run."""
+    forever = {"retention.ms": "-1"}
+    plans = [
+        TopicPlan("kept", 2, forever),
+        TopicPlan("stamped", 1, {**forever, "message.timestamp.type": "LogAppendTime"}),
+        TopicPlan(
+            "packed", 1, {**forever, "compression.type": chance.choice(("gzip", "zstd", "lz4"))}
+        ),
+        TopicPlan("timed", 2, {"retention.ms": str(chance.choice((200, 1_000, 20_000)))}),
+        TopicPlan("sized", 1, {"retention.bytes": str(chance.choice((0, 3_000, 10_000)))}),
+    ]
+    if chance.random() < 0.4:
+        plans.append(TopicPlan("relaxed", 1, {**forever, "flush.messages": "7", "flush.ms": "300"}))
+    return plans
+
+
+def make_tasks(chance: random.Random, config: BrokerConfig) -> Sequence[PeriodicTask]:
+    """The periodic tasks, each far more often than by default."""
+
+    def interval_ms() -> float:
+        return chance.choice((20.0, 100.0, 400.0))
+
+    return (
+        PeriodicTask("log-retention", interval_ms(), _apply_retention),
+        PeriodicTask(
+            "recovery-points",
+            interval_ms(),
+            lambda broker: broker.log_manager.write_recovery_points(),
+        ),
+        PeriodicTask(
+            "log-starts", interval_ms(), lambda broker: broker.log_manager.write_log_starts()
+        ),
+        PeriodicTask(
+            "high-watermarks",
+            interval_ms(),
+            lambda broker: broker.log_manager.write_high_watermarks(),
+        ),
+        PeriodicTask("flush-overdue", interval_ms(), _flush_overdue),
+    )
+
+
+def _flush_overdue(broker: Broker) -> None:
+    broker.log_manager.flush_overdue(broker.clock.monotonic_ms())
+
+
+def _apply_retention(broker: Broker) -> None:
+    broker.log_manager.apply_retention(broker.clock.now_ms())

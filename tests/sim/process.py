@@ -1,0 +1,145 @@
+"""One life of the broker: from the start of its process to its clean or sudden end.
+
+Everything a life schedules dies with it. An exception that leaves the broker's code is a `crash`;
+`SimCrash`, which the file system raises at a planned moment, is none and goes up to the world.
+The periodic tasks, which a shell would run by a reactor, run here on virtual time.
+"""
+
+from __future__ import annotations
+
+import random
+import traceback
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from plogd.broker import Broker
+from plogd.metrics import Registry
+from plogd.net.server_protocol import RequestSlots
+from plogd.ports import Later, Turn
+from tests.helpers.sim_ports import SimRandom, SimTimer
+from tests.sim.checker import Anomaly
+from tests.sim.jobs import SlowJobs
+
+if TYPE_CHECKING:
+    from plogd.apis.context import ConnectionContext
+    from plogd.apis.dispatch import Dispatched
+    from tests.sim.world import World
+
+_REPORTS_KEPT = 12
+
+
+class Process:
+    """The broker's process. What becomes of it is the service's business; see service.py."""
+
+    def __init__(self, world: World, number: int) -> None:
+        self.number = number
+        self.is_alive = True
+        self.is_serving = False
+        self.is_stopping = False
+        self.reports: deque[str] = deque(maxlen=_REPORTS_KEPT)
+        self._world = world
+        self.timers = _LifeTimers(self, world)
+        chance = random.Random(world.chance.random())
+        self.jobs = SlowJobs(self.timers, chance, world.max_job_ms)
+        self.turn = Turn(self.timers)
+        self.slots = RequestSlots(world.config.queued_max_requests)
+        self.broker = Broker(
+            world.config,
+            clock=world.clock,
+            timers=self.timers,
+            files=world.files,
+            random=SimRandom(chance.randrange(1 << 30)),
+            jobs=self.jobs,
+            turn=self.turn,
+            metrics=Registry(),
+            report=self.report,
+            on_bug=lambda where, error: world.fail(self.crash(error)),
+        )
+        self.broker.on_last_log_dir_failed = self._give_up_soon
+
+    def start(self) -> None:
+        """Begin to start; `Service.started` or `Service.failed` hears of the end."""
+        self.timers.call_later(0, self._start)
+
+    def _start(self) -> None:
+        self.broker.start().then(
+            lambda _: self._started(), lambda error: self._world.service.failed(self, error)
+        )
+
+    def _started(self) -> None:
+        self.is_serving = True
+        for task in self._world.tasks:
+            self._repeat(task.interval_ms, task.function)
+        self._world.service.started(self)
+
+    def stop(self) -> None:
+        """Begin a clean stop; `Service.stopped` hears of its end."""
+        self.is_serving = False
+        self.is_stopping = True
+        self.broker.stop().then(
+            lambda _: self._world.service.stopped(self),
+            lambda error: self._world.service.failed(self, error),
+        )
+
+    def _give_up_soon(self) -> None:
+        """No log directory is left: the process ends, and is started anew."""
+        self.timers.call_later(0, self._give_up)
+
+    def _give_up(self) -> None:
+        self._world.service.end(power_loss=False)
+
+    def dispatch(self, frame: memoryview, context: ConnectionContext) -> Dispatched:
+        """Start a request, as the network asks."""
+        return self.broker.dispatch(frame, context)
+
+    def report(self, message: str, **fields: object) -> None:
+        """What the broker would log."""
+        text = message.format(**fields)
+        self.reports.append(text)
+        self._world.trace(f"broker: {text}")
+
+    def _repeat(self, interval_ms: float, function: Callable[[Broker], Later[Any] | None]) -> None:
+        """Run a task, wait for its end, and again after its interval, as tasks.py does."""
+
+        def again(_: object = None) -> None:
+            self.timers.call_later(interval_ms, run)
+
+        def run() -> None:
+            if not self.is_serving:
+                return
+            later = function(self.broker)
+            if later is None:
+                again()
+            else:
+                later.then(again, lambda error: self._world.fail(self.crash(error)))
+
+        again()
+
+    def crash(self, error: Exception) -> Exception:
+        """The anomaly an exception out of the broker is."""
+        if isinstance(error, Anomaly):
+            return error
+        lines = traceback.format_exception(error)
+        return Anomaly("crash", "\n".join([*self.reports, "".join(lines)]))
+
+
+class _LifeTimers:
+    """The Timers port of one life."""
+
+    def __init__(self, process: Process, world: World) -> None:
+        self._process = process
+        self._world = world
+
+    def call_later(self, delay_ms: float, function: Callable[[], None]) -> SimTimer:
+        process, world = self._process, self._world
+
+        def run() -> None:
+            if not process.is_alive:
+                return
+            try:
+                function()
+            except Exception as error:
+                world.fail(process.crash(error))
+
+        return world.timers.call_later(delay_ms, run)

@@ -1,0 +1,238 @@
+"""Scripted producers: a plain one that never sends twice, and an idempotent one that always does.
+
+A plain producer keeps several requests in flight and forgets the ones whose outcome it does not
+hear. An idempotent one keeps up to five batches of one partition in flight and sends each until it
+is acknowledged, in order and with its first sequence number, as Kafka's own producer does.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from plog.errors import ErrorCode
+from plog.wire.api_keys import ApiKey
+from plog.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from plog.wire.messages.produce import PartitionProduceResponse, ProduceRequest, ProduceResponse
+from tests.sim.batches import (
+    FIRST_TOPIC_ID_VERSION,
+    TIMEOUT_MS,
+    Batch,
+    Values,
+    match_results,
+    produce_request,
+)
+from tests.sim.checker import Anomaly
+from tests.sim.client import PASSING_ERRORS, Client, check_code
+from tests.sim.network import Connection, ConnectionLost
+from tests.sim.topics import Sight
+
+if TYPE_CHECKING:
+    from tests.sim.world import World
+
+MAX_IN_FLIGHT = 5
+_MAX_WINDOW = 9
+
+
+class PlainProducer(Client):
+    """Sends each batch once, to one or several partitions at a time, with one kind of acks."""
+
+    def __init__(self, world: World, name: str) -> None:
+        super().__init__(world, name)
+        self._acks = self.chance.choice((-1, -1, 1, 0))
+        self._in_flight = 0
+        self._sessions = 0
+        self._session_connection: Connection | None = None
+        self._values = Values(world, name, self.chance)
+
+    async def run(self) -> None:
+        while self.world.working:
+            await self.world.pause(self.chance)
+            try:
+                sights = await self.topics()
+                for _ in range(self.chance.randrange(1, 8)):
+                    if sights and self._in_flight < MAX_IN_FLIGHT:
+                        self._send(await self.connected(), self._some_batches(sights))
+                    await self.world.pause(self.chance)
+            except ConnectionLost:
+                continue
+
+    def _some_batches(self, sights: Mapping[str, Sight]) -> list[Batch]:
+        """Batches for one to three partitions; numbers rise per connection, so that order shows."""
+        if self._session_connection is not self.connection:
+            self._session_connection = self.connection
+            self._sessions += 1
+            session = f"{self.name}.{self._sessions}"
+            self._values = Values(self.world, session, self.chance)
+        partitions = [
+            (name, number)
+            for name, sight in sorted(sights.items())
+            for number in range(sight.partitions)
+        ]
+        chosen = self.chance.sample(partitions, min(len(partitions), self.chance.randint(1, 3)))
+        return [self._values.batch(sights[name], name, number) for name, number in chosen]
+
+    def _send(self, connection: Connection, batches: Sequence[Batch]) -> None:
+        by_id = self.asks_by_id(ApiKey.PRODUCE, FIRST_TOPIC_ID_VERSION) and self._wants_id(batches)
+        if by_id:
+            version = FIRST_TOPIC_ID_VERSION
+        else:
+            at_least = max(batch.min_version for batch in batches)
+            version = self.version(ApiKey.PRODUCE, at_least, FIRST_TOPIC_ID_VERSION - 1)
+        request = produce_request(batches, self._acks)
+        if self._acks == 0:
+            connection.request(request, version, expects_answer=False)
+            return
+        self._in_flight += 1
+        self.world.start(self._hear(connection, request, version, batches), self.name)
+
+    def _wants_id(self, batches: Sequence[Batch]) -> bool:
+        # A name may mean another topic by the time the request arrives; an id may not.
+        may_go = any(self.world.may_be_deleted(batch.topic) for batch in batches)
+        return may_go or self.chance.random() < 0.5
+
+    async def _hear(
+        self,
+        connection: Connection,
+        request: ProduceRequest,
+        version: int,
+        batches: Sequence[Batch],
+    ) -> None:
+        try:
+            answer = await self.ask(request, version, ProduceResponse, connection)
+        except ConnectionLost:
+            return
+        finally:
+            self._in_flight -= 1
+        for batch, result in match_results(
+            answer, batches, by_id=version >= FIRST_TOPIC_ID_VERSION
+        ):
+            if result.error_code:
+                check_code(result.error_code, f"Produce to {batch.topic}", PASSING_ERRORS)
+            elif version >= FIRST_TOPIC_ID_VERSION or not self.world.may_be_deleted(batch.topic):
+                self.world.history.acknowledged(
+                    batch.key, result.base_offset, batch.values, result.log_append_time_ms
+                )
+
+
+class IdempotentProducer(Client):
+    """Writes to one partition of a topic that stays, each record exactly once."""
+
+    def __init__(self, world: World, name: str, topic: str, partition: int) -> None:
+        super().__init__(world, name)
+        self._topic = topic
+        self._partition = partition
+        self._sight: Sight | None = None
+        self._producer_id = -1
+        self._producer_epoch = -1
+        self._identities = 0
+        self._is_known = False
+        self._values = Values(world, name, self.chance)
+        self._unacknowledged: deque[Batch] = deque()
+        self._sent = 0
+        """How many of those, from the first on, were sent over this connection."""
+        self._in_flight = 0
+        self._rewinding = False
+        """Something was refused: wait until all in flight are answered, then send all again."""
+        self._used_connection: Connection | None = None
+
+    async def run(self) -> None:
+        while self.world.working or self._unacknowledged:
+            await self.world.pause(self.chance)
+            try:
+                connection = await self.connected()
+                if self._sight is None:
+                    self._sight = (await self.topics()).get(self._topic)
+                    continue
+                if self._producer_id < 0:
+                    await self._take_identity()
+                    continue
+            except ConnectionLost:
+                continue
+            if connection is not self._used_connection:
+                self._used_connection = connection
+                self._sent = self._in_flight = 0
+                self._rewinding = False
+            if self.world.working and len(self._unacknowledged) < _MAX_WINDOW:
+                self._unacknowledged.append(self._new_batch(self._sight))
+            self._send_more(connection)
+
+    async def _take_identity(self) -> None:
+        version = self.version(ApiKey.INIT_PRODUCER_ID, 0, 5)
+        request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=TIMEOUT_MS)
+        answer = await self.ask(request, version, InitProducerIdResponse)
+        if answer.error_code:
+            check_code(answer.error_code, "InitProducerId", PASSING_ERRORS)
+            return
+        self.world.take_producer_id(answer.producer_id, answer.producer_epoch)
+        self._producer_id, self._producer_epoch = answer.producer_id, answer.producer_epoch
+        self._identities += 1
+        self._is_known = False
+        self._values = Values(self.world, f"{self.name}.{self._identities}", self.chance)
+
+    def _new_batch(self, sight: Sight) -> Batch:
+        return self._values.batch(
+            sight, self._topic, self._partition, self._producer_id, self._producer_epoch
+        )
+
+    def _send_more(self, connection: Connection) -> None:
+        if self._rewinding:
+            if self._in_flight:
+                return
+            self._rewinding, self._sent = False, 0
+        # Of a producer it knows nothing of, a broker takes any sequence number first (KIP-360). So
+        # one batch goes alone until it is in, or a refused one could be overtaken.
+        limit = MAX_IN_FLIGHT if self._is_known else 1
+        while self._sent < len(self._unacknowledged) and self._in_flight < limit:
+            batch = self._unacknowledged[self._sent]
+            if batch.first_sent_in_life is None:
+                batch.first_sent_in_life = self.world.service.life_number
+            self._sent += 1
+            self._in_flight += 1
+            self.world.start(self._hear(connection, batch), self.name)
+
+    async def _hear(self, connection: Connection, batch: Batch) -> None:
+        version = self.version(ApiKey.PRODUCE, batch.min_version)
+        request = produce_request([batch], acks=-1)
+        try:
+            answer = await self.ask(request, version, ProduceResponse, connection)
+        except ConnectionLost:
+            return  # With the connection its counts are gone, too.
+        if connection is not self._used_connection:
+            return
+        self._in_flight -= 1
+        by_id = version >= FIRST_TOPIC_ID_VERSION
+        for _, result in match_results(answer, [batch], by_id=by_id):
+            if batch not in self._unacknowledged:
+                continue  # Given up meanwhile.
+            if not result.error_code:
+                self._acknowledged(batch, result)
+            elif result.error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+                self._out_of_order(batch)
+            else:
+                check_code(result.error_code, f"Produce to {self._topic}", PASSING_ERRORS)
+                self._rewinding = True
+
+    def _acknowledged(self, batch: Batch, result: PartitionProduceResponse) -> None:
+        if batch is not self._unacknowledged[0]:
+            raise Anomaly("nonmonotonic-send", f"{batch.values[0]!r} is in, one before it is not")
+        self._unacknowledged.popleft()
+        self._sent -= 1
+        self._is_known = True
+        self.world.history.acknowledged(
+            batch.key, result.base_offset, batch.values, result.log_append_time_ms
+        )
+
+    def _out_of_order(self, batch: Batch) -> None:
+        if batch is not self._unacknowledged[0]:
+            self._rewinding = True  # One before it was refused.
+            return
+        if batch.first_sent_in_life == self.world.service.life_number:
+            raise Anomaly("false-out-of-order", f"{batch.values[0]!r} is the next, and was refused")
+        # A restarted broker remembers only each producer's last batch, as Kafka's does. The batch
+        # may be in or not: nobody can say, so the producer starts over with what comes next.
+        self.world.count("abandoned batches", len(self._unacknowledged))
+        self._unacknowledged.clear()
+        self._sent = 0
+        self._producer_id = -1

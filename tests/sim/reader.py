@@ -1,0 +1,195 @@
+"""What everybody who reads does: one fetch of a session, one look-up of an offset, checked.
+
+consumers.py follows partitions with it, final.py reads everything at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from plog.errors import PlogError
+from plog.records.codec import Record
+from plog.records.reader import iter_records
+from plog.types import Uuid
+from plog.wire.api_keys import ApiKey
+from plog.wire.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    ForgottenTopic,
+    PartitionData,
+)
+from plog.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from tests.sim.checker import Anomaly, PartitionKey, Poll
+from tests.sim.client import PASSING_ERRORS, Client, check_code
+
+FIRST_TOPIC_ID_VERSION = 13
+FIRST_SESSION_VERSION = 7
+FIRST_ZSTD_VERSION = 10
+EARLIEST, LATEST, MAX_TIMESTAMP = -2, -1, -3
+
+
+class Assigned(NamedTuple):
+    """A partition a consumer reads."""
+
+    topic: str
+    topic_id: Uuid
+    partition: int
+
+    @property
+    def key(self) -> PartitionKey:
+        """The same for the history."""
+        return PartitionKey(self.topic_id, self.partition)
+
+
+@dataclass(slots=True)
+class Session:
+    """What the broker was last asked for over one connection, in one version."""
+
+    version: int
+    session_id: int = 0
+    epoch: int = 0
+    positions: dict[Assigned, int] = field(default_factory=dict)
+
+    @property
+    def by_id(self) -> bool:
+        """Whether topics are told by id in this version."""
+        return self.version >= FIRST_TOPIC_ID_VERSION
+
+    def answered(self, session_id: int) -> None:
+        """The broker remembers, or has no place for the session."""
+        self.session_id = session_id
+        self.epoch = self.epoch + 1 if session_id else 0
+
+
+class Found(NamedTuple):
+    """What ListOffsets says."""
+
+    timestamp: int
+    offset: int
+
+
+class Reader(Client):
+    """What every consumer does: one fetch of one answer, one look-up of an offset."""
+
+    async def list_offset(self, assigned: Assigned, timestamp: int) -> Found | None:
+        """The offset for a timestamp or one of the special values; None for a passing error."""
+        await self.connected()
+        version = self.version(ApiKey.LIST_OFFSETS, 7 if timestamp == MAX_TIMESTAMP else 1)
+        partition = ListOffsetsPartition(partition_index=assigned.partition, timestamp=timestamp)
+        request = ListOffsetsRequest(
+            replica_id=-1,
+            topics=[ListOffsetsTopic(name=assigned.topic, partitions=[partition])],
+        )
+        answer = await self.ask(request, version, ListOffsetsResponse)
+        result = answer.topics[0].partitions[0]
+        if result.error_code:
+            check_code(result.error_code, f"ListOffsets of {assigned.topic}", PASSING_ERRORS)
+            return None
+        return Found(result.timestamp, result.offset)
+
+    async def end_offset(self, assigned: Assigned) -> int | None:
+        """The high watermark; checked to be no less than what is known."""
+        known_end = self.world.history.known_end(assigned.key)
+        found = await self.list_offset(assigned, LATEST)
+        if found is None:
+            return None
+        self.world.history.check_end(assigned.key, found.offset, known_end)
+        return found.offset
+
+    def take(
+        self, assigned: Assigned, data: PartitionData, position: int, known_end: int
+    ) -> tuple[Sequence[Record], int]:
+        """Check one partition of an answer; its records and the next position."""
+        try:
+            records = list(iter_records(received(data)))
+        except PlogError as error:
+            raise Anomaly("corrupt-read", f"{assigned.topic} at {position}: {error}") from error
+        poll = Poll(
+            position=position,
+            known_end=known_end,
+            records=records,
+            high_watermark=data.high_watermark,
+            log_start_offset=data.log_start_offset,
+        )
+        return records, self.world.history.polled(assigned.key, poll)
+
+    def fetch_request(
+        self, session: Session, positions: Mapping[Assigned, int], max_wait_ms: int
+    ) -> FetchRequest:
+        """The next fetch of a session: all positions at first, then only what changed."""
+        chance = self.chance
+        changed = {
+            assigned: position
+            for assigned, position in positions.items()
+            if not session.epoch or session.positions.get(assigned) != position
+        }
+        forgotten = [assigned for assigned in session.positions if assigned not in positions]
+        request = FetchRequest(
+            max_wait_ms=max_wait_ms,
+            min_bytes=chance.choice((1, 1, 1, 200, 5000)),
+            max_bytes=chance.choice((1, 500, 4000, 1 << 20)),
+            topics=_topics_of(changed, chance.choice((1, 300, 3000, 1 << 20))),
+        )
+        if session.version >= FIRST_SESSION_VERSION:
+            request.session_id, request.session_epoch = session.session_id, session.epoch
+            request.forgotten_topics_data = _forgotten(forgotten) if session.epoch else []
+        session.positions = dict(positions)
+        return request
+
+
+def received(data: PartitionData) -> memoryview | bytes:
+    """The records of an answer; what was received is never a file's region."""
+    records = data.records
+    assert records is None or isinstance(records, bytes | memoryview)
+    return b"" if records is None else records
+
+
+def match_partitions(
+    answer: FetchResponse, asked: Iterable[Assigned], *, by_id: bool
+) -> dict[Assigned, PartitionData]:
+    """The parts of an answer by what was asked; each at most once."""
+    by_key = {
+        (assigned.topic_id if by_id else assigned.topic, assigned.partition): assigned
+        for assigned in asked
+    }
+    found: dict[Assigned, PartitionData] = {}
+    for topic in answer.responses:
+        for data in topic.partitions:
+            assigned = by_key.get((topic.topic_id if by_id else topic.topic, data.partition_index))
+            if assigned is None or assigned in found:
+                raise Anomaly("bad-answer", f"Fetch answers {topic.topic}-{data.partition_index}")
+            found[assigned] = data
+    return found
+
+
+def _topics_of(positions: Mapping[Assigned, int], max_bytes: int) -> list[FetchTopic]:
+    topics: dict[Uuid, FetchTopic] = {}
+    for assigned, position in positions.items():
+        topic = topics.setdefault(
+            assigned.topic_id,
+            FetchTopic(topic=assigned.topic, topic_id=assigned.topic_id, partitions=[]),
+        )
+        topic.partitions.append(
+            FetchPartition(
+                partition=assigned.partition,
+                fetch_offset=position,
+                partition_max_bytes=max_bytes,
+            )
+        )
+    return list(topics.values())
+
+
+def _forgotten(assigned: Sequence[Assigned]) -> list[ForgottenTopic]:
+    return [
+        ForgottenTopic(topic=one.topic, topic_id=one.topic_id, partitions=[one.partition])
+        for one in assigned
+    ]

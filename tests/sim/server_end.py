@@ -1,0 +1,188 @@
+"""The broker's end of a simulated connection, and the lanes on which its frames travel.
+
+Each connection has a real `RequestQueue` over the broker's real `dispatch`. A frame's buffer is
+overwritten as soon as the queue has taken the request, as the transport's shared buffer is, and a
+file region is read only when its turn to be sent has come. Made by network.py.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from plog.wire.primitives import Part
+from plogd.apis.context import ConnectionContext
+from plogd.apis.dispatch import Dispatched
+from plogd.log.file_records import FileRegion
+from plogd.net.server_protocol import RequestQueue, RequestSlots, close_regions
+from plogd.ports import Turn
+from tests.helpers.sim_ports import SimClock, SimTimers
+from tests.sim.checker import Anomaly
+
+_JUNK = 0xDB
+
+
+class Server(Protocol):
+    """A running broker, as the network sees it."""
+
+    turn: Turn
+    slots: RequestSlots
+
+    def dispatch(self, frame: memoryview, context: ConnectionContext) -> Dispatched:
+        """Start a request."""
+        ...
+
+
+class Weather(Protocol):
+    """The network, as what travels on it sees it."""
+
+    clock: SimClock
+    timers: SimTimers
+    chance: random.Random
+    fail: Callable[[Exception], None]
+
+    def delay_ms(self) -> float:
+        """How long the next frame travels."""
+        ...
+
+
+class Lane:
+    """One direction of a connection: what is sent first arrives first."""
+
+    def __init__(self, network: Weather, arrive: Callable[[bytes], None]) -> None:
+        self._network = network
+        self._arrive = arrive
+        self._under_way: deque[Callable[[], bytes | None]] = deque()
+        self._last_due_ms = 0.0
+
+    def send(self, content: Callable[[], bytes | None]) -> None:
+        """Something sets out; `content` is called when it arrives, and may then be nothing."""
+        network = self._network
+        self._under_way.append(content)
+        now_ms = network.clock.monotonic_ms()
+        self._last_due_ms = max(self._last_due_ms, now_ms + network.delay_ms())
+        network.timers.call_later(self._last_due_ms - now_ms, self._next)
+
+    def _next(self) -> None:
+        content = self._under_way.popleft()() if self._under_way else None
+        if content is not None:
+            self._arrive(content)
+
+    def cut(self, share: float) -> None:
+        """Lose what is under way, but for the first `share` of it."""
+        keep = int(len(self._under_way) * share)
+        while len(self._under_way) > keep:
+            self._under_way.pop()
+
+
+class ServerEnd:
+    """What the broker's process holds of a connection."""
+
+    def __init__(
+        self,
+        network: Weather,
+        server: Server,
+        port: int,
+        answered: Callable[[bytes], None],
+        closed: Callable[[str], None],
+    ) -> None:
+        self._network = network
+        self._server = server
+        self._closed = closed
+        self._waiting: deque[bytes] = deque()
+        self._unsent: deque[Sequence[Part]] = deque()
+        self._down = Lane(network, answered)
+        self._gone = False
+        self._queue = RequestQueue(
+            server.dispatch,
+            make_context(port),
+            write=self._write,
+            close=self._close,
+            on_ready=self._on_ready,
+            slots=server.slots,
+        )
+
+    def deliver(self, frame: bytes) -> None:
+        """A frame has arrived."""
+        self._waiting.append(frame)
+        self._offer()
+
+    def _on_ready(self) -> None:
+        self._network.timers.call_later(0, self._offer)
+
+    def _offer(self) -> None:
+        if self._gone:
+            return
+        with self._server.turn:
+            while self._waiting and not self._gone:
+                frame = self._waiting.popleft()
+                buffer = bytearray(frame)
+                if not self._queue.offer(memoryview(buffer)):
+                    self._waiting.appendleft(frame)
+                    return
+                buffer[:] = bytes([_JUNK]) * len(buffer)
+
+    def _write(self, parts: Sequence[Part]) -> None:
+        if self._gone:
+            close_regions(parts)
+            return
+        self._unsent.append(parts)
+        self._down.send(self._take)
+
+    def _take(self) -> bytes | None:
+        """The oldest answer, its regions read now: that is when sendfile would."""
+        parts = self._unsent.popleft()
+        try:
+            return b"".join(bytes_of(part) for part in parts)
+        except OSError as error:
+            self._close(f"a file could not be read: {error}", None)
+            return None
+        finally:
+            close_regions(parts)
+
+    def _close(self, why: str, bug: Exception | None) -> None:
+        """The queue wants the connection to end."""
+        if bug is not None:
+            self._network.fail(bug)
+        self.lose()
+        self._closed(why)
+
+    def lose(self) -> None:
+        """The connection is gone, the process goes on."""
+        if self._gone:
+            return
+        with self._server.turn:
+            self._queue.connection_lost()
+        self.abandon()
+
+    def abandon(self) -> None:
+        """Nothing more comes or goes here."""
+        self._gone = True
+        self._down.cut(0)
+        self._waiting.clear()
+        for parts in self._unsent:
+            close_regions(parts)
+        self._unsent.clear()
+
+
+def bytes_of(part: Part) -> bytes:
+    """What a part of an answer sends."""
+    if isinstance(part, bytes | memoryview):
+        return bytes(part)
+    assert isinstance(part, FileRegion)
+    data = part.read()
+    if len(data) != part.nbytes:
+        raise Anomaly("short-read", f"a region of {part.nbytes} bytes gave {len(data)}")
+    return data
+
+
+def make_context(port: int) -> ConnectionContext:
+    """Who a simulated client is."""
+    return ConnectionContext(
+        listener_name="PLAINTEXT",
+        security_protocol="PLAINTEXT",
+        client_address=("127.0.0.1", port),
+        local_address=("127.0.0.1", 9092),
+    )

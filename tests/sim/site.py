@@ -1,0 +1,266 @@
+"""One broker without a network: requests go straight into its `dispatch`, everything in one go.
+
+Nothing happens by chance here and nothing is delayed: for histories that have to be the same each
+time, step by step. `Told` keeps what the clients were told. Used by crash_points.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from plog.records.reader import iter_records
+from plog.types import Uuid
+from plog.wire.header import RequestHeader, decode_response_header, encode_request
+from plog.wire.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from plog.wire.messages.delete_topics import (
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
+from plog.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from plog.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from plog.wire.messages.metadata import MetadataRequest, MetadataResponse
+from plog.wire.messages.produce import ProduceResponse
+from plog.wire.primitives import Part
+from plog.wire.schema import ApiMessage
+from plogd.broker import Broker
+from plogd.config import BrokerConfig
+from plogd.metrics import Registry
+from plogd.ports import Later
+from tests.helpers.sim_files import SimFiles
+from tests.helpers.sim_ports import START_MS, SimClock, SimPorts, outcome
+from tests.sim.batches import Batch, produce_request
+from tests.sim.reader import received
+from tests.sim.server_end import bytes_of, make_context
+
+T = TypeVar("T")
+Response = TypeVar("Response", bound=ApiMessage)
+
+CONFIG = BrokerConfig(
+    log_dirs=("/data",),
+    listeners=("PLAINTEXT://127.0.0.1:9092",),
+    plog_http_port=0,
+    log_segment_bytes=700,
+    log_index_interval_bytes=100,
+    log_segment_delete_delay_ms=10,
+)
+_TIMEOUT_MS = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledged:
+    """A record the broker has answered for."""
+
+    topic_id: Uuid
+    partition: int
+    offset: int
+    value: bytes
+
+
+@dataclass(slots=True)
+class Told:
+    """What the clients know; each list only grows, so its length marks a moment."""
+
+    records: list[Acknowledged] = field(default_factory=list)
+    created: list[Uuid] = field(default_factory=list)
+    delete_asked: list[Uuid] = field(default_factory=list)
+    deleted: list[Uuid] = field(default_factory=list)
+
+    def copy(self) -> Told:
+        """What is known at this moment."""
+        return Told(*(list(known) for known in self._lists()))
+
+    def _lists(self) -> Sequence[list]:  # type: ignore[type-arg]
+        return self.records, self.created, self.delete_asked, self.deleted
+
+
+class Site:
+    """One broker on one disk, and a client that talks to it directly."""
+
+    def __init__(self, files: SimFiles, now_ms: int = START_MS) -> None:
+        self.files = files
+        self.ports = SimPorts()
+        self.ports.clock = SimClock(now_ms)
+        self.ports.timers._clock = self.ports.clock
+        self.broker = Broker(
+            CONFIG,
+            clock=self.ports.clock,
+            timers=self.ports.timers,
+            files=files,
+            random=self.ports.random,
+            jobs=self.ports.jobs,
+            turn=self.ports.turn,
+            metrics=Registry(),
+        )
+        self._context = make_context(40_000)
+        self._number = 0
+
+    # -- time and jobs ------------------------------------------------------------------------
+
+    def settle(self) -> None:
+        """Let everything go on that can without time passing, jobs one by one.
+
+        Syncs go first: so answers leave as early, and all other work is done as late, as can be.
+        """
+        timers, jobs = self.ports.timers, self.ports.jobs
+        while timers.run_due() or jobs.waiting:
+            if jobs.waiting:
+                jobs.run_one(min(jobs.waiting, key=_not_a_sync))
+
+    def advance(self, by_ms: float) -> None:
+        """Let time pass, and let everything settle at each moment something is due."""
+        clock, timers = self.ports.clock, self.ports.timers
+        until_ms = clock.monotonic_ms() + by_ms
+        self.settle()
+        while (due_ms := timers.next_due_ms) is not None and due_ms <= until_ms:
+            timers.run_next()
+            self.settle()
+        clock.advance_to(until_ms)
+
+    def wait_for(self, later: Later[T]) -> T:
+        """The outcome, which has to come without time passing."""
+        self.settle()
+        return outcome(later)
+
+    def start(self) -> None:
+        """Start the broker; raises what it failed with."""
+        self.wait_for(self.broker.start())
+
+    def stop(self) -> None:
+        """Stop the broker cleanly."""
+        self.wait_for(self.broker.stop())
+
+    # -- requests -----------------------------------------------------------------------------
+
+    def ask(
+        self,
+        message: ApiMessage,
+        version: int,
+        answer_type: type[Response],
+        on_answer: Callable[[Response], None] = lambda answer: None,
+    ) -> Response:
+        """The answer to a request; `on_answer` hears it at the moment it leaves."""
+        self._number += 1
+        header = RequestHeader(message.api_key, version, self._number, "crash")
+        frame = memoryview(bytearray(encode_request(header, message)[4:]))
+        answers: list[Response] = []
+
+        def answered(parts: Sequence[Part] | None) -> None:
+            answers.append(_decode(parts or (), header, answer_type))
+            on_answer(answers[0])
+
+        with self.ports.turn:
+            result = self.broker.dispatch(frame, self._context).result
+        if isinstance(result, Later):
+            result.then(answered, _raise)
+        else:
+            answered(result)
+        self.settle()
+        return answers[0]
+
+    # -- what the script does -----------------------------------------------------------------
+
+    def create(self, told: Told, name: str, partitions: int, **settings: str) -> Uuid:
+        """Create a topic."""
+        configs = [
+            CreatableTopicConfig(name=key.replace("_", "."), value=value)
+            for key, value in settings.items()
+        ]
+        topic = CreatableTopic(
+            name=name, num_partitions=partitions, replication_factor=1, configs=configs
+        )
+
+        def created(answer: CreateTopicsResponse) -> None:
+            assert answer.topics[0].error_code == 0, answer
+            told.created.append(answer.topics[0].topic_id)
+
+        self.ask(CreateTopicsRequest(topics=[topic]), 7, CreateTopicsResponse, created)
+        return told.created[-1]
+
+    def delete(self, told: Told, topic_id: Uuid) -> None:
+        """Delete a topic."""
+        told.delete_asked.append(topic_id)
+        request = DeleteTopicsRequest(
+            topics=[DeleteTopicState(name=None, topic_id=topic_id)], timeout_ms=_TIMEOUT_MS
+        )
+
+        def deleted(answer: DeleteTopicsResponse) -> None:
+            assert answer.responses[0].error_code == 0, answer
+            told.deleted.append(topic_id)
+
+        self.ask(request, 6, DeleteTopicsResponse, deleted)
+
+    def produce(self, told: Told, batch: Batch) -> None:
+        """Append one batch with acks=all."""
+
+        def acknowledged(answer: ProduceResponse) -> None:
+            result = answer.responses[0].partition_responses[0]
+            assert result.error_code == 0, answer
+            for offset, value in enumerate(batch.values, result.base_offset):
+                told.records.append(Acknowledged(batch.topic_id, batch.partition, offset, value))
+
+        self.ask(produce_request([batch], acks=-1), 13, ProduceResponse, acknowledged)
+
+    def producer_id(self) -> int:
+        """An id for an idempotent producer."""
+        request = InitProducerIdRequest(transactional_id=None)
+        answer = self.ask(request, 4, InitProducerIdResponse)
+        assert answer.error_code == 0, answer
+        return answer.producer_id
+
+    def topic_ids(self) -> dict[Uuid, int]:
+        """The topics there are, with their number of partitions."""
+        answer = self.ask(MetadataRequest(topics=None), 12, MetadataResponse)
+        return {topic.topic_id: len(topic.partitions) for topic in answer.topics}
+
+    def read(self, topic_id: Uuid, partition: int) -> tuple[int, dict[int, bytes]]:
+        """The log's start, and every value from there to the end, by offset."""
+        start, position, values = -1, 0, dict[int, bytes]()
+        while True:
+            wanted = FetchPartition(
+                partition=partition, fetch_offset=position, partition_max_bytes=1 << 20
+            )
+            topic = FetchTopic(topic_id=topic_id, partitions=[wanted])
+            answer = self.ask(FetchRequest(topics=[topic]), 13, FetchResponse)
+            data = answer.responses[0].partitions[0]
+            if data.error_code == 1 and start < 0:
+                position = start = self._log_start(topic_id, partition)
+                continue
+            assert data.error_code == 0, data
+            start = max(start, data.log_start_offset)
+            records = list(iter_records(received(data), from_offset=position))
+            values.update((record.offset, record.value or b"") for record in records)
+            if not records:
+                assert position == data.high_watermark, "nothing more below the high watermark"
+                return start, values
+            assert records[0].offset == position
+            position = records[-1].offset + 1
+
+    def _log_start(self, topic_id: Uuid, partition: int) -> int:
+        [log] = [
+            log
+            for log in self.broker.log_manager.logs.values()
+            if (log.topic_id, log.topic_partition.partition) == (topic_id, partition)
+        ]
+        return log.log_start_offset
+
+
+def _not_a_sync(lane: str) -> bool:
+    return not lane.startswith("sync:")
+
+
+def _decode(parts: Sequence[Part], header: RequestHeader, answer_type: type[Response]) -> Response:
+    data = b"".join(bytes_of(part) for part in parts)[4:]
+    _, position = decode_response_header(data, header.api_key, header.api_version)
+    return answer_type.decode(data[position:], header.api_version)
+
+
+def _raise(error: Exception) -> None:
+    raise error

@@ -1,0 +1,160 @@
+"""Nothing acknowledged is lost, and the broker starts and serves, wherever the power goes.
+
+One history with all that touches files: topics made, deleted and made again, records in several
+batches a segment, rolls, retention, checkpoints, idempotent producers, a clean stop, a power loss.
+Each of its file operations is a crash point; every point is tried with several ways in which the
+disk may have kept, lost or torn what was not synced, and with a plain kill.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+from functools import cache
+
+import pytest
+
+from plog.records.batch import Compression
+from tests.helpers.sim_files import SimFiles
+from tests.sim.crash_points import CrashPoint, Recorder, check_survivor, values_batch
+from tests.sim.plants import planted
+from tests.sim.site import Site, Told
+
+RETENTION_MS = 60_000
+TEAR_SEEDS = (1, 2)
+MORE_TEAR_SEEDS = range(3, 23)
+SHARES = 4
+NESTED_EVERY, MORE_NESTED_EVERY = 97, 11
+"""Of every so many crash points the recovery is crashed in turn."""
+
+
+@cache
+def history() -> tuple[CrashPoint, ...]:
+    """All crash points of the history, which is always the same."""
+    return run_history()
+
+
+def run_history() -> tuple[CrashPoint, ...]:
+    """Run the history."""
+    recorder = Recorder()
+    told = recorder.told
+    site = recorder.start(SimFiles(["/data"]))
+    kept = site.create(told, "kept", 2, retention_ms="-1")
+    timed = site.create(told, "timed", 1, retention_ms=str(RETENTION_MS))
+    gone = site.create(told, "gone", 1)
+    write(site, told, kept, "one")
+    write(site, told, timed, "one")
+    write(site, told, gone, "one")
+    housekeeping(site)
+    site.delete(told, gone)
+    again = site.create(told, "gone", 1)
+    write(site, told, again, "two")
+    site.advance(2 * RETENTION_MS)
+    housekeeping(site)
+    write(site, told, timed, "two")
+    site.stop()
+
+    site = recorder.start(site.files.kill(), site.ports.clock.now_ms())
+    write(site, told, kept, "three")
+    housekeeping(site)
+    write(site, told, timed, "three")
+
+    site = recorder.start(site.files.crash(random.Random(7)), site.ports.clock.now_ms())
+    write(site, told, kept, "four")
+    housekeeping(site)
+    site.stop()
+    return tuple(recorder.points)
+
+
+def write(site: Site, told: Told, topic_id: bytes, what: str) -> None:
+    """A few batches to the first partition, enough to roll; half of them idempotent."""
+    producer_id = site.producer_id()
+    for number in range(4):
+        name = f"{what} {topic_id.hex()} {number}"
+        site.produce(told, values_batch(topic_id, 0, name, 1 + number % 3))
+        batch = values_batch(
+            topic_id,
+            0,
+            f"{name} once",
+            2,
+            compression=Compression.GZIP if number % 2 else Compression.NONE,
+            producer_id=producer_id,
+            base_sequence=2 * number,
+        )
+        site.produce(told, batch)
+
+
+def housekeeping(site: Site) -> None:
+    """What the periodic tasks do, once each."""
+    manager = site.broker.log_manager
+    manager.apply_retention(site.ports.clock.now_ms())
+    site.advance(20)  # file.delete.delay.ms passes.
+    for write_checkpoint in (
+        manager.write_recovery_points,
+        manager.write_high_watermarks,
+        manager.write_log_starts,
+    ):
+        write_checkpoint()
+        site.settle()
+
+
+def survive(files: SimFiles, point: CrashPoint) -> None:
+    """Start on what is left and check it; names the crash point where that fails."""
+    try:
+        site = Site(files, point.now_ms)
+        site.start()
+        check_survivor(point, site)
+        site.stop()
+    except Exception as error:
+        raise AssertionError(f"crashed before {point.operation}: {error!r}") from error
+
+
+def survive_all(points: Iterable[CrashPoint], seed: int = 1) -> None:
+    """A power loss at each point."""
+    for point in points:
+        survive(point.power_loss(seed), point)
+
+
+@pytest.mark.parametrize("share", range(SHARES))
+def test_a_power_loss_at_any_file_operation_loses_nothing_acknowledged(share: int) -> None:
+    for seed in TEAR_SEEDS:
+        survive_all(history()[share::SHARES], seed)
+
+
+def test_a_kill_at_any_file_operation_loses_nothing_acknowledged() -> None:
+    for point in history():
+        survive(point.kill(), point)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", MORE_TEAR_SEEDS)
+def test_a_power_loss_with_any_tear_loses_nothing_acknowledged(seed: int) -> None:
+    survive_all(history(), seed)
+
+
+@pytest.mark.parametrize(
+    "every", [NESTED_EVERY, pytest.param(MORE_NESTED_EVERY, marks=pytest.mark.long)]
+)
+def test_a_power_loss_while_recovering_from_one_loses_nothing_acknowledged(every: int) -> None:
+    for point in history()[::every]:
+        recorder = Recorder()
+        recorder.told = point.told
+        recorder.start(point.power_loss(4), point.now_ms)
+        survive_all(recorder.points, seed=5)
+
+
+@pytest.mark.parametrize("plant", ["ack-before-flush", "skip-dir-sync"])
+def test_a_planted_bug_loses_something(plant: str) -> None:
+    with planted(plant):
+        points = run_history()
+    with pytest.raises(AssertionError, match="is lost"):
+        survive_all(points)
+
+
+def test_the_history_reaches_all_that_writes_files() -> None:
+    points = history()
+    kinds = {point.operation.name for point in points}
+    assert {"append", "sync", "sync_dir", "rename", "create", "unlink", "mkdir", "rmdir"} <= kinds
+    names = " ".join(point.operation.path for point in points)
+    for suffix in (".timeindex", ".snapshot", ".deleted", "-delete", "cleanshutdown", "checkpoint"):
+        assert suffix in names

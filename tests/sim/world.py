@@ -1,0 +1,283 @@
+"""One simulated run: a broker, its disk and network, clients, a nemesis, and one virtual clock.
+
+Everything that happens is a call on the world's timers, made one after the other in virtual time;
+all chance comes from one seed. So a seed replays exactly, with any faults, on any machine.
+
+A run has three parts: `steps` steps of work under faults; then the faults end and the clients
+finish; then everything is read and compared with what is known, twice, with a clean restart in
+between.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from plogd.ports import Later, spawn
+from tests.helpers.sim_files import Operation, SimCrash, SimFiles
+from tests.helpers.sim_ports import SimClock, SimTimer, SimTimers
+from tests.sim.admins import Founder, Remaker, TopicPlan
+from tests.sim.checker import Anomaly, History
+from tests.sim.client import Client
+from tests.sim.consumers import Consumer
+from tests.sim.final import FinalReader, check_log, check_retention
+from tests.sim.monitor import Monitor
+from tests.sim.nemesis import Nemesis
+from tests.sim.network import Connection, Network
+from tests.sim.plan import LOG_DIRS, REMADE_TOPICS, make_config, make_tasks, make_topics
+from tests.sim.producers import IdempotentProducer, PlainProducer
+from tests.sim.service import Service
+from tests.sim.topics import Topics
+
+_PATIENCE_MS = 40_000.0
+_START_PATIENCE_MS = 120_000.0
+_DRAIN_MS = 300_000.0
+_WORK_MS = 10_000_000.0
+
+
+class World:
+    """See the module's text. `trace` hears a line for each thing worth a look."""
+
+    def __init__(
+        self,
+        seed: int,
+        steps: int,
+        *,
+        trace: Callable[[str], None] | None = None,
+        trace_operations: bool = False,
+        with_monitor: bool = True,
+    ) -> None:
+        self.seed = seed
+        self.steps = steps
+        self.chance = random.Random(seed)
+        self.clock = SimClock()
+        self.timers = SimTimers(self.clock)
+        self.files = SimFiles(LOG_DIRS, clock=self.clock)
+        self.files.sync_fs_supported = self.chance.random() < 0.5
+        self.files.everything_cached = self.chance.random() < 0.8
+        self.history = History()
+        self.topics = Topics()
+        self.network = Network(self.clock, self.timers, self._derive(), self.fail)
+        self.config = make_config(self.chance)
+        self.plans = make_topics(self.chance)
+        self.tasks = make_tasks(self.chance, self.config)
+        self.max_job_ms = 5.0
+        self.working = True
+        self.counts: Counter[str] = Counter()
+        self.crash_is_power_loss = True
+        self.largest_now_ms = self.clock.now_ms()
+        self._trace = trace
+        self._trace_operations = trace_operations
+        self._monitor = Monitor() if with_monitor else None
+        self._steps_done = 0
+        self._failure: Exception | None = None
+        self._running: dict[str, int] = {}
+        self._troubles = 0
+        self._last_trouble_ms = 0.0
+        self.last_fault_ms = -1.0
+        """When the disk was last in trouble."""
+        self._producer_ids: set[tuple[int, int]] = set()
+        self.service = Service(self)
+        self.nemesis = Nemesis(self)
+
+    def _derive(self) -> random.Random:
+        """Chance for one part of the world, so that parts do not disturb each other's."""
+        return random.Random(self.chance.random())
+
+    # -- the run ------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """All of it. Raises Anomaly."""
+        self.service.start()
+        self._start_clients()
+        self.start(self.nemesis.run(), "nemesis")
+        self._run_until(lambda: not self.working, _WORK_MS, "the work")
+        self.nemesis.heal()
+        if self.service.has_failed_disk:
+            self.service.stop()
+        self._run_until(lambda: not self._running, _DRAIN_MS, "the last answers")
+        self._await_service()
+        before = self.read_everything()
+        self._restart_cleanly()
+        after = self.read_everything()
+        self._compare(before, after)
+
+    def _start_clients(self) -> None:
+        chance = self.chance
+        clients: list[Client] = [Founder(self, "founder", self.plans)]
+        clients += [PlainProducer(self, f"p{n}") for n in range(chance.randint(1, 3))]
+        partitions = [
+            (plan.name, n) for plan in self.plans if plan.is_durable for n in range(plan.partitions)
+        ]
+        for number, (name, partition) in enumerate(chance.sample(partitions, chance.randint(1, 4))):
+            clients.append(IdempotentProducer(self, f"i{number}", name, partition))
+        clients += [Consumer(self, f"c{n}") for n in range(chance.randint(1, 4))]
+        if chance.random() < 0.7:
+            clients.append(Remaker(self, "remaker", REMADE_TOPICS))
+        for client in clients:
+            self.start(client.run(), client.name)
+
+    def _await_service(self) -> None:
+        self._run_until(lambda: self.service.is_serving, _START_PATIENCE_MS, "the broker's start")
+
+    def _restart_cleanly(self) -> None:
+        life = self.service.life_number
+        self.service.stop()
+        self._run_until(lambda: self.service.life_number > life, _START_PATIENCE_MS, "a clean stop")
+        self._await_service()
+
+    def read_everything(self) -> FinalReader:
+        """Read all there is and compare it with all that is known."""
+        reader = FinalReader(self, "final")
+        self.start(reader.run(), reader.name)
+        self._run_until(lambda: not self._running, _DRAIN_MS, "the final reading")
+        for assigned, log in reader.logs.items():
+            check_log(self.history, assigned.key, log)
+            check_retention(self, assigned, log, largest_now_ms=self.largest_now_ms)
+        return reader
+
+    def _compare(self, before: FinalReader, after: FinalReader) -> None:
+        """A clean stop and start changes nothing, but for what retention takes."""
+        for assigned, log in before.logs.items():
+            again = after.logs.get(assigned)
+            if again is None or again.end_offset < log.end_offset:
+                raise Anomaly(
+                    "lost-write",
+                    f"{assigned.topic}-{assigned.partition} ended at {log.end_offset} before a "
+                    f"clean restart, after it: {again and again.end_offset}",
+                )
+
+    def _run_until(self, done: Callable[[], bool], limit_ms: float, what: str) -> None:
+        deadline_ms = self.clock.monotonic_ms() + limit_ms
+        while not done():
+            due_ms = self.timers.next_due_ms
+            if due_ms is None or due_ms > deadline_ms:
+                raise Anomaly("stuck", f"waited in vain for {what}; running: {self._running}")
+            try:
+                self.timers.run_next()
+            except SimCrash as crash:
+                self.trace(f"crash at {crash}")
+                [operation] = crash.args
+                self.service.end(
+                    power_loss=self.crash_is_power_loss,
+                    inside_append=isinstance(operation, Operation) and operation.name == "append",
+                )
+            self._look()
+            if self._failure is not None:
+                raise self._failure
+
+    def _look(self) -> None:
+        self.largest_now_ms = max(self.largest_now_ms, self.clock.now_ms())
+        now_ms = self.clock.monotonic_ms()
+        if self._troubles:
+            self.last_fault_ms = now_ms
+        if self._troubles or not self.service.is_serving:
+            self._last_trouble_ms = now_ms
+        process = self.service.process
+        if self._monitor is not None and process is not None and self._failure is None:
+            self._monitor.look(process.broker)
+
+    # -- what actors use ----------------------------------------------------------------------
+
+    def start(self, coroutine: Coroutine[Later[Any], Any, None], name: str) -> None:
+        """Run an actor's coroutine; what it raises ends the run."""
+        self._running[name] = self._running.get(name, 0) + 1
+
+        def ended(error: Exception | None) -> None:
+            self._running[name] -= 1
+            if not self._running[name]:
+                del self._running[name]
+            if error is not None:
+                self.fail(error)
+
+        spawn(coroutine).then(lambda _: ended(None), ended)
+
+    def sleep(self, delay_ms: float) -> Later[None]:
+        """Wait."""
+        later: Later[None] = Later()
+        self.timers.call_later(delay_ms, lambda: later.succeed(None))
+        return later
+
+    def pause(self, chance: random.Random) -> Later[None]:
+        """One step: a short wait between two things a client does."""
+        self._steps_done += 1
+        if self._steps_done >= self.steps and self.working:
+            self.trace("the work is done")
+            self.working = False
+        return self.sleep(chance.random() ** 2 * chance.choice((2, 50, 300)))
+
+    def watch(self, connection: Connection, what: str, patience_ms: float) -> SimTimer:
+        """Give up on an answer that does not come; `stuck` if nothing explains that."""
+        asked_ms = self.clock.monotonic_ms()
+
+        def too_late() -> None:
+            if self._last_trouble_ms < asked_ms:
+                self.fail(Anomaly("stuck", f"no answer to {what}"))
+            connection.drop()
+
+        return self.timers.call_later(_PATIENCE_MS + patience_ms, too_late)
+
+    def fail(self, error: Exception) -> None:
+        """End the run; the first failure counts."""
+        if self._failure is None:
+            process = self.service.process
+            self._failure = error if process is None else process.crash(error)
+
+    def unsynced_is_lost(self) -> None:
+        """The power was lost: of topics that promise less, nothing known need be true any more."""
+        for topic in self.topics.by_id.values():
+            plan = self.plan_of(topic.name)
+            if plan is not None and not plan.is_durable:
+                self.history.forget(topic.topic_id)
+
+    def life_begins(self) -> None:
+        """A new process of the broker is about to start."""
+        self.trace(f"life {self.service.life_number} begins")
+        if self._monitor is not None:
+            self._monitor.new_life()
+        if self._trace_operations:
+            self.files.on_operation = lambda operation: self.trace(f"disk: {operation}")
+
+    def trace(self, text: str) -> None:
+        """Tell whoever looks on."""
+        if self._trace is not None:
+            self._trace(f"{self.clock.monotonic_ms():10.2f} {text}")
+
+    def count(self, what: str, number: int = 1) -> None:
+        """Count something for the summary."""
+        self.counts[what] += number
+
+    def plan_of(self, topic: str) -> TopicPlan | None:
+        """The plan of a topic that stays."""
+        return next((plan for plan in self.plans if plan.name == topic), None)
+
+    def may_be_deleted(self, topic: str) -> bool:
+        """Whether the topic is one that comes and goes, so that its name alone says little."""
+        return self.plan_of(topic) is None
+
+    def take_producer_id(self, producer_id: int, producer_epoch: int) -> None:
+        """A producer was given this id; it must be nobody else's."""
+        if (producer_id, producer_epoch) in self._producer_ids:
+            raise Anomaly("duplicate-producer-id", f"{producer_id} epoch {producer_epoch}")
+        self._producer_ids.add((producer_id, producer_epoch))
+
+    @contextmanager
+    def trouble(self) -> Iterator[None]:
+        """While the disk is in trouble, slow or missing answers are nobody's bug."""
+        self._troubles += 1
+        try:
+            yield
+        finally:
+            self._troubles -= 1
+
+    def set_speed(self, *, job_ms: float | None = None, network_ms: float | None = None) -> None:
+        """How long a job, a frame may take at most."""
+        if job_ms is not None:
+            self.max_job_ms = job_ms
+            if self.service.process is not None:
+                self.service.process.jobs.max_ms = job_ms
+        if network_ms is not None:
+            self.network.max_delay_ms = network_ms
