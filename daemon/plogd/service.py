@@ -104,7 +104,11 @@ class BrokerService(Service):
         )
         self._make_parts()
         signal.signal(signal.SIGHUP, self._hang_up)
-        self._http = self._listen_http()
+        try:
+            self._http = self._listen_http()
+        except CannotListenError as error:
+            self._cannot_start(error)
+            return
         self.broker.start().then(lambda _: self._serve(), self._cannot_start)
 
     def _make_parts(self) -> None:

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
-from typing import TextIO
+from functools import cache
 
 from twisted.application.service import IService
 from twisted.python import usage
@@ -71,16 +70,18 @@ class Options(usage.Options):
                 print(f"warning: {warning}")
             print("the settings can be used")
             raise SystemExit(0)
-        self.observer = self._make_observer(self.loaded, sys.stderr)
+        self.observer = standard_observer()
+        self.observer.set_level(self.loaded.config.plog_log_level)
+        # twistd asks for an observer by its name, unless it was told itself where to log.
+        twistd = self.parent
+        if twistd is not None and not (twistd.get("logger") or twistd.get("logfile")):
+            twistd["logger"] = f"{__name__}.{standard_observer.__name__}"
 
-    def _make_observer(self, loaded: LoadedConfig, stream: TextIO) -> LineObserver:
-        observer = stream_observer(stream, os.environ, loaded.config.plog_log_level)
-        # Under twistd, unless it was told where to log: it asks for an observer's factory.
-        parent = self.parent
-        if parent is not None and not parent.get("logger") and not parent.get("logfile"):
-            factory: Callable[[], LineObserver] = lambda: observer  # noqa: E731
-            parent["logger"] = factory
-        return observer
+
+@cache
+def standard_observer() -> LineObserver:
+    """The observer that writes this process' log lines to standard error."""
+    return stream_observer(sys.stderr, os.environ, "info")
 
 
 def makeService(options: Options) -> IService:

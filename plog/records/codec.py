@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple, TypeAlias
 
+from plog.errors import InvalidTimestamp
 from plog.records.batch import BatchHeader, Buffer, CorruptRecords, TimestampType
 
 Header: TypeAlias = tuple[str, bytes | None]
@@ -169,7 +170,7 @@ def encode_records(records: Iterable[Record], base_offset: int, base_timestamp: 
     """The records part of a batch, uncompressed.
 
     A record whose offset is -1 gets the one behind its predecessor's. Raises ValueError where an
-    offset is not above the one before it.
+    offset is not above the one before it, InvalidTimestamp where two timestamps lie 2^63 ms apart.
     """
     parts: list[bytes] = []
     append, join, short = parts.append, b"".join, _SHORT_VARINTS
@@ -220,6 +221,8 @@ def _encode_varint(value: int) -> bytes:
         return _SHORT_VARINTS[value]
     if value <= 0x3FFF:
         return bytes((value & 0x7F | 0x80, value >> 7))
+    if value >> 64:  # Only a timestamp's distance from the first one can be that large.
+        raise InvalidTimestamp("two timestamps of a batch are further apart than an int64 says")
     encoded = bytearray()
     while value > 0x7F:
         encoded.append(value & 0x7F | 0x80)

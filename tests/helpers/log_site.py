@@ -44,6 +44,10 @@ def partition_of(name: str) -> TopicPartition:
     return parsed.topic_partition
 
 
+SUFFIXES = (".log", ".index", ".timeindex")
+"""Of the files every segment has."""
+
+
 class LogSite:
     """One life of a broker's logs; see the module's text."""
 
@@ -68,6 +72,8 @@ class LogSite:
         self.last_is_offline = False
         self.topics: dict[TopicPartition, tuple[bytes, TopicConfig]] = {}
         self.epoch = 0
+        self.leads = True
+        """Whether high watermarks are moved."""
         self.manager = LogManager(
             self.config,
             log_dirs,
@@ -166,18 +172,22 @@ class LogSite:
         return log
 
     def _lead(self, log: Log) -> None:
-        log.on_durable = lambda: _advance(log)
-        _advance(log)
+        log.on_durable = lambda: self._advance(log)
+        self._advance(log)
+
+    def _advance(self, log: Log) -> None:
+        if self.leads:
+            log.high_watermark = max(log.high_watermark, log.acknowledged_end_offset)
 
     def append(self, log: Log, records: int = 1, **how: Any) -> AppendInfo:
-        """Append a batch, as a leader does."""
-        how.setdefault("timestamp", self.ports.clock.now_ms())
+        """Append a batch, as a leader does; each is a little younger than the one before."""
+        how.setdefault("timestamp", self.ports.clock.now_ms() + log.log_end_offset)
         info = log.append_as_leader(
             client_batch(records, **how),
             leader_epoch=self.epoch,
             now_ms=self.ports.clock.now_ms(),
         )
-        _advance(log)
+        self._advance(log)
         return info
 
     def fill(self, log: Log, batches: int, value_bytes: int = 100, **how: Any) -> None:
@@ -185,6 +195,46 @@ class LogSite:
         for _ in range(batches):
             value = str(log.log_end_offset).encode().ljust(value_bytes, b".")
             self.append(log, value=value, **how)
+
+    def write_checkpoints(self) -> None:
+        """As tasks.py does every few seconds."""
+        self.settle(self.manager.write_recovery_points())
+        self.settle(self.manager.write_high_watermarks())
+
+    def forget(self, *checkpoints: str) -> None:
+        """Remove checkpoints of the first directory, so that recovery looks at everything."""
+        for name in checkpoints:
+            if self.files.exists(f"{self.log_dirs[0]}/{name}"):
+                self.files.unlink(f"{self.log_dirs[0]}/{name}")
+
+    def flip(self, path: str, position: int) -> None:
+        """Damage one byte of a file."""
+        content = bytearray(self.files.read_file(path))
+        content[position] ^= 0xFF
+        self.files.overwrite(path, bytes(content))
+
+    def contents(self, log: Log) -> dict[str, bytes]:
+        """Records and indexes, by file name."""
+        return {
+            name: self.files.read_file(f"{log.directory}/{name}")
+            for name in self.files.listdir(log.directory)
+            if name.endswith(SUFFIXES)
+        }
+
+    def state(self, log: Log) -> object:
+        """All that a refused append must not change."""
+        segment, producers = log.segments.active, log.producer_state.producers
+        return (
+            log.log_end_offset,
+            base_offsets(log),
+            self.contents(log),
+            segment.size_bytes,
+            segment.offset_index.count,
+            segment.time_index.count,
+            segment.max_timestamp,
+            log.leader_epochs.entries,
+            {producer_id: producers[producer_id].to_snapshot() for producer_id in producers},
+        )
 
     def path(self, log: Log, base_offset: int, suffix: str = names.LOG_SUFFIX) -> str:
         """The path of a segment's file."""
@@ -196,8 +246,13 @@ class LogSite:
         return [name.base_offset for name in parsed if name and name[1:] == (suffix, "")]
 
 
-def _advance(log: Log) -> None:
-    log.high_watermark = max(log.high_watermark, log.acknowledged_end_offset)
+def four_segments(batches: int = 17) -> tuple[LogSite, Log]:
+    """A site, and its log: segments at 0, 5, 10 and 15, all but the last sealed, all durable."""
+    site = LogSite().start()
+    log = site.create("t-0")
+    site.fill(log, batches)
+    site.settle()
+    return site, log
 
 
 def base_offsets(log: Log) -> list[int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
 import ssl
 import subprocess
@@ -65,7 +66,8 @@ def _running(command: list[str], folder: Path) -> Iterator[str]:
         finally:
             process.terminate()
             code = process.wait(TIMEOUT_S)
-    assert code == 0, (folder / "broker.log").read_text()
+    # twistd ends, when all is done, by the signal that told it to.
+    assert code in (0, -signal.SIGTERM), (folder / "broker.log").read_text()
 
 
 def test_twistd_runs_the_broker_as_a_plugin(tmp_path: Path) -> None:
@@ -189,9 +191,8 @@ def test_a_chosen_http_port_that_is_taken_keeps_the_broker_from_starting(tmp_pat
         broker = BrokerProcess(tmp_path, {"plog.http.port": port})
         with pytest.raises(BrokerFailed, match="exited with code 1"):
             broker.start()
-    last_line = broker.log_text().splitlines()[-1]
-    assert "cannot start" in last_line
-    assert port in last_line
+    [reason] = [line for line in broker.log_text().splitlines() if "cannot start" in line]
+    assert port in reason
 
 
 def _talk(broker: BrokerProcess, data: bytes) -> None:

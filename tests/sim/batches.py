@@ -78,7 +78,7 @@ class Values:
         chance = self._chance
         first = self._number
         self._number += chance.choice((1, 1, 2, 3, 8))
-        padding = b"." * chance.choice((0, 10, 60, 300))
+        padding = b"." * chance.choice((0, 10, 60, 120))
         values = [
             b"%s/%d/%s" % (self._session.encode(), number, padding)
             for number in range(first, self._number)

@@ -40,7 +40,7 @@ def make_config(chance: random.Random) -> BrokerConfig:
         log_dirs=LOG_DIRS[: chance.choice((1, 1, 2))],
         listeners=("PLAINTEXT://127.0.0.1:9092",),
         plog_http_port=0,
-        log_segment_bytes=chance.choice((700, 2_000, 6_000, 1 << 20)),
+        log_segment_bytes=chance.choice((1_500, 2_000, 6_000, 1 << 20)),
         log_roll_ms=chance.choice((None, 300, 2_000)),
         log_index_interval_bytes=chance.choice((0, 100, 500, 4096)),
         log_index_size_max_bytes=chance.choice((48, 200, 4096)),

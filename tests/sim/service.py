@@ -35,6 +35,11 @@ class Service:
         return self.process is not None and self.process.is_serving
 
     @property
+    def is_idle(self) -> bool:
+        """Whether the broker serves and has no job to wait for."""
+        return self.process is not None and self.is_serving and self.process.jobs.is_idle
+
+    @property
     def has_failed_disk(self) -> bool:
         """Whether a log directory is offline, which only a restart mends."""
         process = self.process

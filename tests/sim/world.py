@@ -55,7 +55,8 @@ class World:
         self.chance = random.Random(seed)
         self.clock = SimClock()
         self.timers = SimTimers(self.clock)
-        self.files = SimFiles(LOG_DIRS, clock=self.clock)
+        made_before = LOG_DIRS if self.chance.random() < 0.7 else ()
+        self.files = SimFiles(made_before, clock=self.clock)
         self.files.sync_fs_supported = self.chance.random() < 0.5
         self.files.everything_cached = self.chance.random() < 0.8
         self.history = History()
@@ -100,6 +101,7 @@ class World:
             self.service.stop()
         self._run_until(lambda: not self._running, _DRAIN_MS, "the last answers")
         self._await_service()
+        self._run_until(lambda: self.service.is_idle, _DRAIN_MS, "the last jobs")
         before = self.read_everything()
         self._restart_cleanly()
         after = self.read_everything()

@@ -199,7 +199,10 @@ class LogSegment:
     def _waited_ms(self, incoming_timestamp_ms: int, now_ms: int) -> int:
         """The segment's age in the time of its records; by the clock if they carry none."""
         if self._first_timestamp is None:
-            header = self.records.header_at(0)
+            try:
+                header = self.records.header_at(0)
+            except CorruptMessage:  # Damage that was kept: no reason to refuse what is appended.
+                header = None
             self._first_timestamp = NO_TIMESTAMP if header is None else header.max_timestamp
         if self._first_timestamp >= 0:
             return incoming_timestamp_ms - self._first_timestamp

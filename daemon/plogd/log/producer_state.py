@@ -291,12 +291,12 @@ class ProducerStateManager:
     def load(self, log_start_offset: int, log_end_offset: int, now_ms: int) -> int:
         """Begin anew from the newest usable snapshot; returns the offset its replay goes on from.
 
-        Snapshots beyond `log_end_offset`, at or before `log_start_offset`, or damaged are deleted.
+        Snapshots beyond `log_end_offset`, before `log_start_offset`, or damaged are deleted.
         Without a snapshot left that is `log_start_offset`, with no producers.
         """
         self.producers.clear()
         for offset in reversed(self.snapshot_offsets()):
-            if log_start_offset < offset <= log_end_offset:
+            if log_start_offset <= offset <= log_end_offset:
                 try:
                     entries = decode_snapshot(self._files.read_file(self.snapshot_path(offset)))
                 except CorruptSnapshot:

@@ -64,10 +64,10 @@ def load_log(files: Files, request: LoadRequest, report: Report) -> LogState:
     segments = _drop_below_start(segments, request)
     segments = _drop_empty(segments)
     epochs = _load_epochs(files, request, segments, report)
-    if not request.clean:
-        suspects = _suspects(segments, request.recovery_point)
+    suspects = [] if request.clean else _suspects(segments, request.recovery_point)
+    _mend_indexes(segments, len(segments) - len(suspects), request, report)
+    if suspects:
         segments = _recover(files, segments, suspects, request, epochs, report)
-    _mend_indexes(segments, report)
     segments = _drop_overtaken(segments)
     log_end_offset, end_position = _end_of(segments[-1])
     if request.clean and end_position < segments[-1].size_bytes:
@@ -275,16 +275,31 @@ def _sync(files: Files, directory: str, segments: Sequence[LogSegment]) -> None:
     files.sync_dir(directory)
 
 
-def _mend_indexes(segments: Sequence[LogSegment], report: Report) -> None:
-    """Rebuild the indexes that plainly are not those of their segment."""
-    for segment in segments:
+def _mend_indexes(
+    segments: Sequence[LogSegment], count: int, request: LoadRequest, report: Report
+) -> None:
+    """Rebuild the indexes of the first `count` segments that plainly are not those of their own."""
+    for number, segment in enumerate(segments[:count]):
         try:
             segment.sanity_check()
         except (CorruptIndex, FileNotFoundError) as error:
             report("rebuilding an index: {error}", error=str(error))
-            segment.reset_indexes()
-            _walk(segment, segment.base_offset, segment.index_batch)
-            segment.on_become_inactive()
+            # What precedes another segment was durable when that one was begun, or sealed.
+            following = segments[number + 1 : number + 2]
+            recovered = recover_segment(
+                segment,
+                keep_below_offset=max(
+                    [request.high_watermark, *(one.base_offset for one in following)]
+                ),
+                on_batch=_nothing,
+            )
+            _report_findings(recovered, request, report)
+            for file in segment.sync_files():
+                file.sync()
+
+
+def _nothing(position: int, header: BatchHeader) -> None:
+    """Only the indexes are wanted."""
 
 
 def _end_of(segment: LogSegment) -> tuple[int, int]:

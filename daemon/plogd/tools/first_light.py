@@ -28,11 +28,13 @@ from plogd.testing.ready_socket import NotReadyError, ReadySocket
 TOPIC = "first-light"
 # Recovery of a large log after a crash comes before readiness; its progress is in the log.
 _START_TIMEOUT_S = 600.0
+_ON_THIS_HOST_ONLY = ["-o", "listeners=PLAINTEXT://127.0.0.1:9092"]
+"""Without options: plog-broker's own default, like Kafka's, is every address of the host."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a broker with `argv` as its command line; its exit code, 1 if the message got lost."""
-    arguments = list(sys.argv[1:] if argv is None else argv)
+    arguments = list(sys.argv[1:] if argv is None else argv) or _ON_THIS_HOST_ONLY
     options = Options()
     try:
         options.parseOptions(arguments)  # type: ignore[no-untyped-call]

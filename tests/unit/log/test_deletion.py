@@ -12,21 +12,11 @@ from plogd.log import names
 from plogd.log.checkpoints import read_offsets
 from plogd.log.deletion import lane_of, remove_tree
 from plogd.log.log import Log
-from tests.helpers.log_site import CONFIG, LogSite, base_offsets, values
+from tests.helpers.log_site import CONFIG, LogSite, base_offsets, four_segments, values
 from tests.helpers.sim_files import Operation, SimCrash, SimFiles
 
 DELAY_MS = CONFIG.file_delete_delay_ms
 KEY = TopicPartition("t", 0)
-
-
-def _site(batches: int = 17) -> tuple[LogSite, Log]:
-    """A log with segments at 0, 5, 10 and 15, all but the last sealed."""
-    site = LogSite().start()
-    log = site.create("t-0")
-    site.fill(log, batches)
-    site.settle()
-    assert base_offsets(log) == [0, 5, 10, 15]
-    return site, log
 
 
 def _delete_below(site: LogSite, log: Log, offset: int) -> int:
@@ -43,7 +33,7 @@ def _deleted(site: LogSite, log: Log) -> list[str]:
 
 
 def test_segments_are_renamed_at_once_and_unlinked_after_a_while() -> None:
-    site, log = _site()
+    site, log = four_segments()
     assert _delete_below(site, log, 12) == 2
     assert base_offsets(log) == [10, 15]
     site.settle()
@@ -61,7 +51,7 @@ def test_segments_are_renamed_at_once_and_unlinked_after_a_while() -> None:
 
 
 def test_snapshots_below_the_logs_start_go_with_the_segments() -> None:
-    site, log = _site()
+    site, log = four_segments()
     assert site.listing(log, ".snapshot") == [5, 10, 15]
     _delete_below(site, log, 10)
     site.ports.advance(DELAY_MS)
@@ -69,7 +59,7 @@ def test_snapshots_below_the_logs_start_go_with_the_segments() -> None:
 
 
 def test_a_reader_may_finish_what_it_began() -> None:
-    site, log = _site()
+    site, log = four_segments()
     data = log.read(0, 1 << 20, end_offset=log.high_watermark)
     assert data.region is not None
     before = data.region.read()
@@ -82,7 +72,7 @@ def test_a_reader_may_finish_what_it_began() -> None:
 
 
 def test_the_logs_start_is_on_disk_before_the_first_rename() -> None:
-    site, log = _site()
+    site, log = four_segments()
     starts: list[int] = []
 
     def hear(operation: Operation) -> None:
@@ -99,12 +89,12 @@ def test_the_logs_start_is_on_disk_before_the_first_rename() -> None:
 @pytest.mark.parametrize("full", [False, True])
 def test_no_crash_during_a_deletion_leaves_a_hole(full: bool) -> None:
     """With or without room for the checkpoint: what is left is one piece, up to the end."""
-    total, log = _site()
+    total, log = four_segments()
     before = total.files.operations
     _delete_below(total, log, 15)
     total.ports.advance(DELAY_MS)
     for number in range(before + 1, total.files.operations + 2):
-        site, log = _site()
+        site, log = four_segments()
         kept = values(log)
         if full:
             site.files.fail_when(lambda operation: operation.name == "append", errno.ENOSPC)
@@ -126,7 +116,7 @@ def test_no_crash_during_a_deletion_leaves_a_hole(full: bool) -> None:
 
 def test_on_a_full_disk_names_change_one_by_one() -> None:
     """Retention must free space where there is none, even for a checkpoint."""
-    site, log = _site()
+    site, log = four_segments()
     site.files.fail_when(lambda operation: operation.name == "append", errno.ENOSPC)
     operations: list[str] = []
 
@@ -144,7 +134,7 @@ def test_on_a_full_disk_names_change_one_by_one() -> None:
 
 
 def test_a_checkpoint_the_disk_fails_stops_the_deletion() -> None:
-    site, log = _site()
+    site, log = four_segments()
     site.files.fail_when(lambda operation: operation.path.startswith("/a/log-start"), errno.EIO)
     _delete_below(site, log, 10)
     site.ports.advance(DELAY_MS)
@@ -154,7 +144,7 @@ def test_a_checkpoint_the_disk_fails_stops_the_deletion() -> None:
 
 @pytest.mark.parametrize("what", ["rename", "unlink"])
 def test_a_disk_that_cannot_delete_goes_offline(what: str) -> None:
-    site, log = _site()
+    site, log = four_segments()
     site.files.fail_when(
         lambda operation: operation.name == what and "t-0/" in operation.path, errno.EIO
     )
@@ -168,7 +158,7 @@ def test_a_disk_that_cannot_delete_goes_offline(what: str) -> None:
 
 def test_a_deleted_log_is_out_of_sight_when_its_deletion_is_done() -> None:
     for seed in range(10):
-        site, log = _site()
+        site, log = four_segments()
         site.delete("t-0")
         assert site.manager.get(KEY) is None
         assert log.closed
@@ -179,7 +169,7 @@ def test_a_deleted_log_is_out_of_sight_when_its_deletion_is_done() -> None:
 
 
 def test_the_files_of_a_deleted_log_go_after_a_while() -> None:
-    site, _ = _site()
+    site, _ = four_segments()
     site.delete("t-0")
     site.ports.advance(DELAY_MS - 1)
     assert any(name.startswith("t-0") for name in site.files.listdir("/a"))
@@ -188,7 +178,7 @@ def test_the_files_of_a_deleted_log_go_after_a_while() -> None:
 
 
 def test_the_next_start_removes_what_waited_to_be_removed() -> None:
-    site, _ = _site()
+    site, _ = four_segments()
     site.delete("t-0")
     site = site.kill()
     assert not any(name.startswith("t-0") for name in site.files.listdir("/a"))
@@ -197,7 +187,7 @@ def test_the_next_start_removes_what_waited_to_be_removed() -> None:
 @pytest.mark.parametrize("at", ["rename", "unlink"])
 def test_a_log_deleted_while_its_segments_wait_costs_nothing(at: str) -> None:
     """Neither the directory, nor open files, nor a log made anew under the same name."""
-    site, log = _site()
+    site, log = four_segments()
     retired = list(log.segments)[:2]
     _delete_below(site, log, 10)
     if at == "unlink":
@@ -215,7 +205,7 @@ def test_a_log_deleted_while_its_segments_wait_costs_nothing(at: str) -> None:
 
 def test_a_log_deleted_during_its_first_round_costs_nothing() -> None:
     """The round was to sync a directory that has another name by then."""
-    site, log = _site()
+    site, log = four_segments()
     log.roll()
     site.append(log)
     site.ports.timers.run_due()
@@ -230,7 +220,7 @@ def test_a_log_deleted_during_its_first_round_costs_nothing() -> None:
 
 def test_a_rename_the_disk_fails_takes_the_directory_offline_but_ends_the_deletion() -> None:
     """The topic is gone from the metadata already; nobody may wait for it for ever."""
-    site, _ = _site()
+    site, _ = four_segments()
     site.files.fail_when(lambda operation: operation.name == "rename", errno.EIO)
     site.delete("t-0")
     assert site.offline == ["/a"]
@@ -238,7 +228,7 @@ def test_a_rename_the_disk_fails_takes_the_directory_offline_but_ends_the_deleti
 
 
 def test_a_removal_the_disk_fails_takes_the_directory_offline() -> None:
-    site, _ = _site()
+    site, _ = four_segments()
     site.delete("t-0")
     site.files.fail_when(lambda operation: operation.name == "unlink", errno.EIO)
     site.ports.advance(DELAY_MS)
@@ -246,7 +236,7 @@ def test_a_removal_the_disk_fails_takes_the_directory_offline() -> None:
 
 
 def test_a_log_of_a_failed_directory_is_left_alone() -> None:
-    site, log = _site()
+    site, log = four_segments()
     site.manager.storage_failed("/a", OSError(errno.EIO, "broken"))
     before = site.files.operations
     assert log.apply_retention(site.ports.clock.now_ms()) == 0
@@ -256,7 +246,7 @@ def test_a_log_of_a_failed_directory_is_left_alone() -> None:
 
 
 def test_a_directory_that_fails_before_segments_are_renamed_is_left_alone() -> None:
-    site, log = _site()
+    site, log = four_segments()
     _delete_below(site, log, 10)
     site.manager.storage_failed("/a", OSError(errno.EIO, "broken"))
     site.ports.advance(DELAY_MS)
@@ -264,7 +254,7 @@ def test_a_directory_that_fails_before_segments_are_renamed_is_left_alone() -> N
 
 
 def test_an_unforeseen_error_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    site, log = _site()
+    site, log = four_segments()
 
     def die(state: str) -> None:
         raise ValueError("a bug")
@@ -277,7 +267,7 @@ def test_an_unforeseen_error_is_reported(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_a_refused_removal_is_left_to_the_next_start() -> None:
-    site, _ = _site()
+    site, _ = four_segments()
     site.delete("t-0")
     site.files.fail_when(lambda operation: operation.name == "listdir", errno.EMFILE)
     site.ports.advance(DELAY_MS)

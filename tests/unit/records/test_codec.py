@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from plog.errors import ErrorCode
+from plog.errors import ErrorCode, InvalidTimestamp
 from plog.records.batch import BatchHeader, CorruptRecords, parse_header
 from plog.records.codec import Record, decode_records, encode_records
 from tests.corpus.records import FIRST_TIMESTAMP, RECORDS, load
@@ -65,11 +65,18 @@ def test_the_record_by_hand_is_one() -> None:
 @given(st.lists(records, max_size=20), st.integers(0, 1 << 62))
 def test_any_records_survive(originals: list[Record], base_offset: int) -> None:
     base_timestamp = originals[0].timestamp if originals else 0
+    assume(all(record.timestamp - base_timestamp <= INT64_MAX for record in originals))
     encoded = encode_records(originals, base_offset, base_timestamp)
     header = _header(len(originals), base_offset=base_offset, base_timestamp=base_timestamp)
     expected = [record._replace(offset=base_offset + i) for i, record in enumerate(originals)]
     assert decode_records(encoded, header) == expected
     assert decode_records(memoryview(bytearray(encoded)), header) == expected
+
+
+def test_timestamps_too_far_apart_for_the_format_are_refused() -> None:
+    apart = [Record(timestamp=-1), Record(timestamp=INT64_MAX)]
+    with pytest.raises(InvalidTimestamp, match="further apart"):
+        encode_records(apart, 0, -1)
 
 
 @pytest.mark.parametrize("size", [63, 64, 8191, 8192, 1 << 20, 1 << 21])

@@ -1,0 +1,180 @@
+"""One log: rolls, and appends, rolls and syncs that the disk refuses or fails (R15)."""
+
+from __future__ import annotations
+
+import errno
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from plog.errors import KafkaStorageError
+from plogd.log.log import Log
+from plogd.topic_config import TopicConfig
+from tests.helpers.log_site import CONFIG, LogSite, base_offsets, batch_offsets, values
+
+
+def _site(config: TopicConfig = CONFIG, **settings: Any) -> tuple[LogSite, Log]:
+    site = LogSite(**settings).start()
+    return site, site.create("t-0", config)
+
+
+# -- rolls ------------------------------------------------------------------------------------
+
+
+def test_a_full_segment_is_followed_by_one_that_begins_at_the_logs_end() -> None:
+    site, log = _site()
+    site.fill(log, 11)
+    assert base_offsets(log) == [0, 5, 10]
+    assert log.segment_count == 3
+    assert "rolled segment of t-0 at offset 5" in site.reports
+    site.settle()
+    assert batch_offsets(log) == list(range(11))
+
+
+def test_an_empty_segment_is_never_rolled() -> None:
+    _, log = _site()
+    with pytest.raises(AssertionError, match="needs no successor"):
+        log.roll()
+    assert base_offsets(log) == [0]
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EMFILE])
+@pytest.mark.parametrize("what", ["create .log", "create .index", "append .timeindex"])
+def test_a_roll_without_room_leaves_the_log_as_it_was(what: str, number: int) -> None:
+    site, log = _site(replace(CONFIG, index_interval_bytes=400))
+    site.fill(log, 5)
+    site.settle()
+    name, suffix = what.split()
+    site.files.fail_when(
+        lambda operation: operation.name == name and operation.path.endswith(suffix), number
+    )
+    with pytest.raises(KafkaStorageError, match="cannot roll in /a"):
+        site.fill(log, 1)
+    assert site.offline == []
+    assert base_offsets(log) == site.listing(log) == [0]
+    # A batch that still fits goes where the log was; a start must not find a younger segment.
+    site.append(log, value=b"small")
+    site.files.fail_no_more()
+    site.settle()
+    site = site.kill()
+    assert batch_offsets(site.log()) == list(range(6))
+    site.fill(site.log(), 1)
+    site.settle()
+    assert base_offsets(site.log()) == [0, 6]
+
+
+def test_a_roll_whose_remains_cannot_be_removed_does_no_harm_after_a_crash() -> None:
+    site, log = _site()
+    site.fill(log, 5)
+    site.settle()
+    site.files.fail_when(
+        lambda operation: operation.name == "unlink" or operation.path.endswith("5.index"),
+        errno.ENOSPC,
+    )
+    with pytest.raises(KafkaStorageError):
+        site.fill(log, 1)
+    assert site.listing(log) == [0, 5]
+    site.append(log, value=b"small")
+    site.settle()
+    site.files.fail_no_more()
+    site = site.kill()
+    assert batch_offsets(site.log()) == list(range(6))
+
+
+def test_a_roll_the_disk_fails_takes_the_directory_offline() -> None:
+    site, log = _site()
+    site.fill(log, 5)
+    site.files.fail_when(lambda operation: operation.name == "create", errno.EIO)
+    with pytest.raises(KafkaStorageError):
+        site.fill(log, 1)
+    assert site.offline == ["/a"]
+    assert log.offline
+
+
+# -- failures (R15) ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("suffix", [".log", ".index", ".timeindex"])
+def test_a_full_disk_refuses_an_append_and_leaves_nothing_of_it(suffix: str) -> None:
+    site, log = _site()
+    site.fill(log, 2)
+    site.settle()
+    before = site.state(log)
+    site.files.fail_when(
+        lambda operation: operation.name == "append" and operation.path.endswith(suffix),
+        errno.ENOSPC,
+    )
+    for _ in range(2):
+        with pytest.raises(KafkaStorageError, match="cannot append in /a"):
+            site.append(log, value=b"x" * 100, producer_id=7, producer_epoch=0, base_sequence=0)
+        assert site.state(log) == before
+    assert site.offline == []
+    site.files.fail_no_more()
+    assert site.append(log, value=b"there is room again").first_offset == 2
+    site.settle()
+    assert log.durable_end_offset == 3
+    assert values(log)[2] == b"there is room again"
+
+
+def test_an_append_that_cannot_be_taken_back_costs_the_directory() -> None:
+    site, log = _site()
+    site.fill(log, 2)
+    site.files.fail_when(lambda operation: operation.name in ("append", "truncate"), errno.ENOSPC)
+    with pytest.raises(KafkaStorageError):
+        site.fill(log, 1)
+    assert site.offline == ["/a"]
+    assert log.log_end_offset == 2
+
+
+def test_an_append_the_disk_fails_costs_the_directory() -> None:
+    site, log = _site()
+    site.fill(log, 2)
+    site.files.fail_when(lambda operation: operation.name == "append", errno.EIO)
+    with pytest.raises(KafkaStorageError):
+        site.fill(log, 1)
+    assert site.offline == ["/a"]
+    site.settle()
+    assert log.durable_end_offset == 0
+
+
+@pytest.mark.parametrize(("number", "offline"), [(errno.EIO, ["/a"]), (errno.EMFILE, [])])
+def test_an_append_that_cannot_read_what_it_has_to_is_refused(
+    number: int, offline: list[str]
+) -> None:
+    """The first one after a start looks for the age of its segment."""
+    site, log = _site()
+    site.fill(log, 2)
+    site.settle()
+    site = site.kill()
+    site.files.fail_when(lambda operation: operation.name == "pread", number)
+    with pytest.raises(KafkaStorageError, match="cannot append in /a"):
+        site.append(site.log())
+    assert site.offline == offline
+    assert site.log().log_end_offset == 2
+
+
+def test_a_failed_sync_never_moves_the_durable_end() -> None:
+    site, log = _site()
+    site.fill(log, 2)
+    site.settle()
+    site.fill(log, 2)
+    site.files.fail_when(lambda operation: operation.name == "sync", errno.EIO)
+    site.settle()
+    site.files.fail_no_more()
+    assert site.offline == ["/a"]
+    assert (log.durable_end_offset, log.high_watermark) == (2, 2)
+    assert batch_offsets(log) == [0, 1]
+
+
+def test_a_seal_that_fails_first_leaves_the_round_beside_it_without_effect() -> None:
+    """The kernel tells the error only once: who hears it must not be the only one to know."""
+    site, log = _site()
+    site.fill(log, 6)
+    site.ports.timers.run_due()
+    site.files.fail_when(lambda operation: operation.name == "sync", errno.EIO)
+    site.ports.jobs.run_one("dir:/a")
+    site.files.fail_no_more()
+    site.settle()
+    assert log.durable_end_offset == 0
+    assert log.high_watermark == 0

@@ -1,0 +1,395 @@
+"""All logs of a broker: where they are made, how they are loaded, what a failed disk costs."""
+
+from __future__ import annotations
+
+import errno
+import random
+from dataclasses import replace
+
+import pytest
+
+from plog.errors import KafkaStorageError
+from plog.types import TopicPartition
+from plogd.log import names
+from plogd.log.log import Log
+from plogd.log.log_dir import LogDirUnusable
+from plogd.topic_config import TopicConfig
+from tests.helpers.log_site import (
+    CONFIG,
+    LogSite,
+    batch_offsets,
+    four_segments,
+    partition_of,
+)
+from tests.helpers.sim_ports import outcome
+
+METADATA = TopicPartition("__cluster_metadata", 0)
+METADATA_ID = bytes(15) + b"\1"
+
+
+def _directories(site: LogSite, path: str) -> list[str]:
+    return [name for name in site.files.listdir(path) if site.files.is_dir(f"{path}/{name}")]
+
+
+def _break(site: LogSite, path: str, name: str = "") -> None:
+    """Every operation below `path`, or those called `name`, fails from now on."""
+    site.files.fail_when(
+        lambda operation: operation.path.startswith(path) and operation.name.startswith(name),
+        errno.EIO,
+    )
+
+
+# -- making logs ------------------------------------------------------------------------------
+
+
+def test_logs_are_made_where_there_are_fewest() -> None:
+    site = LogSite(("/a", "/b", "/c")).start()
+    site.create("x-0")
+    logs = site.settle(site.manager.create([site.new(f"t-{number}") for number in range(7)]))
+    assert sorted(log.log_dir for log in logs) == ["/a", "/a", "/b", "/b", "/b", "/c", "/c"]
+    assert _directories(site, "/b") == ["t-0", "t-3", "t-6"]
+
+
+def test_the_directories_fill_evenly_whatever_was_deleted() -> None:
+    site = LogSite(("/a", "/b")).start()
+    for number in range(4):
+        site.create(f"t-{number}")
+    site.delete("t-0")
+    site.delete("t-2")
+    assert [site.create(f"u-{number}").log_dir for number in range(3)] == ["/a", "/a", "/a"]
+
+
+def test_a_log_is_known_only_when_it_is_durable() -> None:
+    site = LogSite().start()
+    creation = site.manager.create([site.new("t-0")])
+    assert not creation.done
+    assert site.manager.get(partition_of("t-0")) is None
+    site.settle()
+    [log] = outcome(creation)
+    assert site.manager.get(partition_of("t-0")) is log
+    for seed in range(10):
+        assert "t-0" in site.files.crash(random.Random(seed)).listdir("/a")
+
+
+def test_what_a_crashed_creation_left_is_put_aside_by_the_next() -> None:
+    site = LogSite().start()
+    site.files.mkdir("/a/t-0")
+    site.files.open_append("/a/t-0/00000000000000000000.log").append(b"half")
+    log = site.create("t-0")
+    assert log.log_end_offset == 0
+    assert len([name for name in _directories(site, "/a") if name.endswith("-stray")]) == 1
+
+
+def test_a_log_made_anew_owes_nothing_to_the_one_of_that_name_before_it() -> None:
+    """Else the checkpoints of the old one would have recovery delete what is in the new one."""
+    for seed in range(5):
+        site, log = four_segments()
+        log.log_start_offset = 12
+        site.write_checkpoints()
+        site.settle(site.manager.write_log_starts())
+        site.delete("t-0")
+        log = site.create("t-0")
+        site.fill(log, 8)
+        site.settle()
+        site = site.crash(seed)
+        assert batch_offsets(site.log()) == list(range(8))
+
+
+def test_want_of_room_refuses_a_new_log_and_leaves_nothing_of_it() -> None:
+    site = LogSite().start()
+    site.files.fail_when(lambda operation: operation.name == "append", errno.ENOSPC)
+    with pytest.raises(KafkaStorageError, match=r"cannot make a log in /a: .*No space left"):
+        site.create("t-0")
+    assert site.offline == []
+    assert _directories(site, "/a") == []
+    site.files.fail_no_more()
+    assert site.create("t-0").log_dir == "/a"
+
+
+def test_a_disk_that_fails_at_a_creation_goes_offline() -> None:
+    site = LogSite(("/a", "/b")).start()
+    _break(site, "/a", "sync_dir")
+    with pytest.raises(KafkaStorageError, match="cannot make a log in /a"):
+        site.create("t-0")
+    assert site.offline == ["/a"]
+    assert site.create("u-0").log_dir == "/b"
+
+
+def test_logs_made_in_other_directories_stay_when_one_directory_fails() -> None:
+    """The controller takes the topic back, and with it those logs."""
+    site = LogSite(("/a", "/b")).start()
+    _break(site, "/a/")
+    with pytest.raises(KafkaStorageError):
+        site.settle(site.manager.create([site.new("t-0"), site.new("t-1")]))
+    assert list(site.manager.logs) == [partition_of("t-1")]
+
+
+def test_without_a_directory_no_log_can_be_made() -> None:
+    site = LogSite().start()
+    site.manager.storage_failed("/a", OSError(errno.EIO, "broken"))
+    with pytest.raises(KafkaStorageError, match="every log directory is offline"):
+        site.create("t-0")
+
+
+def test_a_log_whose_directory_fails_while_it_is_made_is_offline() -> None:
+    site = LogSite().start()
+    creation = site.manager.create([site.new("t-0")])
+    site.manager.storage_failed("/a", OSError(errno.EIO, "broken"))
+    [log] = site.settle(creation)
+    assert log.offline
+    with pytest.raises(KafkaStorageError, match="/a is offline"):
+        site.append(log)
+
+
+# -- loading ----------------------------------------------------------------------------------
+
+
+def test_every_log_is_found_again() -> None:
+    site = LogSite(("/a", "/b")).start()
+    for number in range(5):
+        site.fill(site.create(f"t-{number}"), number)
+    site.settle()
+    for next_life in (LogSite.kill, LogSite.restart):
+        site = next_life(site)
+        assert [site.log(f"t-{number}").log_end_offset for number in range(5)] == [0, 1, 2, 3, 4]
+    assert [site.log(f"t-{number}").log_dir for number in range(5)] == ["/a", "/b"] * 2 + ["/a"]
+
+
+def test_logs_are_loaded_on_as_many_lanes_as_the_setting_says() -> None:
+    site = LogSite(num_recovery_threads_per_data_dir=3).start()
+    for number in range(5):
+        site.create(f"t-{number}")
+    site = site.next_life()
+    site.settle(site.manager.open_directories())
+    loading = site.manager.load_logs(site._config_of)
+    site.ports.jobs.run_one("dir:/a")
+    assert sorted(site.ports.jobs.waiting) == ["dir:/a:0", "dir:/a:1", "dir:/a:2"]
+    site.settle(loading)
+    assert len(site.manager.logs) == 5
+
+
+def test_a_directory_of_no_known_topic_is_put_aside_and_told() -> None:
+    site, _ = four_segments()
+    site.topics.clear()
+    site.create("t-1")
+    site = site.kill()
+    assert list(site.manager.logs) == [partition_of("t-1")]
+    assert "t-0" not in _directories(site, "/a")
+    [stray] = [name for name in _directories(site, "/a") if name.endswith("-stray")]
+    assert site.listing(site.log("t-1"))
+    assert site.files.listdir(f"/a/{stray}")
+    assert "/a/t-0 belongs to no known topic" in site.reports[0]
+    assert stray in site.reports[0]
+
+
+def test_a_directory_of_an_earlier_topic_of_that_name_is_put_aside() -> None:
+    """F26: never old data in a new topic."""
+    site, _ = four_segments()
+    key = partition_of("t-0")
+    site.topics[key] = (b"\7" * 16, CONFIG)
+    site = site.kill()
+    assert site.manager.get(key) is None
+    assert "-stray" in site.reports[0]
+
+
+def test_the_longest_stray_name_fits_into_a_directory() -> None:
+    site = LogSite().start()
+    site.create("t" * 249 + "-0")
+    site.topics.clear()
+    site = site.kill()
+    assert site.offline == []
+    assert [len(name) for name in _directories(site, "/a")] == [255]
+
+
+def test_what_is_no_partitions_directory_is_left_alone() -> None:
+    site, _ = four_segments()
+    site.files.mkdir("/a/lost+found")
+    site.files.mkdir("/a/t-0.0123456789abcdef0123456789abcdef-stray")
+    site.files.open_append("/a/t-7").close()
+    site = site.kill()
+    assert batch_offsets(site.log()) == list(range(17))
+    assert {"lost+found", "t-7"} <= set(site.files.listdir("/a"))
+    assert site.reports == []
+
+
+def test_a_partition_in_two_directories_refuses_the_start() -> None:
+    """Which one is right only its owner can tell; a wrong guess would lose the other."""
+    site = LogSite(("/a", "/b")).start()
+    log = site.create("t-0")
+    site.files.mkdir("/b/t-0")
+    copied = site.files.open_append(f"/b/t-0/{names.PARTITION_METADATA}")
+    copied.append(site.files.read_file(f"{log.directory}/{names.PARTITION_METADATA}"))
+    with pytest.raises(LogDirUnusable, match="both /a and /b hold t-0: move the directory"):
+        site.kill()
+
+
+def test_a_stray_of_the_same_name_in_another_directory_is_no_second_copy() -> None:
+    site = LogSite(("/a", "/b")).start()
+    site.create("t-0")
+    site.files.mkdir("/b/t-0")
+    site = site.kill()
+    assert site.log().log_dir == "/a"
+    assert _directories(site, "/b")[0].endswith("-stray")
+
+
+@pytest.mark.parametrize(
+    ("name", "path"),
+    [
+        ("listdir", "/a"),
+        ("listdir", "/a/t-0"),
+        ("pread", "/a/t-0/"),
+        ("unlink", "/a/gone-0."),
+        ("rename", "/a/stray-0"),
+    ],
+)
+def test_a_directory_that_cannot_be_read_goes_offline_and_the_others_serve(
+    name: str, path: str
+) -> None:
+    site = LogSite(("/a", "/b")).start()
+    for number in range(2):
+        site.fill(site.create(f"t-{number}"), 3)
+    site.settle()
+    site.files.mkdir("/a/gone-0.0123456789abcdef0123456789abcdef-delete")
+    site.files.open_append("/a/gone-0.0123456789abcdef0123456789abcdef-delete/file").close()
+    site.files.mkdir("/a/stray-0")
+    site = site.next_life()
+    site.settle(site.manager.open_directories())
+    _break(site, path, name)
+    site.settle(site.manager.load_logs(site._config_of))
+    assert site.offline == ["/a"]
+    assert site.log("t-1").log_end_offset == 3
+    log = site.manager.get(partition_of("t-0"))
+    assert log is None or log.offline
+
+
+# -- the metadata log -------------------------------------------------------------------------
+
+
+def _load_metadata(site: LogSite) -> str:
+    site.settle(site.manager.open_directories())
+    config = TopicConfig(cleanup_policy=())
+    log: Log = site.settle(site.manager.load_metadata_log(METADATA, METADATA_ID, config))
+    assert log.topic_id == METADATA_ID
+    site.settle(site.manager.load_logs(site._config_of))
+    assert site.manager.get(METADATA) is log
+    return log.log_dir
+
+
+def test_the_metadata_log_is_made_in_the_first_directory_and_found_in_any() -> None:
+    site = LogSite(("/a", "/b"))
+    assert _load_metadata(site) == "/a"
+    site = LogSite(("/b", "/a"), files=site.files.kill())
+    assert _load_metadata(site) == "/a"
+    assert site.reports == []
+
+
+def test_no_metadata_log_is_made_while_the_old_one_may_lie_in_a_failed_directory() -> None:
+    site = LogSite(("/a", "/b"))
+    _load_metadata(site)
+    site = LogSite(("/a", "/b"), files=site.files.kill())
+    _break(site, "/a")
+    with pytest.raises(LogDirUnusable, match="__cluster_metadata-0 may lie in /a, which cannot"):
+        _load_metadata(site)
+
+
+def test_a_metadata_log_that_cannot_be_read_refuses_the_start() -> None:
+    site = LogSite(("/a", "/b"))
+    _load_metadata(site)
+    site = LogSite(("/a", "/b"), files=site.files.kill())
+    _break(site, "/a/__cluster_metadata-0/")
+    with pytest.raises(LogDirUnusable, match=r"cannot read __cluster_metadata-0: .*Input/output"):
+        _load_metadata(site)
+
+
+def test_a_second_metadata_log_refuses_the_start() -> None:
+    site = LogSite(("/a", "/b"))
+    _load_metadata(site)
+    site.files.mkdir("/b/__cluster_metadata-0")
+    site = LogSite(("/a", "/b"), files=site.files.kill())
+    with pytest.raises(LogDirUnusable, match="both /a and /b hold __cluster_metadata-0"):
+        _load_metadata(site)
+
+
+# -- housekeeping -----------------------------------------------------------------------------
+
+
+def test_retention_looks_at_every_log_whatever_one_of_them_does(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    site = LogSite().start()
+    logs = [site.create(f"t-{number}", replace(CONFIG, retention_bytes=0)) for number in range(3)]
+    for log in logs:
+        site.fill(log, 6)
+    site.settle()
+
+    def refuse(now_ms: int) -> int:
+        raise KafkaStorageError("no room")
+
+    monkeypatch.setattr(logs[1], "apply_retention", refuse)
+    site.manager.apply_retention(site.ports.clock.now_ms())
+    assert [log.log_start_offset for log in logs] == [5, 0, 5]
+    assert "retention: no room" in site.reports
+
+
+def test_silent_producers_are_forgotten() -> None:
+    site = LogSite().start()
+    log = site.create("t-0")
+    site.append(log, producer_id=7, producer_epoch=0, base_sequence=0)
+    site.ports.advance(1000)
+    site.append(log, producer_id=8, producer_epoch=0, base_sequence=0)
+    expired_ms = site.ports.clock.now_ms() + site.config.producer_id_expiration_ms
+    site.manager.expire_producers(expired_ms)
+    assert list(log.producer_state.producers) == [8]
+
+
+def test_a_log_is_found_by_its_partition() -> None:
+    site, log = four_segments()
+    assert site.manager.get(partition_of("t-0")) is log
+    assert site.manager.get(partition_of("t-1")) is None
+    assert len(site.manager.cluster_id) == 22
+
+
+# -- failure (R15) ----------------------------------------------------------------------------
+
+
+def test_a_failed_directory_takes_its_logs_with_it_once() -> None:
+    site = LogSite(("/a", "/b")).start()
+    a, b = site.create("t-0"), site.create("t-1")
+    for _ in range(2):
+        site.manager.storage_failed("/a", OSError(errno.EIO, "broken"))
+    assert (a.offline, b.offline) == (True, False)
+    assert site.offline == site.manager.offline_dirs == ["/a"]
+    assert not site.last_is_offline
+    assert site.reports[-1].startswith("log directory /a goes offline: [Errno 5] broken; mend")
+    site.manager.storage_failed("/b", OSError(errno.EIO, "broken"))
+    assert site.last_is_offline
+
+
+def test_a_failed_sync_costs_its_directory_and_the_others_go_on() -> None:
+    site = LogSite(("/a", "/b")).start()
+    logs = [site.create("t-0"), site.create("t-1")]
+    for log in logs:
+        site.fill(log, 1)
+    _break(site, "/a", "sync")
+    site.settle()
+    assert [log.durable_end_offset for log in logs] == [0, 1]
+    assert site.offline == ["/a"]
+
+
+def test_a_failed_syncfs_costs_every_directory_of_its_file_system_but_no_other() -> None:
+    site = LogSite(("/a", "/b", "/c"), device_by_path={"/c": 2}).start()
+    logs = [log for number in range(90) for log in [site.create(f"t-{number}")]]
+    for log in logs:
+        site.append(log)
+    site.files.fail_when(
+        lambda operation: operation.name == "sync_fs" and operation.path != "/c", errno.EIO
+    )
+    site.settle()
+    assert site.offline == ["/a", "/b"]
+    assert {log.log_dir for log in logs if log.durable_end_offset} == {"/c"}
+
+
+def test_what_was_acknowledged_is_still_read_from_a_failed_directory() -> None:
+    site, log = four_segments()
+    site.manager.storage_failed("/a", OSError(errno.EIO, "broken"))
+    assert batch_offsets(log) == list(range(17))

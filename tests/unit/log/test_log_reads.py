@@ -1,0 +1,229 @@
+"""One log: reads up to what may be shown, look-ups by time."""
+
+from __future__ import annotations
+
+import errno
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from plog.errors import KafkaStorageError, OffsetOutOfRange
+from plog.records.batch import iter_batches
+from plogd.log.log import Log
+from plogd.log.log_results import NO_DATA
+from tests.helpers.log_data import T0
+from tests.helpers.log_site import CONFIG, LogSite, base_offsets, four_segments
+
+END = 1 << 62
+
+
+def _offsets(log: Log, offset: int, max_bytes: int, **how: int) -> list[int]:
+    """Base offsets of the whole batches a read gives; -1 for a last one that is cut."""
+    data = log.read(
+        offset,
+        max_bytes,
+        end_offset=how.get("end_offset", log.high_watermark),
+        at_least_one=bool(how.get("at_least_one", True)),
+    )
+    if data.region is None:
+        return []
+    payload = data.region.read()
+    assert len(payload) == data.nbytes
+    data.region.close()
+    batches = list(iter_batches(payload))
+    whole = sum(header.size_bytes for _, header in batches)
+    return [header.base_offset for _, header in batches] + [-1] * (whole < len(payload))
+
+
+# -- reads ------------------------------------------------------------------------------------
+
+
+def test_a_read_gives_the_batches_from_an_offset_on_within_one_segment() -> None:
+    _, log = four_segments()
+    assert _offsets(log, 0, 1 << 20) == [0, 1, 2, 3, 4]
+    assert _offsets(log, 3, 1 << 20) == [3, 4]
+    assert _offsets(log, 5, 1 << 20) == [5, 6, 7, 8, 9]
+    assert _offsets(log, 16, 1 << 20) == [16]
+
+
+def test_a_read_ends_at_max_bytes_but_its_first_batch_is_whole() -> None:
+    """F39."""
+    _, log = four_segments()
+    size = log.segments.first.size_bytes // 5
+    assert _offsets(log, 0, 2 * size) == [0, 1]
+    assert _offsets(log, 0, 2 * size + 1) == [0, 1, -1]
+    assert _offsets(log, 0, 1) == [0]
+    assert _offsets(log, 0, 1, at_least_one=0) == [-1]
+    assert log.read(0, 0, end_offset=17, at_least_one=False).nbytes == 0
+
+
+def test_an_offset_within_a_batch_gives_the_whole_batch() -> None:
+    """F38: clients drop what they did not ask for."""
+    site = LogSite().start()
+    log = site.create("t-0")
+    for _ in range(3):
+        site.append(log, 4)
+    site.settle()
+    assert [_offsets(log, offset, 1) for offset in (3, 4, 7, 11)] == [[0], [4], [4], [8]]
+
+
+def test_there_is_nothing_to_read_yet_at_the_end() -> None:
+    _, log = four_segments()
+    assert log.read(17, 1000, end_offset=17) is NO_DATA
+    assert NO_DATA.nbytes == 0
+    assert log.read(9, 1000, end_offset=9) is NO_DATA
+    assert log.read(9, 1000, end_offset=4) is NO_DATA
+
+
+@pytest.mark.parametrize("offset", [-1, 4, 18])
+def test_offsets_outside_the_log_are_out_of_range(offset: int) -> None:
+    _, log = four_segments()
+    log.log_start_offset = 5
+    with pytest.raises(OffsetOutOfRange, match=rf"offset {offset} is outside \[5, 17\]"):
+        log.read(offset, 1000, end_offset=17)
+
+
+def test_nothing_at_or_above_the_bound_is_shown() -> None:
+    """Neither what is not durable yet nor, with a lower bound, what is."""
+    site, log = four_segments()
+    site.fill(log, 2)
+    assert _offsets(log, 15, 1 << 20) == [15, 16]
+    assert _offsets(log, 15, 1 << 20, end_offset=END) == [15, 16, 17, 18]
+    assert _offsets(log, 5, 1 << 20, end_offset=8) == [5, 6, 7]
+    site.settle()
+    assert _offsets(log, 15, 1 << 20) == [15, 16, 17, 18]
+
+
+def test_a_durable_end_of_an_earlier_segment_is_found_too() -> None:
+    """The position of the last round's end belongs to one segment; a roll leaves it behind."""
+    site, log = four_segments()
+    site.fill(log, 6)
+    assert base_offsets(log)[-1] == 20
+    assert _offsets(log, 15, 1 << 20) == [15, 16]
+    assert _offsets(log, 15, 1 << 20, end_offset=END) == [15, 16, 17, 18, 19]
+
+
+def test_an_offset_that_no_batch_holds_gives_the_next_batch() -> None:
+    """Damage that was cut out of a segment leaves such a gap."""
+    site, log = four_segments()
+    site.write_checkpoints()
+    site.files.overwrite(site.path(log, 5), site.files.read_file(site.path(log, 5))[:400])
+    log.high_watermark = 17
+    site = site.kill()
+    log = site.log()
+    assert _offsets(log, 8, 1 << 20) == [10, 11, 12, 13, 14]
+
+
+def test_a_gap_before_the_bound_gives_nothing() -> None:
+    site, log = four_segments()
+    site.files.overwrite(site.path(log, 5), site.files.read_file(site.path(log, 5))[:400])
+    site.write_checkpoints()
+    log = site.kill().log()
+    assert log.read(8, 1000, end_offset=9).region is None
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    shapes=st.lists(st.tuples(st.integers(1, 4), st.integers(0, 200)), min_size=1, max_size=25),
+    synced=st.integers(0, 25),
+    reads=st.lists(
+        st.tuples(st.integers(0, 100), st.integers(1, 2000), st.integers(0, 110)), max_size=12
+    ),
+)
+def test_any_read_gives_a_run_of_batches_that_begins_with_the_one_asked_for(
+    shapes: list[tuple[int, int]], synced: int, reads: list[tuple[int, int, int]]
+) -> None:
+    site = LogSite().start()
+    log = site.create("t-0")
+    batches: list[tuple[int, int]] = []
+    for number, (records, value_bytes) in enumerate(shapes):
+        info = site.append(log, records, value=b"v" * value_bytes)
+        batches.append((info.first_offset, info.last_offset))
+        if number == synced:
+            site.settle()
+    end = log.log_end_offset
+    for offset, max_bytes, bound in [*reads, (0, 500, log.durable_end_offset)]:
+        offset %= end
+        found = _offsets(log, offset, max_bytes, end_offset=bound)
+        expected = [first for first, last in batches if last >= offset and last < bound]
+        if found and found[-1] == -1:
+            found.pop()
+            assert found or offset >= bound
+        if not found:
+            assert not expected or offset >= bound
+        assert found == expected[: len(found)]
+
+
+@pytest.mark.parametrize(("number", "offline"), [(errno.EIO, ["/a"]), (errno.EMFILE, [])])
+def test_a_read_the_disk_fails_is_a_storage_error(number: int, offline: list[str]) -> None:
+    site, _ = four_segments()
+    site = site.kill()
+    site.files.fail_when(lambda operation: operation.name in ("pread", "open"), number)
+    with pytest.raises(KafkaStorageError, match="cannot read in /a"):
+        site.log().read(7, 1000, end_offset=17)
+    assert site.offline == offline
+
+
+# -- look-ups by time -------------------------------------------------------------------------
+
+
+def test_a_time_leads_to_the_first_record_that_is_not_older() -> None:
+    site = LogSite().start()
+    log = site.create("t-0")
+    for number in range(12):
+        times = [T0 + 100 * number, T0 + 100 * number + 50]
+        site.append(log, timestamps=times, value=b"v" * 100)
+    assert len(base_offsets(log)) > 2
+    assert log.offset_for_timestamp(0) == (T0, 0, 0)
+    assert log.offset_for_timestamp(T0 + 501) == (T0 + 550, 11, 0)
+    assert log.offset_for_timestamp(T0 + 550) == (T0 + 550, 11, 0)
+    assert log.offset_for_timestamp(T0 + 1150) == (T0 + 1150, 23, 0)
+    assert log.offset_for_timestamp(T0 + 1151) is None
+
+
+def test_a_time_leads_to_nothing_below_the_logs_start() -> None:
+    _, log = four_segments()
+    log.log_start_offset = 7
+    found = log.offset_for_timestamp(0)
+    assert found is not None
+    assert found.offset == 7
+
+
+def test_the_largest_timestamp_is_found_where_it_came_first() -> None:
+    site = LogSite().start()
+    log = site.create("t-0")
+    assert log.max_timestamp_offset() is None
+    for timestamp in (T0, T0 + 70, T0 + 30, T0 + 70, T0 + 20):
+        site.append(log, timestamp=timestamp)
+    assert log.max_timestamp_offset() == (T0 + 70, 1, 0)
+
+
+def test_records_without_timestamps_are_found_by_no_time() -> None:
+    site = LogSite().start()
+    log = site.create("t-0", replace(CONFIG, segment_bytes=200))
+    for _ in range(3):
+        site.append(log, timestamp=-1, value=b"v" * 100)
+    assert log.max_timestamp_offset() is None
+    assert log.offset_for_timestamp(0) is None
+
+
+def test_a_segment_that_promises_too_much_does_not_end_the_search() -> None:
+    """Its newest record may lie below the log's start."""
+    site = LogSite().start()
+    log = site.create("t-0")
+    for timestamp in (T0, T0 + 900, T0 + 10, T0 + 20, T0 + 30):
+        site.append(log, timestamp=timestamp, value=b"v" * 100)
+    log.roll()
+    site.append(log, timestamp=T0 + 800)
+    log.log_start_offset = 2
+    assert log.offset_for_timestamp(T0 + 500) == (T0 + 800, 5, 0)
+
+
+def test_a_look_up_in_a_closed_log_is_a_storage_error() -> None:
+    """It is a job, and the topic may be deleted while it waits."""
+    _, log = four_segments()
+    log.close()
+    with pytest.raises(KafkaStorageError, match="closed"):
+        log.offset_for_timestamp(0)

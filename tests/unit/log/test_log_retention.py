@@ -1,0 +1,163 @@
+"""One log: what retention deletes, and what a full or failing disk changes about it."""
+
+from __future__ import annotations
+
+import errno
+from dataclasses import replace
+from typing import Any
+
+from plogd.log.log import Log
+from tests.helpers.log_data import T0
+from tests.helpers.log_site import CONFIG, LogSite, base_offsets, batch_offsets, four_segments
+
+HOUR_MS = 3_600_000
+
+
+def _keeping(**limits: Any) -> tuple[LogSite, Log]:
+    """A log of four segments whose records are a minute apart, all durable."""
+    site = LogSite().start()
+    log = site.create("t-0", replace(CONFIG, **limits))
+    for number in range(17):
+        site.append(log, timestamp=T0 + number * 60_000, value=b"v" * 95)
+    site.settle()
+    assert base_offsets(log) == [0, 5, 10, 15]
+    return site, log
+
+
+def test_segments_older_than_retention_ms_go() -> None:
+    """The newest record decides, as the time index tells it."""
+    site, log = _keeping(retention_ms=HOUR_MS)
+    assert log.apply_retention(T0 + 4 * 60_000 + HOUR_MS) == 0
+    assert log.apply_retention(T0 + 4 * 60_000 + HOUR_MS + 1) == 1
+    assert log.apply_retention(T0 + 14 * 60_000 + HOUR_MS + 1) == 2
+    assert (log.log_start_offset, base_offsets(log)) == (15, [15])
+    assert "deleted 2 segments of t-0, which now starts at 15" in site.reports
+    assert batch_offsets(log) == [15, 16]
+
+
+def test_the_oldest_go_while_retention_bytes_are_exceeded() -> None:
+    _, log = _keeping(retention_bytes=1100)
+    size_bytes = [segment.size_bytes for segment in log.segments]
+    assert log.apply_retention(T0) == 2
+    assert log.size_bytes == sum(size_bytes[2:]) >= 1100
+    assert log.apply_retention(T0) == 0
+
+
+def test_segments_below_the_start_offset_go_whatever_the_policy() -> None:
+    for policy in ((), ("delete",), ("compact",)):
+        _, log = _keeping(cleanup_policy=policy)
+        log.log_start_offset = 12
+        assert log.apply_retention(T0) == 2
+        assert log.log_start_offset == 12
+        assert base_offsets(log) == [10, 15]
+
+
+def test_only_the_policy_delete_deletes_by_time_and_size() -> None:
+    for policy in ((), ("compact",)):
+        _, log = _keeping(cleanup_policy=policy, retention_ms=1, retention_bytes=0)
+        assert log.apply_retention(T0 + HOUR_MS * 1000) == 0
+        assert base_offsets(log) == [0, 5, 10, 15]
+
+
+def test_an_expired_active_segment_is_rolled_and_deleted() -> None:
+    site, log = _keeping(retention_ms=HOUR_MS)
+    assert log.apply_retention(T0 + 100 * HOUR_MS) == 4
+    assert base_offsets(log) == [17]
+    assert (log.log_start_offset, log.log_end_offset, log.high_watermark) == (17, 17, 17)
+    site.settle()
+    assert log.recovery_point == 17
+    assert log.apply_retention(T0 + 200 * HOUR_MS) == 0
+    site.append(log)
+    site.ports.advance(CONFIG.file_delete_delay_ms)
+    site = site.kill()
+    assert batch_offsets(site.log()) == [17]
+
+
+def test_an_active_segment_with_records_in_doubt_is_not_rolled() -> None:
+    site, log = _keeping(retention_ms=HOUR_MS)
+    site.append(log)
+    assert log.apply_retention(T0 + 100 * HOUR_MS) == 3
+    assert base_offsets(log) == [15]
+
+
+def test_nothing_above_the_high_watermark_goes() -> None:
+    """KAFKA-5634."""
+    _, log = _keeping(retention_ms=HOUR_MS)
+    log.high_watermark = 9
+    assert log.apply_retention(T0 + 100 * HOUR_MS) == 1
+    assert log.log_start_offset == 5
+
+
+def test_without_timestamps_a_segment_is_as_old_as_its_file() -> None:
+    site = LogSite().start()
+    log = site.create("t-0", replace(CONFIG, retention_ms=HOUR_MS))
+    for _ in range(6):
+        site.append(log, timestamp=-1, value=b"v" * 100)
+    site.settle()
+    written_ms = site.ports.clock.now_ms()
+    assert log.apply_retention(written_ms + HOUR_MS) == 0
+    assert log.apply_retention(written_ms + HOUR_MS + 1) == 2
+
+
+def test_the_epochs_start_with_the_log() -> None:
+    site, log = four_segments()
+    site.epoch = 3
+    site.fill(log, 1)
+    log.log_start_offset = 15
+    site.settle()
+    log.apply_retention(T0)
+    assert log.leader_epochs.entries == ((0, 15), (3, 17))
+
+
+def test_the_recovery_point_is_never_below_the_first_segment() -> None:
+    """Seals of segments that are gone do not hold it back."""
+    site, log = _keeping(retention_bytes=0)
+    site.settle()
+    log.roll()
+    assert log.recovery_point == 15
+    log.apply_retention(T0)
+    assert (base_offsets(log), log.recovery_point) == ([17], 17)
+    site.settle()
+    assert log.recovery_point == 17
+
+
+def test_a_deleted_segment_is_not_synced_any_more() -> None:
+    site, log = _keeping()
+    log.config = replace(CONFIG, flush_messages=1 << 60)
+    site.fill(log, 6)
+    site.settle()
+    log.log_start_offset = 20
+    log.apply_retention(T0)
+    site.ports.advance(CONFIG.file_delete_delay_ms)
+    log.request_sync()
+    site.settle()
+    assert site.offline == []
+    assert log.durable_end_offset == 23
+
+
+def test_a_full_disk_that_cannot_roll_still_deletes_what_is_older() -> None:
+    """It is just then that space is needed."""
+    site, log = _keeping(retention_ms=HOUR_MS)
+    site.files.fail_when(lambda operation: operation.name in ("create", "append"), errno.ENOSPC)
+    assert log.apply_retention(T0 + 100 * HOUR_MS) == 3
+    assert base_offsets(log) == [15]
+    assert any(report.startswith("no roll for retention: t-0") for report in site.reports)
+    assert site.offline == []
+
+
+def test_a_disk_that_fails_at_the_roll_deletes_nothing() -> None:
+    site, log = _keeping(retention_ms=HOUR_MS)
+    site.files.fail_when(lambda operation: operation.name == "create", errno.EIO)
+    assert log.apply_retention(T0 + 100 * HOUR_MS) == 0
+    assert site.offline == ["/a"]
+    assert site.listing(log) == [0, 5, 10, 15]
+
+
+def test_a_closed_or_failed_log_deletes_nothing() -> None:
+    _, log = _keeping(retention_ms=HOUR_MS)
+    log.go_offline()
+    assert log.apply_retention(T0 + 100 * HOUR_MS) == 0
+    _, log = _keeping(retention_ms=HOUR_MS)
+    log.close()
+    assert log.apply_retention(T0 + 100 * HOUR_MS) == 0
+    assert base_offsets(log) == [0, 5, 10, 15]

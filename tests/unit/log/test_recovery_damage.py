@@ -1,0 +1,185 @@
+"""Loading a log with gaps, with damage below the high watermark (R14), with a roll that failed."""
+
+from __future__ import annotations
+
+import pytest
+
+from plog.errors import CorruptMessage
+from plog.records.batch import iter_batches
+from plogd.log import names
+from plogd.log.log import Log
+from tests.helpers.log_site import (
+    SUFFIXES,
+    LogSite,
+    base_offsets,
+    batch_offsets,
+    four_segments,
+    values,
+)
+
+# -- gaps and damage between what is there ----------------------------------------------------
+
+
+def test_what_follows_a_cut_segment_is_dropped_if_nothing_of_it_was_acknowledged() -> None:
+    """Later pages may reach the disk before earlier ones."""
+    site, log = four_segments()
+    site.forget(names.RECOVERY_POINT_CHECKPOINT, names.HIGH_WATERMARK_CHECKPOINT)
+    site.flip(site.path(log, 5), -1)
+    site = site.kill()
+    log = site.log()
+    assert base_offsets(log) == site.listing(log) == [0, 5]
+    assert log.log_end_offset == 9
+    assert "dropped 2 segments of t-0 from offset 10 on" in site.reports[-1]
+    assert site.listing(log, ".snapshot") == [5]
+
+
+@pytest.mark.parametrize("high_watermark", [8, 10, 11, 17])
+def test_no_segment_below_the_high_watermark_is_dropped(high_watermark: int) -> None:
+    """R14: it was durable, so what is missing before it is the disk's doing."""
+    site, log = four_segments()
+    log.high_watermark = high_watermark
+    site.settle(site.manager.write_high_watermarks())
+    site.files.overwrite(site.path(log, 5), site.files.read_file(site.path(log, 5))[:400])
+    site = site.kill()
+    expected = [0, 5] if high_watermark <= 10 else [0, 5, 10, 15]
+    assert base_offsets(site.log()) == expected
+
+
+def _damaged(position: int, high_watermark: int) -> tuple[LogSite, Log]:
+    """The log after a crash that finds one byte of the third batch of segment 0 wrong."""
+    site, log = four_segments()
+    log.high_watermark = high_watermark
+    site.settle(site.manager.write_high_watermarks())
+    path = site.path(log, 0)
+    site.flip(path, 2 * len(site.files.read_file(path)) // 5 + position)
+    site = site.kill()
+    return site, site.log()
+
+
+@pytest.mark.parametrize("position", [0, 8, 16, 20, 61, 100])
+def test_damage_below_the_high_watermark_is_kept_and_served_around(position: int) -> None:
+    """R14: base offset, length, magic, checksum, records: whatever it hits."""
+    site, log = _damaged(position, high_watermark=17)
+    assert (log.log_start_offset, log.log_end_offset) == (0, 17)
+    assert batch_offsets(log, 3) == list(range(3, 17))
+    with pytest.raises(CorruptMessage, match="offsets 2 to 2 are damaged on disk"):
+        log.read(2, 1000, end_offset=17)
+    assert site.reports == [
+        "t-0 is damaged on disk: offsets 2 to 2 cannot be read; the rest is served"
+    ]
+
+
+def test_an_index_is_rebuilt_around_damage() -> None:
+    site, log = _damaged(8, high_watermark=17)
+    site.write_checkpoints()
+    site.stop()
+    site.files.unlink(site.path(log, 0, ".index"))
+    site = site.kill()
+    assert batch_offsets(site.log(), 3) == list(range(3, 17))
+    with pytest.raises(CorruptMessage, match="offsets 2 to 2 are damaged on disk"):
+        site.log().read(2, 1000, end_offset=17)
+
+
+def test_a_read_that_begins_before_damage_ends_there() -> None:
+    _, log = _damaged(100, high_watermark=17)
+    data = log.read(0, 1 << 20, end_offset=17)
+    assert data.region is not None
+    assert [header.base_offset for _, header in iter_batches(data.region.read())] == [0, 1]
+
+
+@pytest.mark.parametrize("position", [0, 8, 16, 20, 61, 100])
+def test_damage_at_the_high_watermark_is_cut(position: int) -> None:
+    _, log = _damaged(position, high_watermark=2)
+    assert log.log_end_offset == 2
+    assert batch_offsets(log) == [0, 1]
+
+
+@pytest.mark.parametrize("position", [0, 8, 16, 20, 100])
+def test_the_log_goes_on_in_a_segment_that_begins_with_damage(position: int) -> None:
+    site, log = four_segments()
+    site.write_checkpoints()
+    site.flip(site.path(log, 15), position)
+    site = site.kill()
+    site.append(site.log())
+    site.settle()
+    assert batch_offsets(site.log(), 16) == [16, 17]
+
+
+def test_the_log_goes_on_behind_damage_at_its_very_end() -> None:
+    site, log = four_segments()
+    site.write_checkpoints()
+    site.flip(site.path(log, 15), -1)
+    site = site.kill()
+    log = site.log()
+    assert log.log_end_offset == 17
+    site.append(log, value=b"new")
+    site.settle()
+    assert values(log, 17) == {17: b"new"}
+    with pytest.raises(CorruptMessage):
+        log.read(16, 1000, end_offset=18)
+
+
+# -- what a roll that failed leaves -----------------------------------------------------------
+
+
+def _orphan(site: LogSite, log: Log, base_offset: int) -> None:
+    for suffix in SUFFIXES:
+        site.files.open_append(site.path(log, base_offset, suffix)).close()
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_an_empty_segment_the_log_has_overtaken_is_removed(clean: bool) -> None:
+    """It would be taken for the end of the log, and its offsets be given out twice."""
+    site, log = four_segments(4)
+    site.write_checkpoints()
+    if clean:
+        site.stop()
+    _orphan(site, log, 3)
+    site = site.kill()
+    log = site.log()
+    assert base_offsets(log) == site.listing(log) == [0]
+    assert log.log_end_offset == 4
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_an_empty_segment_among_others_is_removed(clean: bool) -> None:
+    site, log = four_segments()
+    if clean:
+        site.stop()
+    _orphan(site, log, 12)
+    site = site.kill()
+    log = site.log()
+    assert base_offsets(log) == site.listing(log) == [0, 5, 10, 15]
+    assert batch_offsets(log) == list(range(17))
+
+
+def test_the_segment_before_an_empty_one_is_looked_at_whatever_the_recovery_point() -> None:
+    """After a clean stop at 3 the recovery point is 3; then a roll failed, and appends went on."""
+    site, log = four_segments(3)
+    site = site.restart()
+    site.write_checkpoints()
+    log = site.log()
+    assert log.recovery_point == 3
+    site.append(log)
+    _orphan(site, log, 3)
+    path = site.path(log, 0)
+    torn = site.files.read_file(path)[:-1]
+    site.files.overwrite(path, torn)
+    site = site.kill()
+    assert site.log().log_end_offset == 3
+    assert len(site.files.read_file(path)) < len(torn)
+    site.append(site.log(), value=b"new")
+    site.settle()
+    assert batch_offsets(site.log()) == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_an_empty_active_segment_is_kept(clean: bool) -> None:
+    site, log = four_segments(4)
+    log.roll()
+    site.settle()
+    if clean:
+        site.stop()
+    site = site.kill()
+    assert base_offsets(site.log()) == [0, 4]
+    assert site.log().log_end_offset == 4
