@@ -44,6 +44,7 @@ class Batch:
     data: bytes
     min_version: int = 3
     """Of a Produce request that may carry its codec."""
+    producer_id: int = -1
     first_sent_in_life: int | None = None
 
     @property
@@ -103,7 +104,7 @@ class Values:
         )
         self._world.history.sending(topic, partition, self._session, first, values)
         min_version = FIRST_ZSTD_VERSION if codec is Compression.ZSTD else 3
-        return Batch(topic, sight.topic_id, partition, values, data, min_version)
+        return Batch(topic, sight.topic_id, partition, values, data, min_version, producer_id)
 
 
 def produce_request(batches: Sequence[Batch], acks: int) -> ProduceRequest:

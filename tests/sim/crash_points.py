@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import copy
 import random
+from collections.abc import Container
 from dataclasses import dataclass
 
 from plog.records.batch import Compression
@@ -90,7 +91,7 @@ def values_batch(
         producer_epoch=0 if producer_id >= 0 else -1,
         base_sequence=base_sequence,
     )
-    return Batch(topic_id.hex(), topic_id, partition, values, data)
+    return Batch(topic_id.hex(), topic_id, partition, values, data, producer_id=producer_id)
 
 
 def check_survivor(point: CrashPoint, site: Site) -> None:
@@ -111,6 +112,7 @@ def check_survivor(point: CrashPoint, site: Site) -> None:
             start, values = logs[known.topic_id, known.partition]
             if known.offset >= start:
                 assert values.get(known.offset) == known.value, f"{known} is lost"
+    _send_again(told, site, topics)
     for topic_id, number in logs:
         fresh = Told()
         site.produce(fresh, values_batch(topic_id, number, f"again {topic_id.hex()}", 1))
@@ -118,3 +120,14 @@ def check_survivor(point: CrashPoint, site: Site) -> None:
         _, values = site.read(topic_id, number)
         assert values[acknowledged.offset] == acknowledged.value
         assert acknowledged.offset == max(values)
+
+
+def _send_again(told: Told, site: Site, topics: Container[Uuid]) -> None:
+    """An idempotent producer that heard no answer sends again, and its records are there once."""
+    for batch in told.in_doubt:
+        if batch.producer_id < 0 or batch.topic_id not in topics:
+            continue
+        site.produce(Told(), batch)
+        _, values = site.read(batch.topic_id, batch.partition)
+        counts = [list(values.values()).count(value) for value in batch.values]
+        assert counts == [1] * len(counts), f"{batch.values[0]!r} is there {counts} times"

@@ -66,19 +66,21 @@ class Acknowledged:
 
 @dataclass(slots=True)
 class Told:
-    """What the clients know; each list only grows, so its length marks a moment."""
+    """What the clients know."""
 
     records: list[Acknowledged] = field(default_factory=list)
     created: list[Uuid] = field(default_factory=list)
     delete_asked: list[Uuid] = field(default_factory=list)
     deleted: list[Uuid] = field(default_factory=list)
+    in_doubt: list[Batch] = field(default_factory=list)
+    """Batches sent and not yet answered."""
 
     def copy(self) -> Told:
         """What is known at this moment."""
         return Told(*(list(known) for known in self._lists()))
 
     def _lists(self) -> Sequence[list]:  # type: ignore[type-arg]
-        return self.records, self.created, self.delete_asked, self.deleted
+        return self.records, self.created, self.delete_asked, self.deleted, self.in_doubt
 
 
 class Site:
@@ -205,7 +207,9 @@ class Site:
             assert result.error_code == 0, answer
             for offset, value in enumerate(batch.values, result.base_offset):
                 told.records.append(Acknowledged(batch.topic_id, batch.partition, offset, value))
+            told.in_doubt.remove(batch)
 
+        told.in_doubt.append(batch)
         self.ask(produce_request([batch], acks=-1), 13, ProduceResponse, acknowledged)
 
     def producer_id(self) -> int:

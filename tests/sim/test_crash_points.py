@@ -24,8 +24,10 @@ RETENTION_MS = 60_000
 TEAR_SEEDS = (1, 2)
 MORE_TEAR_SEEDS = range(3, 23)
 SHARES = 4
-NESTED_EVERY, MORE_NESTED_EVERY = 97, 11
-"""Of every so many crash points the recovery is crashed in turn."""
+FIRST_MOMENTS = 6
+FIRST_CRASHES, MORE_FIRST_CRASHES = slice(50, None, 131), slice(6, None, 11)
+"""The crash points after which the broker that recovers is crashed in turn."""
+SECOND_CRASH_EVERY = 9
 
 
 @cache
@@ -38,7 +40,7 @@ def run_history() -> tuple[CrashPoint, ...]:
     """Run the history."""
     recorder = Recorder()
     told = recorder.told
-    site = recorder.start(SimFiles(["/data"]))
+    site = recorder.start(SimFiles())
     kept = site.create(told, "kept", 2, retention_ms="-1")
     timed = site.create(told, "timed", 1, retention_ms=str(RETENTION_MS))
     gone = site.create(told, "gone", 1)
@@ -132,15 +134,22 @@ def test_a_power_loss_with_any_tear_loses_nothing_acknowledged(seed: int) -> Non
     survive_all(history(), seed)
 
 
+@pytest.mark.parametrize("first", ["power loss", "kill"])
 @pytest.mark.parametrize(
-    "every", [NESTED_EVERY, pytest.param(MORE_NESTED_EVERY, marks=pytest.mark.long)]
+    "share", [FIRST_CRASHES, pytest.param(MORE_FIRST_CRASHES, marks=pytest.mark.long)]
 )
-def test_a_power_loss_while_recovering_from_one_loses_nothing_acknowledged(every: int) -> None:
-    for point in history()[::every]:
+def test_a_power_loss_after_a_crash_loses_nothing_acknowledged(share: slice, first: str) -> None:
+    for number, point in enumerate((*history()[:FIRST_MOMENTS], *history()[share])):
         recorder = Recorder()
-        recorder.told = point.told
-        recorder.start(point.power_loss(4), point.now_ms)
-        survive_all(recorder.points, seed=5)
+        recorder.told = told = point.told.copy()
+        files = point.kill() if first == "kill" else point.power_loss(4)
+        site = recorder.start(files, point.now_ms)
+        after_start = len(recorder.points)
+        new = site.create(told, "new", 1)
+        write(site, told, new, "new")
+        nested = recorder.points
+        stride = slice(number % SECOND_CRASH_EVERY, None, SECOND_CRASH_EVERY)
+        survive_all([*nested[:after_start][::2], *nested[after_start:][stride]], seed=5)
 
 
 @pytest.mark.parametrize("plant", ["ack-before-flush", "skip-dir-sync"])

@@ -117,8 +117,10 @@ class _Answer:
 
     def _without_zstd(self, item: FetchItem, read: PartitionRead) -> PartitionRead:
         """An error for a topic that stores zstd, which the client's version does not know."""
-        topic = self._broker.cache.topic(item.topic or "")
-        if topic is None or topic.config.get("compression.type") != "zstd":
+        if read.error is not None:
+            return read
+        partition = self._broker.replica_manager.partition(item.topic or "", item.request.partition)
+        if partition.log.config.compression_type != "zstd":
             return read
         read.close()
         return PartitionRead(

@@ -11,6 +11,7 @@ Invariant: a creation that fails leaves nothing behind, open or on disk, if the 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import posixpath
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -62,8 +63,7 @@ def _create_log(
     topic_partition, topic_id = new_log.topic_partition, new_log.topic_id
     directory = posixpath.join(log_dir, names.partition_dir_name(topic_partition))
     if files.exists(directory):
-        aside = names.stray_dir_name(topic_partition, topic_id.hex())
-        files.rename(directory, posixpath.join(log_dir, aside))
+        files.rename(directory, _free_stray_path(files, log_dir, new_log))
     files.mkdir(directory)
     try:
         write_topic_id(files, directory, topic_id)
@@ -92,6 +92,17 @@ def _create_log(
         high_watermark=0,
         recovery_point=0,
     )
+
+
+def _free_stray_path(files: Files, log_dir: str, new_log: NewLog) -> str:
+    """A name for what is in the way; crash after crash may leave something there."""
+    for number in itertools.count():
+        unique_id = f"{new_log.topic_id.hex()}{number or ''}"
+        aside = names.stray_dir_name(new_log.topic_partition, unique_id)
+        path = posixpath.join(log_dir, aside)
+        if not files.exists(path):
+            break
+    return path
 
 
 def _discard(files: Files, directory: str) -> None:

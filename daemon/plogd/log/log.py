@@ -405,7 +405,7 @@ class Log:
 
     def apply_retention(self, now_ms: int) -> int:
         """Delete the segments that time, size or the log's start let go; returns how many."""
-        deletes = "delete" in self.config.cleanup_policy
+        deletes = self.config.deletes_old_segments
         policy = RetentionPolicy(
             retention_ms=self.config.retention_ms if deletes else -1,
             retention_bytes=self.config.retention_bytes if deletes else -1,

@@ -17,7 +17,6 @@ import contextlib
 import posixpath
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 from plog.errors import CorruptMessage
 from plog.records.batch import BatchHeader
@@ -62,17 +61,13 @@ def load_log(files: Files, request: LoadRequest, report: Report) -> LogState:
     _remove_leftovers(files, request.directory)
     segments = _open_segments(files, request)
     segments = _drop_below_start(segments, request)
-    segments = _drop_empty(segments)
     epochs = _load_epochs(files, request, segments, report)
-    suspects = [] if request.clean else _suspects(segments, request.recovery_point)
-    _mend_indexes(segments, len(segments) - len(suspects), request, report)
+    sealed = len(segments) if request.clean else _sealed_count(segments, request.recovery_point)
+    _mend_indexes(segments, sealed, request, report)
+    suspects, segments = segments[sealed:], _drop_overtaken(segments[:sealed])
     if suspects:
-        segments = _recover(files, segments, suspects, request, epochs, report)
-    segments = _drop_overtaken(segments)
-    log_end_offset, end_position = _end_of(segments[-1])
-    if request.clean and end_position < segments[-1].size_bytes:
-        segments = _recover(files, segments, segments[-1:], request, epochs, report)
-        log_end_offset, _ = _end_of(segments[-1])
+        segments += _recover(files, suspects, request, epochs, report)
+    log_end_offset = _next_offset(segments[-1])
     log_start_offset = max(request.log_start_offset, segments[0].base_offset)
     if log_end_offset < log_start_offset:
         segments = _start_anew(files, request, segments)
@@ -150,27 +145,19 @@ def _drop_below_start(segments: list[LogSegment], request: LoadRequest) -> list[
     return segments
 
 
-def _drop_empty(segments: Sequence[LogSegment]) -> list[LogSegment]:
-    """Drop segments that hold nothing, but for the last one: they come from rolls that failed."""
-    kept = [segment for segment in segments[:-1] if segment.size_bytes]
-    for segment in segments[:-1]:
-        if not segment.size_bytes:
-            segment.delete_files()
-    return [*kept, segments[-1]]
-
-
-def _drop_overtaken(segments: list[LogSegment]) -> list[LogSegment]:
-    """Drop an empty last segment where the one before it goes on beyond its base.
+def _drop_overtaken(segments: Sequence[LogSegment]) -> list[LogSegment]:
+    """Drop empty segments that the one before goes on beyond.
 
     A roll that fails leaves one if it cannot be removed, or if a power loss undoes the removal; the
-    log then goes on in the segment before.
+    log then goes on where it was.
     """
-    if len(segments) > 1 and not segments[-1].size_bytes:
-        next_offset, _ = _end_of(segments[-2])
-        if next_offset > segments[-1].base_offset:
-            segments[-1].delete_files()
-            return segments[:-1]
-    return segments
+    kept: list[LogSegment] = []
+    for segment in segments:
+        if kept and not segment.size_bytes and _next_offset(kept[-1]) > segment.base_offset:
+            segment.delete_files()
+        else:
+            kept.append(segment)
+    return kept
 
 
 def _load_epochs(
@@ -187,30 +174,39 @@ def _load_epochs(
     return epochs
 
 
-def _suspects(segments: Sequence[LogSegment], recovery_point: int) -> Sequence[LogSegment]:
-    """The segments that may hold what was not durable.
+def _sealed_count(segments: Sequence[LogSegment], recovery_point: int) -> int:
+    """How many segments there are before the one that holds the recovery point.
 
-    What is before an empty segment is among them: that one may be left from a roll that failed,
-    after which the log went on where it was.
+    An empty one does not count as that: a roll that failed may have left it, after which the log
+    went on in the segment before.
     """
-    sealed = sum(
-        following.base_offset <= recovery_point and following.size_bytes > 0
-        for _, following in pairwise(segments)
+    return max(
+        (
+            number
+            for number, segment in enumerate(segments)
+            if segment.size_bytes and segment.base_offset <= recovery_point
+        ),
+        default=0,
     )
-    return segments[sealed:]
 
 
 def _recover(
     files: Files,
-    segments: Sequence[LogSegment],
     suspects: Sequence[LogSegment],
     request: LoadRequest,
     epochs: LeaderEpochs,
     report: Report,
 ) -> list[LogSegment]:
-    """Check all of `suspects`, the last ones; cut at the first batch that is not whole."""
-    kept = list(segments[: len(segments) - len(suspects)])
+    """Check all of the last segments; cut at the first batch that is not whole. What is left."""
+    kept: list[LogSegment] = []
+    next_offset = suspects[0].base_offset
     for number, segment in enumerate(suspects):
+        if segment.base_offset < next_offset and not segment.size_bytes:
+            segment.delete_files()  # As in _drop_overtaken.
+            continue
+        if _is_gap(next_offset, segment.base_offset, request.high_watermark):
+            _drop_segments(suspects[number:], request, report)
+            break
         segment.records_file.drop_cache()
         recovered = recover_segment(
             segment,
@@ -218,12 +214,9 @@ def _recover(
             on_batch=lambda _, header: _note_epoch(epochs, header),
         )
         kept.append(segment)
+        next_offset = recovered.next_offset
         _report_findings(recovered, request, report)
-        later = suspects[number + 1 :]
-        if later and _is_gap(recovered.next_offset, later[0].base_offset, request.high_watermark):
-            _drop_segments(later, request, report)
-            break
-    _sync(files, request.directory, [segment for segment in kept if segment in suspects])
+    _sync(files, request.directory, kept)
     return kept
 
 
@@ -302,16 +295,16 @@ def _nothing(position: int, header: BatchHeader) -> None:
     """Only the indexes are wanted."""
 
 
-def _end_of(segment: LogSegment) -> tuple[int, int]:
-    """The offset and the position behind the segment's last batch, or the last before damage."""
-    next_offset, end_position = segment.base_offset, 0
+def _next_offset(segment: LogSegment) -> int:
+    """The offset behind the segment's last batch; its base offset if it is empty."""
+    next_offset = max([segment.base_offset, *(kept.end_offset for kept in segment.corrupt_ranges)])
 
     def note(position: int, header: BatchHeader) -> None:
-        nonlocal next_offset, end_position
-        next_offset, end_position = header.next_offset, position + header.size_bytes
+        nonlocal next_offset
+        next_offset = max(next_offset, header.next_offset)
 
     _walk(segment, segment.offset_index.last_entry.offset, note)
-    return next_offset, end_position
+    return next_offset
 
 
 def _walk(
@@ -348,6 +341,8 @@ def _load_producers(
     )
     state.remove_stray_snapshots([segment.base_offset for segment in segments])
     offset = state.load(log_start_offset, log_end_offset, request.now_ms)
+    if not state.producers:  # What lies below the log's start, but is still there, tells of them.
+        offset = segments[0].base_offset
     for segment, following in zip(segments, [*segments[1:], None], strict=True):
         if following is None or following.base_offset > offset:
             _walk(segment, offset, _bind_replay(segment, state, epochs))

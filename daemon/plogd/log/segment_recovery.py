@@ -100,13 +100,31 @@ def recover_segment(
 def replay_segment(
     segment: LogSegment, from_offset: int, on_batch: Callable[[int, BatchHeader], None]
 ) -> None:
-    """Tell `on_batch` each batch of a sound segment that ends at or above `from_offset`.
+    """Tell `on_batch` each batch of a segment that ends at or above `from_offset`.
 
-    Reads headers only. Raises CorruptMessage if the segment is not sound, OSError.
+    Reads headers only. Leaves out the damage that is known of. Raises CorruptMessage on any other,
+    OSError.
     """
-    place = segment.find_offset(from_offset)
-    if place is not None:
-        for position, header in segment.records.batches_from(place.position):
+    if segment.corrupt_ranges:
+        start = 0
+    else:
+        place = segment.find_offset(from_offset)
+        start = segment.size_bytes if place is None else place.position
+    for damaged in segment.corrupt_ranges:
+        _replay_piece(segment, start, damaged.position, from_offset, on_batch)
+        start = damaged.end_position
+    _replay_piece(segment, start, segment.size_bytes, from_offset, on_batch)
+
+
+def _replay_piece(
+    segment: LogSegment,
+    start: int,
+    end: int,
+    from_offset: int,
+    on_batch: Callable[[int, BatchHeader], None],
+) -> None:
+    for position, header in segment.records.batches_from(start, end):
+        if header.last_offset >= from_offset:
             on_batch(position, header)
 
 

@@ -279,7 +279,7 @@ class FetchSessionCache:
             if now_ms - session.created_ms > MIN_EVICTION_MS
         ]
         smallest = min(evictable, key=lambda session: len(session.items), default=None)
-        if smallest is None or len(smallest.items) > size:
+        if smallest is None or len(smallest.items) >= size:
             return False
         return self._evict(smallest)
 

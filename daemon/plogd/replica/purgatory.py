@@ -3,7 +3,7 @@
 An operation watches keys. Whoever changes what lies behind a key calls `check` with it, always
 from a `Turn` and never from inside an append or a high watermark's move; the operation then looks
 again whether it can be completed. Each operation ends exactly once: completed, expired, or removed
-because its client has left.
+because its client has left. One that raises is a bug, reported and removed; the others go on.
 
 Deadlines sit on one wheel: a bucket for each tick, and a single timer for the first bucket, so that
 a request costs a dictionary entry instead of a timer. An operation expires at most one tick late.
@@ -14,7 +14,7 @@ Source: Kafka 3.9 DelayedOperationPurgatory, TimingWheel.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from math import ceil
 from typing import Protocol
 
@@ -38,9 +38,12 @@ class Operation(Protocol):
 class Purgatory:
     """Operations by what they watch and by when they expire."""
 
-    def __init__(self, clock: Clock, timers: Timers) -> None:
+    def __init__(
+        self, clock: Clock, timers: Timers, *, on_bug: Callable[[str, Exception], None]
+    ) -> None:
         self._clock = clock
         self._timers = timers
+        self._on_bug = on_bug
         self._watchers: dict[Hashable, dict[Operation, None]] = {}
         self._places: dict[Operation, tuple[tuple[Hashable, ...], int]] = {}
         """The keys and the bucket of each operation."""
@@ -76,8 +79,15 @@ class Purgatory:
             return
         for operation in list(watchers):
             # Completing one may have ended another.
-            if operation in self._places and operation.try_complete():
+            if operation in self._places and self._try_complete(operation):
                 self.remove(operation)
+
+    def _try_complete(self, operation: Operation) -> bool:
+        try:
+            return operation.try_complete()
+        except Exception as error:
+            self._on_bug("completing a request that waited", error)
+            return True
 
     def remove(self, operation: Operation) -> None:
         """Let `operation` wait no longer; harmless if it does not."""
@@ -113,6 +123,12 @@ class Purgatory:
                 if operation in self._places:
                     self.remove(operation)
                     self.expired += 1
-                    operation.expire()
+                    self._expire(operation)
         if self._bucket_order:
             self._set_timer()
+
+    def _expire(self, operation: Operation) -> None:
+        try:
+            operation.expire()
+        except Exception as error:
+            self._on_bug("ending a request that waited too long", error)

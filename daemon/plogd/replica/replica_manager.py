@@ -73,8 +73,8 @@ class ReplicaManager:
         self._without_log: set[tuple[str, int]] = set()
         """Partitions of a log directory that could not be read at the start."""
         self._to_check: dict[TopicPartition, None] = {}
-        self.delayed_produces = Purgatory(clock, timers)
-        self.delayed_fetches = Purgatory(clock, timers)
+        self.delayed_produces = Purgatory(clock, timers, on_bug=on_bug)
+        self.delayed_fetches = Purgatory(clock, timers, on_bug=on_bug)
 
     # -- look-ups -----------------------------------------------------------------------------
 
@@ -119,11 +119,12 @@ class ReplicaManager:
         return self._append_now(entries, required_acks, timeout_ms)
 
     def _full_rounds(self) -> SyncRounds | None:
-        """A file system with as many unsynced bytes as it may have."""
-        for rounds in self._log_manager.sync_rounds:
-            if not rounds.has_room:
-                return rounds
-        return None
+        """A file system with as many unsynced bytes as it may have.
+
+        One that is waited for already, if there is one: two lines would mix up their order.
+        """
+        full = [rounds for rounds in self._log_manager.sync_rounds if not rounds.has_room]
+        return full[0] if full else None
 
     async def _append_later(
         self, full: SyncRounds, entries: Sequence[Entry], required_acks: int, timeout_ms: int

@@ -362,6 +362,14 @@ def test_zstd_for_a_client_too_old_to_know_it(version: int, code: int) -> None:
     assert (answer.error_code, len(answer.records) > 0) == (code, code == 0)
 
 
+def test_zstd_by_the_brokers_setting_for_a_client_too_old_to_know_it() -> None:
+    broker = SimBroker(compression_type="zstd").start()
+    create_topic(broker, "t")
+    broker.produce("t", b"a")
+    answer = broker.fetch("t", version=9)
+    assert answer.error_code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+
+
 @pytest.mark.parametrize(("version", "code"), [(5, 6), (6, 56)])
 def test_a_storage_error_for_a_client_too_old_to_know_it(version: int, code: int) -> None:
     broker = make()

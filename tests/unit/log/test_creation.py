@@ -104,6 +104,14 @@ def test_a_directory_in_the_way_is_put_aside() -> None:
     assert files.listdir(f"/a/{stray}") == FILES_OF_A_LOG
 
 
+def test_what_was_put_aside_before_stays_when_it_happens_again() -> None:
+    files = _files()
+    for _ in range(3):
+        _create(files)
+    stray = f"t-0.{TOPIC_ID.hex()}-stray"
+    assert files.listdir("/a") == ["t-0", stray, stray.replace("-stray", "1-stray")]
+
+
 def test_the_longest_name_of_a_topic_can_be_put_aside() -> None:
     files = _files()
     new = _new("t" * 249)

@@ -374,6 +374,7 @@ def test_a_failed_sync_costs_its_directory_and_the_others_go_on() -> None:
     site.settle()
     assert [log.durable_end_offset for log in logs] == [0, 1]
     assert site.offline == ["/a"]
+    assert site.create("t-2").log_dir == "/b"
 
 
 def test_a_failed_syncfs_costs_every_directory_of_its_file_system_but_no_other() -> None:

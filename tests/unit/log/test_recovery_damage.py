@@ -80,6 +80,28 @@ def test_an_index_is_rebuilt_around_damage() -> None:
         site.log().read(2, 1000, end_offset=17)
 
 
+def test_producers_and_epochs_behind_damage_are_known() -> None:
+    """Else a producer's next batch would be out of order, which ends it for good."""
+    site = LogSite().start()
+    log = site.create("t-0")
+    for number in range(4):
+        site.append(log, producer_id=7, producer_epoch=0, base_sequence=number)
+    site.settle()
+    site = site.kill()
+    site.append(site.log(), producer_id=7, producer_epoch=0, base_sequence=4)
+    site.settle()
+    site.write_checkpoints()
+    path = site.path(site.log(), 0)
+    for position in (8, 2 * len(site.files.read_file(path)) // 5 + 16):
+        site.flip(path, position)
+    site = site.kill()
+    assert site.log().leader_epochs.entries[-1] == (1, 4)
+    again = site.append(site.log(), producer_id=7, producer_epoch=0, base_sequence=4)
+    assert (again.duplicate, again.first_offset) == (True, 4)
+    new = site.append(site.log(), producer_id=7, producer_epoch=0, base_sequence=5)
+    assert (new.duplicate, new.first_offset) == (False, 5)
+
+
 def test_a_read_that_begins_before_damage_ends_there() -> None:
     _, log = _damaged(100, high_watermark=17)
     data = log.read(0, 1 << 20, end_offset=17)

@@ -229,6 +229,7 @@ class TestEviction:
         cache.ports.advance(MIN_EVICTION_MS + 1)
         cache.fetch(session_id=session_id, epoch=1)
         assert cache.open_session([0]) == NO_SESSION
+        assert cache.open_session([2, 3]) == NO_SESSION
         assert cache.open_session([0, 1, 2]) != NO_SESSION
 
     def test_with_no_slots_there_are_no_sessions(self) -> None:

@@ -24,7 +24,11 @@ class Waiting:
 
 def make() -> tuple[SimPorts, Purgatory]:
     ports = SimPorts()
-    return ports, Purgatory(ports.clock, ports.timers)
+    return ports, Purgatory(ports.clock, ports.timers, on_bug=_raise)
+
+
+def _raise(where: str, error: Exception) -> None:
+    raise error
 
 
 def test_a_check_completes_what_watches_its_key() -> None:
@@ -128,3 +132,31 @@ def test_an_idle_purgatory_sets_no_timer() -> None:
     purgatory.watch(Waiting(), ["a"], 100)
     ports.advance(200)
     assert ports.timers.next_due_ms is None
+
+
+class Broken(Waiting):
+    """An operation with a bug."""
+
+    def try_complete(self) -> bool:
+        raise ValueError("complete")
+
+    def expire(self) -> None:
+        raise ValueError("expire")
+
+
+def test_a_bug_in_one_costs_the_others_nothing() -> None:
+    ports = SimPorts()
+    bugs: list[str] = []
+    purgatory = Purgatory(
+        ports.clock, ports.timers, on_bug=lambda where, error: bugs.append(str(error))
+    )
+    one, late = Waiting(), Waiting()
+    purgatory.watch(Broken(), ["a"], 1000)
+    purgatory.watch(one, ["a"], 1000)
+    one.is_complete = True
+    purgatory.check("a")
+    assert (bugs, one.looks, len(purgatory)) == (["complete"], 1, 0)
+    purgatory.watch(Broken(), ["a"], 1000)
+    purgatory.watch(late, ["a"], 1000)
+    ports.advance(1000 + TICK_MS)
+    assert (bugs[1:], late.expired, len(purgatory)) == (["expire"], True, 0)

@@ -17,6 +17,7 @@ from plogd.replica.fetch_sessions import FetchItem
 from plogd.replica.partition import PartitionRead
 from plogd.replica.replica_manager import ReplicaManager
 from tests.helpers.sim_broker import SimBroker, create_topic, records_of
+from tests.helpers.sim_files import SimFiles
 from tests.helpers.sim_ports import outcome
 
 
@@ -172,6 +173,27 @@ class TestAppend:
         assert isinstance(second, Later)
         assert outcome(second)[0].error is None
         assert b"second" in broker.fetch("t", 1).records.tobytes()
+
+    def test_two_full_disks_do_not_mix_up_the_order(self) -> None:
+        files = SimFiles(["/a", "/b"])
+        broker, manager = make(4, files=files, log_dirs=("/a", "/b"), plog_unsynced_max_bytes=100)
+        in_a, in_b = (
+            next(
+                partition.topic_partition.partition
+                for partition in manager.partitions
+                if partition.log.log_dir == path
+            )
+            for path in ("/a", "/b")
+        )
+        append(manager, in_b)
+        waiting = [append(manager, in_a)]
+        log = manager.partition("t", in_a).log
+        log.request_sync(100)
+        waiting.append(append(manager, in_a))
+        broker.ports.timers.run_due()
+        broker.ports.jobs.run_one(f"sync:{files.device('/a')}")
+        broker.settle()
+        assert [outcome(one)[0].info.first_offset for one in waiting] == [0, 1]
 
 
 class TestFetch:

@@ -1,0 +1,206 @@
+"""Logs against a model, over any history of appends, rolls, deletions, full disks and crashes."""
+
+from __future__ import annotations
+
+import errno
+from dataclasses import dataclass, field, replace
+
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from plog.errors import KafkaStorageError
+from plogd.log.log import Log
+from tests.helpers.log_site import CONFIG, LogSite, batch_offsets, values
+from tests.helpers.sim_files import Operation
+
+TOPICS = ("t-0", "u-0")
+
+
+@dataclass(slots=True)
+class Model:
+    """What one log should hold; an offset's value, epoch and producer."""
+
+    topic_id: bytes
+    values: list[bytes] = field(default_factory=list)
+    epochs: list[int] = field(default_factory=list)
+    producers: list[tuple[int, int] | None] = field(default_factory=list)
+    durable_end_offset: int = 0
+    log_start_offset: int = 0
+    kept_state: bool = True
+    """Whether every snapshot could be written."""
+
+    def sequences(self) -> dict[int, int]:
+        """The last sequence number of each producer."""
+        return dict(entry for entry in self.producers if entry is not None)
+
+    def cut(self, end_offset: int) -> None:
+        for column in (self.values, self.epochs, self.producers):
+            del column[end_offset:]
+
+
+class History:
+    """Carries out steps on a site and keeps the models; `check` compares them."""
+
+    def __init__(self) -> None:
+        self.site = LogSite().start()
+        self.models: dict[str, Model] = {}
+        self.is_full = False
+        self.count = 0
+        for name in TOPICS:
+            self._create(name)
+
+    def _create(self, name: str) -> None:
+        log = self.site.create(name, replace(CONFIG, segment_bytes=600))
+        self.models[name] = Model(log.topic_id)
+
+    def _log(self, number: int) -> tuple[Log, Model]:
+        name = TOPICS[number % len(TOPICS)]
+        return self.site.log(name), self.models[name]
+
+    # -- steps --------------------------------------------------------------------------------
+
+    def append(self, number: int) -> None:
+        log, model = self._log(number)
+        producer_id = number // 2 % 3
+        self.count += 1
+        value = str(self.count).encode().ljust(20 * (number // 6), b".")
+        how = {}
+        if producer_id:
+            sequence = model.sequences().get(producer_id, -1) + 1
+            how = dict(producer_id=producer_id, producer_epoch=0, base_sequence=sequence)
+        try:
+            info = self.site.append(log, value=value, **how)
+        except KafkaStorageError:
+            assert self.is_full
+            return
+        assert (info.duplicate, info.first_offset) == (False, len(model.values))
+        model.values.append(value)
+        model.epochs.append(self.site.epoch)
+        model.producers.append((producer_id, how["base_sequence"]) if how else None)
+
+    def turn(self, number: int) -> None:
+        self.site.ports.timers.run_due()
+
+    def job(self, number: int) -> None:
+        lanes = self.site.ports.jobs.waiting
+        if lanes:
+            self.site.ports.jobs.run_one(lanes[number % len(lanes)])
+
+    def retain(self, number: int) -> None:
+        """The log's start is moved, as DeleteRecords does, and old segments go."""
+        log, model = self._log(number)
+        log.log_start_offset = max(log.log_start_offset, log.high_watermark - number // 2)
+        model.log_start_offset = log.log_start_offset
+        log.apply_retention(self.site.ports.clock.now_ms())
+        model.kept_state = model.kept_state and not self.is_full
+
+    def write(self, number: int) -> None:
+        manager = self.site.manager
+        [manager.write_recovery_points, manager.write_high_watermarks, manager.write_log_starts][
+            number % 3
+        ]()
+
+    def wait(self, number: int) -> None:
+        self.site.ports.advance(CONFIG.file_delete_delay_ms * (number % 3))
+
+    def recreate(self, number: int) -> None:
+        if not self.is_full:
+            name = TOPICS[number % len(TOPICS)]
+            self.site.delete(name)
+            self._create(name)
+
+    def fill_disk(self, number: int) -> None:
+        self.is_full = not self.is_full
+        if self.is_full:
+            self.site.files.fail_when(
+                lambda operation: (
+                    operation.name == "append" and (number % 2 == 0 or _is_small(operation))
+                ),
+                errno.ENOSPC,
+            )
+            for model in self.models.values():
+                model.kept_state = False
+        else:
+            self.site.files.fail_no_more()
+
+    def restart(self, number: int) -> None:
+        if not self.is_full:
+            self.site.ports.settle()
+            self._next(self.site.restart())
+
+    def kill(self, number: int) -> None:
+        self._next(self.site.kill())
+
+    def crash(self, number: int) -> None:
+        self._next(self.site.crash(number))
+
+    # -- what must be true --------------------------------------------------------------------
+
+    def _next(self, site: LogSite) -> None:
+        for name, model in self.models.items():
+            model.durable_end_offset = self.site.log(name).durable_end_offset
+        self.site, self.is_full = site, False
+        for name, model in self.models.items():
+            self._check_loaded(site.log(name), model)
+
+    def _check_loaded(self, log: Log, model: Model) -> None:
+        assert log.topic_id == model.topic_id
+        assert model.durable_end_offset <= log.log_end_offset <= len(model.values)
+        assert log.durable_end_offset == log.log_end_offset
+        assert log.log_start_offset <= model.log_start_offset
+        model.cut(log.log_end_offset)
+        model.log_start_offset = log.log_start_offset
+        state = {
+            producer.producer_id: producer.last_sequence
+            for producer in log.producer_state.producers.values()
+        }
+        if model.kept_state:
+            assert state == model.sequences()
+        else:  # A producer may be forgotten where its snapshot had no room, but not mistaken.
+            assert state.items() <= model.sequences().items()
+        self.check(log, model)
+
+    def check_all(self) -> None:
+        self.site.settle()
+        assert self.site.offline == []
+        for name, model in self.models.items():
+            log = self.site.log(name)
+            assert log.durable_end_offset == log.log_end_offset == len(model.values)
+            self.check(log, model)
+
+    def check(self, log: Log, model: Model) -> None:
+        """What may be read is what was appended, all of it, each batch in its epoch."""
+        expected = dict(enumerate(model.values[: log.high_watermark]))
+        offsets = list(expected)[log.log_start_offset :]
+        assert values(log) == {offset: expected[offset] for offset in offsets}
+        assert batch_offsets(log) == offsets
+        epochs = [log.leader_epochs.epoch_for_offset(offset) for offset in offsets]
+        assert epochs == model.epochs[log.log_start_offset : log.high_watermark]
+
+
+def _is_small(operation: Operation) -> bool:
+    """A full disk may still have room for one file and none for the next."""
+    return not operation.path.endswith(".log")
+
+
+STEPS = (
+    *["append"] * 8,
+    *["job"] * 5,
+    *["turn"] * 3,
+    *["retain", "write", "wait", "recreate", "fill_disk", "restart", "kill", "crash", "crash"],
+)
+
+
+@settings(max_examples=6000, database=None, deadline=None)
+@given(steps=st.lists(st.tuples(st.sampled_from(STEPS), st.integers(0, 50)), max_size=60))
+@example(steps=[*[("append", 42)] * 4, ("fill_disk", 1), ("append", 42), ("kill", 0)])
+def test_no_history_loses_or_invents_anything(steps: list[tuple[str, int]]) -> None:
+    history = History()
+    for name, number in steps:
+        getattr(history, name)(number)
+    if history.is_full:
+        history.fill_disk(0)
+    history.check_all()
+    history.crash(len(steps))
+    history.append(0)
+    history.check_all()
