@@ -179,6 +179,7 @@ class Broker:
     def update_config(self, config: BrokerConfig) -> None:
         """Use `config` from now on, for all that may change while the broker runs."""
         self.config = config
+        self.log_manager.update_config(config)
         self.replica_manager.update_config(config)
 
     def _topic_defaults(self) -> Defaults:

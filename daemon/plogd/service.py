@@ -109,7 +109,8 @@ class BrokerService(Service):
         except CannotListenError as error:
             self._cannot_start(error)
             return
-        self.broker.start().then(lambda _: self._serve(), self._cannot_start)
+        # By `map`, so that an error in `_serve` ends the process, too, and is not just logged.
+        self.broker.start().map(lambda _: self._serve()).then(lambda _: None, self._cannot_start)
 
     def _make_parts(self) -> None:
         config = self._loaded.config

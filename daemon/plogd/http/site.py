@@ -47,9 +47,7 @@ def make_site(
     root.putChild(b"metrics", _Metrics(metrics))
     root.putChild(b"health", _Status(health))
     root.putChild(b"ready", _Status(ready))
-    site = Site(
-        root, reactor=reactor, timeout=_REQUEST_TIMEOUT_SECONDS
-    )
+    site = Site(root, reactor=reactor, timeout=_REQUEST_TIMEOUT_SECONDS)
     site.displayTracebacks = False
     return site
 

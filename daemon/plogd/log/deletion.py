@@ -47,15 +47,36 @@ class Deletions:
         self._report = report
         self._write_log_starts = write_log_starts
         self._storage_failed = storage_failed
+        self._retired: dict[str, list[tuple[Log, Sequence[LogSegment]]]] = {}
+        """Whose new log start is not written yet, by log directory."""
 
     def retire(self, log: Log, segments: Sequence[LogSegment]) -> None:
-        """Rename, and later unlink, segments that `log` does not hold any more."""
-        spawn(self._retire(log, segments)).then(
-            lambda _: None, lambda error: self._refused(log.log_dir, error)
+        """Rename, and later unlink, segments that `log` does not hold any more.
+
+        What is retired in one turn shares one writing of the log starts: a look at retention may
+        find something in each of thousands of logs.
+        """
+        if log.log_dir not in self._retired:
+            self._retired[log.log_dir] = []
+            self._timers.call_later(0, lambda: self._rename_retired(log.log_dir))
+        self._retired[log.log_dir].append((log, segments))
+
+    def _rename_retired(self, log_dir: str) -> None:
+        retired = self._retired.pop(log_dir)
+        spawn(self._rename_all(log_dir, retired)).then(
+            lambda _: None, lambda error: self._refused(log_dir, error)
         )
 
-    async def _retire(self, log: Log, segments: Sequence[LogSegment]) -> None:
-        is_noted = await self._write_log_starts(log.log_dir)
+    async def _rename_all(
+        self, log_dir: str, retired: Sequence[tuple[Log, Sequence[LogSegment]]]
+    ) -> None:
+        is_noted = await self._write_log_starts(log_dir)
+        for log, segments in retired:
+            spawn(self._rename(log, segments, is_noted=is_noted)).then(
+                lambda _: None, lambda error: self._refused(log_dir, error)
+            )
+
+    async def _rename(self, log: Log, segments: Sequence[LogSegment], *, is_noted: bool) -> None:
         if log.offline:
             return
 

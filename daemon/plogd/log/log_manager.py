@@ -342,6 +342,12 @@ class LogManager:
 
     # -- housekeeping -------------------------------------------------------------------------
 
+    def update_config(self, config: BrokerConfig) -> None:
+        """The broker's settings have changed; what a topic may set itself comes by its `Log`."""
+        self._config = config
+        for log in self.logs.values():
+            log.producer_state.expiration_ms = config.producer_id_expiration_ms
+
     def apply_retention(self, now_ms: int) -> None:
         """Let every log delete what it may; one that cannot does not keep the others from it."""
         for log in list(self.logs.values()):

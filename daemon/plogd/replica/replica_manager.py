@@ -124,7 +124,7 @@ class ReplicaManager:
         One that is waited for already, if there is one: two lines would mix up their order.
         """
         full = [rounds for rounds in self._log_manager.sync_rounds if not rounds.has_room]
-        return full[0] if full else None
+        return max(full, key=lambda rounds: rounds.is_awaited, default=None)
 
     async def _append_later(
         self, full: SyncRounds, entries: Sequence[Entry], required_acks: int, timeout_ms: int

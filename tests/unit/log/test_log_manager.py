@@ -342,6 +342,17 @@ def test_silent_producers_are_forgotten() -> None:
     assert list(log.producer_state.producers) == [8]
 
 
+def test_how_long_producers_are_remembered_may_change() -> None:
+    site = LogSite().start()
+    log = site.create("t-0")
+    site.append(log, producer_id=7, producer_epoch=0, base_sequence=0)
+    site.manager.update_config(replace(site.config, producer_id_expiration_ms=1000))
+    later = site.create("t-1")
+    assert later.producer_state.expiration_ms == 1000
+    site.manager.expire_producers(site.ports.clock.now_ms() + 1000)
+    assert not log.producer_state.producers
+
+
 def test_a_log_is_found_by_its_partition() -> None:
     site, log = four_segments()
     assert site.manager.get(partition_of("t-0")) is log

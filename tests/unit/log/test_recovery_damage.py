@@ -33,6 +33,17 @@ def test_what_follows_a_cut_segment_is_dropped_if_nothing_of_it_was_acknowledged
     assert site.listing(log, ".snapshot") == [5]
 
 
+def test_what_follows_a_segment_that_was_lost_as_a_whole_is_dropped_too() -> None:
+    """Of two segments never synced, a power loss may keep the second one only."""
+    site, log = four_segments()
+    site.forget(names.RECOVERY_POINT_CHECKPOINT, names.HIGH_WATERMARK_CHECKPOINT)
+    site.files.overwrite(site.path(log, 0), b"")
+    site = site.kill()
+    log = site.log()
+    assert base_offsets(log) == site.listing(log) == [0]
+    assert (log.log_start_offset, log.log_end_offset) == (0, 0)
+
+
 @pytest.mark.parametrize("high_watermark", [8, 10, 11, 17])
 def test_no_segment_below_the_high_watermark_is_dropped(high_watermark: int) -> None:
     """R14: it was durable, so what is missing before it is the disk's doing."""

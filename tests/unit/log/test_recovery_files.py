@@ -9,6 +9,7 @@ from plogd.log import names
 from plogd.log.checkpoints import EpochEntry, write_leader_epochs, write_topic_id
 from plogd.log.log import Log
 from plogd.log.recovery import topic_id_of
+from tests.helpers.log_data import append, client_batch
 from tests.helpers.log_site import (
     SUFFIXES,
     LogSite,
@@ -88,6 +89,16 @@ def test_epochs_of_batches_that_were_cut_go_with_them() -> None:
     site.flip(site.path(log, 0), -1)
     site = site.kill()
     assert site.log().leader_epochs.entries == ((0, 0),)
+
+
+def test_batches_without_an_epoch_have_none() -> None:
+    """Kafka wrote such ones before it knew leader epochs."""
+    site = LogSite().start()
+    log = site.create("t-0")
+    append(log.segments.active, client_batch(), 0, leader_epoch=-1)
+    site = site.kill()
+    assert site.log().log_end_offset == 1
+    assert site.log().leader_epochs.entries == ()
 
 
 def _states(log: Log) -> dict[int, tuple[int, int, int]]:

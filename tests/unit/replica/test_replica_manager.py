@@ -175,7 +175,7 @@ class TestAppend:
         assert b"second" in broker.fetch("t", 1).records.tobytes()
 
     def test_two_full_disks_do_not_mix_up_the_order(self) -> None:
-        files = SimFiles(["/a", "/b"])
+        files = SimFiles(device_by_path={"/a": 2, "/b": 3})
         broker, manager = make(4, files=files, log_dirs=("/a", "/b"), plog_unsynced_max_bytes=100)
         in_a, in_b = (
             next(
@@ -187,11 +187,8 @@ class TestAppend:
         )
         append(manager, in_b)
         waiting = [append(manager, in_a)]
-        log = manager.partition("t", in_a).log
-        log.request_sync(100)
+        manager.partition("t", in_a).log.request_sync(100)
         waiting.append(append(manager, in_a))
-        broker.ports.timers.run_due()
-        broker.ports.jobs.run_one(f"sync:{files.device('/a')}")
         broker.settle()
         assert [outcome(one)[0].info.first_offset for one in waiting] == [0, 1]
 
