@@ -64,6 +64,11 @@ class PartitionHistory:
     timestamps: dict[int, int] = field(default_factory=dict)
     """Of the records that were shown."""
     acknowledged: dict[int, Value] = field(default_factory=dict)
+    epochs: dict[int, int] = field(default_factory=dict)
+    """The leader epoch of each batch that was shown, by its base offset."""
+    lives: dict[int, int] = field(default_factory=dict)
+    """In which life of the broker a batch was appended, by its base offset, where that is known."""
+    life_of_epoch: dict[int, int] = field(default_factory=dict)
     acknowledged_end: int = 0
     shown_end: int = 0
 
@@ -93,6 +98,20 @@ class PartitionHistory:
                 f"{self.name} offset {offset}: time {timestamp}, was {known}",
             )
 
+    def learn_epoch(self, base_offset: int, epoch: int) -> None:
+        """The batch at `base_offset` was written in this leader epoch.
+
+        No leader writes in an epoch that its log held before it started (rule R6).
+        """
+        if self.epochs.setdefault(base_offset, epoch) != epoch:
+            raise Anomaly("inconsistent-offsets", f"{self.name}: another epoch at {base_offset}")
+        life = self.lives.get(base_offset)
+        if life is not None and self.life_of_epoch.setdefault(epoch, life) != life:
+            raise Anomaly(
+                "epoch-reused",
+                f"{self.name} offset {base_offset}: epoch {epoch} in life {life} and before",
+            )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Poll:
@@ -101,6 +120,8 @@ class Poll:
     position: int
     known_end: int
     records: Sequence[Record]
+    epochs: Sequence[tuple[int, int]] = ()
+    """Base offset and leader epoch of each batch."""
     high_watermark: int
     log_start_offset: int
     """-1 where the version of the answer does not tell."""
@@ -151,11 +172,14 @@ class History:
         key: PartitionKey,
         base_offset: int,
         values: Sequence[Value],
+        *,
         append_time_ms: int = -1,
+        life: int | None = None,
     ) -> None:
         """The broker says that `values` are durable from `base_offset` on.
 
-        `append_time_ms` is the time it gave them, -1 if they kept their own.
+        `append_time_ms` is the time it gave them, -1 if they kept their own; `life` the one in
+        which they were appended, if that is certain.
         """
         history = self.partition(key)
         if base_offset < 0:
@@ -165,6 +189,8 @@ class History:
             history.acknowledged[offset] = value
             if append_time_ms >= 0:
                 history.learn_time(offset, append_time_ms)
+        if life is not None:
+            history.lives[base_offset] = life
         history.acknowledged_end = max(history.acknowledged_end, base_offset + len(values))
         self.acknowledged_count += len(values)
 
@@ -182,6 +208,7 @@ class History:
                 f"{poll.records[-1].offset}",
             )
         self._check_order(history.name, poll, fresh)
+        self._check_epochs(history, poll)
         for record in poll.records:
             self._check_record(history, key, record, poll.high_watermark)
         if poll.records:
@@ -201,6 +228,17 @@ class History:
                 )
             if record.offset != before.offset + 1:
                 raise Anomaly("int-poll-skip", f"{name}: {record.offset} after {before.offset}")
+
+    def _check_epochs(self, history: PartitionHistory, poll: Poll) -> None:
+        last_epoch = -1
+        for base_offset, epoch in poll.epochs:
+            if epoch < last_epoch:
+                raise Anomaly(
+                    "nonmonotonic-epoch",
+                    f"{history.name} offset {base_offset}: {epoch} after {last_epoch}",
+                )
+            last_epoch = epoch
+            history.learn_epoch(base_offset, epoch)
 
     def _check_record(
         self, history: PartitionHistory, key: PartitionKey, record: Record, high_watermark: int

@@ -26,6 +26,7 @@ from tests.sim.reader import (
     Session,
     match_partitions,
 )
+from tests.sim.topics import Sight
 
 if TYPE_CHECKING:
     from tests.sim.world import World
@@ -44,6 +45,7 @@ class Consumer(Reader):
         super().__init__(world, name)
         self._positions: dict[Assigned, int] = {}
         self._session: Session | None = None
+        self._tells_epochs = self.chance.random() < 0.5
 
     async def run(self) -> None:
         while self.world.working:
@@ -64,7 +66,7 @@ class Consumer(Reader):
         sights = await self.topics()
         by_id = self.asks_by_id(ApiKey.FETCH, FIRST_TOPIC_ID_VERSION)
         everything = [
-            Assigned(name, sight.topic_id, number)
+            Assigned(name, sight.topic_id, number, self._epoch(sight, number))
             for name, sight in sorted(sights.items())
             for number in range(sight.partitions)
             if by_id or not self.world.may_be_deleted(name)
@@ -72,10 +74,15 @@ class Consumer(Reader):
         count = min(len(everything), self.chance.randint(1, 3))
         chosen = self.chance.sample(everything, count)
         # A position already reached is gone on with: only so a step back would show.
-        self._positions = {assigned: self._positions.get(assigned, -1) for assigned in chosen}
+        reached = {assigned.key: position for assigned, position in self._positions.items()}
+        self._positions = {assigned: reached.get(assigned.key, -1) for assigned in chosen}
         for assigned in chosen:
             if self._positions[assigned] < 0:
                 await self._seek(assigned)
+
+    def _epoch(self, sight: Sight, number: int) -> int:
+        """The leader epoch to tell; -1 for a consumer that tells none."""
+        return sight.leader_epochs.get(number, -1) if self._tells_epochs else -1
 
     async def _seek(self, assigned: Assigned | None) -> None:
         if assigned is None:

@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import random
 import traceback
+import weakref
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from plogd.broker import Broker
 from plogd.metrics import Registry
 from plogd.net.server_protocol import RequestSlots
-from plogd.ports import Later, Turn
+from plogd.ports import File, Files, Later, Turn
+from tests.helpers.sim_files import SimFile, SimFiles
 from tests.helpers.sim_ports import SimRandom, SimTimer
 from tests.sim.checker import Anomaly
 from tests.sim.jobs import SlowJobs
@@ -43,12 +45,13 @@ class Process:
         chance = random.Random(world.chance.random())
         self.jobs = SlowJobs(self.timers, chance, world.max_job_ms)
         self.turn = Turn(self.timers)
+        self._files = _CountedFiles(world.files)
         self.slots = RequestSlots(world.config.queued_max_requests)
         self.broker = Broker(
             world.config,
             clock=world.clock,
             timers=self.timers,
-            files=world.files,
+            files=cast(Files, self._files),
             random=SimRandom(chance.randrange(1 << 30)),
             jobs=self.jobs,
             turn=self.turn,
@@ -78,9 +81,19 @@ class Process:
         self.is_serving = False
         self.is_stopping = True
         self.broker.stop().then(
-            lambda _: self._world.service.stopped(self),
+            lambda _: self._stopped(),
             lambda error: self._world.service.failed(self, error),
         )
+
+    def _stopped(self) -> None:
+        """After a clean stop nobody waits and nothing is open."""
+        replicas = self.broker.replica_manager
+        waiting = len(replicas.delayed_produces) + len(replicas.delayed_fetches)
+        if waiting:
+            raise Anomaly("leaked-wait", f"{waiting} requests wait in a stopped broker")
+        if self._files.still_open and not self.broker.log_manager.offline_dirs:
+            raise Anomaly("leaked-file", f"open after a clean stop: {self._files.still_open}")
+        self._world.service.stopped(self)
 
     def _give_up_soon(self) -> None:
         """No log directory is left: the process ends, and is started anew."""
@@ -122,6 +135,34 @@ class Process:
             return error
         lines = traceback.format_exception(error)
         return Anomaly("crash", "\n".join([*self.reports, "".join(lines)]))
+
+
+class _CountedFiles:
+    """The Files port of one life, which remembers what was opened."""
+
+    def __init__(self, files: SimFiles) -> None:
+        self._files = files
+        self._opened: list[weakref.ref[SimFile]] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._files, name)
+
+    def open_append(self, path: str) -> File:
+        return self._remember(self._files.open_append(path))
+
+    def open_read(self, path: str) -> File:
+        return self._remember(self._files.open_read(path))
+
+    def _remember(self, file: File) -> File:
+        assert isinstance(file, SimFile)
+        self._opened.append(weakref.ref(file))
+        return file
+
+    @property
+    def still_open(self) -> list[str]:
+        """The paths of the files that somebody holds open."""
+        files = [reference() for reference in self._opened]
+        return [file.path for file in files if file is not None and file._holders]
 
 
 class _LifeTimers:

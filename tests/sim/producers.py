@@ -112,7 +112,11 @@ class PlainProducer(Client):
                 check_code(result.error_code, f"Produce to {batch.topic}", PASSING_ERRORS)
             elif version >= FIRST_TOPIC_ID_VERSION or not self.world.may_be_deleted(batch.topic):
                 self.world.history.acknowledged(
-                    batch.key, result.base_offset, batch.values, result.log_append_time_ms
+                    batch.key,
+                    result.base_offset,
+                    batch.values,
+                    append_time_ms=result.log_append_time_ms,
+                    life=self.world.service.life_number,  # Sent once, over a living connection.
                 )
 
 
@@ -220,8 +224,13 @@ class IdempotentProducer(Client):
         self._unacknowledged.popleft()
         self._sent -= 1
         self._is_known = True
+        life = self.world.service.life_number
         self.world.history.acknowledged(
-            batch.key, result.base_offset, batch.values, result.log_append_time_ms
+            batch.key,
+            result.base_offset,
+            batch.values,
+            append_time_ms=result.log_append_time_ms,
+            life=life if batch.first_sent_in_life == life else None,
         )
 
     def _out_of_order(self, batch: Batch) -> None:

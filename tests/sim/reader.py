@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from plog.errors import PlogError
+from plog.records.batch import iter_batches
 from plog.records.codec import Record
 from plog.records.reader import iter_records
 from plog.types import Uuid
@@ -43,6 +44,8 @@ class Assigned(NamedTuple):
     topic: str
     topic_id: Uuid
     partition: int
+    leader_epoch: int = -1
+    """What the reader tells of its metadata, so that an outdated one is noticed."""
 
     @property
     def key(self) -> PartitionKey:
@@ -84,7 +87,11 @@ class Reader(Client):
         """The offset for a timestamp or one of the special values; None for a passing error."""
         await self.connected()
         version = self.version(ApiKey.LIST_OFFSETS, 7 if timestamp == MAX_TIMESTAMP else 1)
-        partition = ListOffsetsPartition(partition_index=assigned.partition, timestamp=timestamp)
+        partition = ListOffsetsPartition(
+            partition_index=assigned.partition,
+            current_leader_epoch=assigned.leader_epoch,
+            timestamp=timestamp,
+        )
         request = ListOffsetsRequest(
             replica_id=-1,
             topics=[ListOffsetsTopic(name=assigned.topic, partitions=[partition])],
@@ -110,13 +117,16 @@ class Reader(Client):
     ) -> tuple[Sequence[Record], int]:
         """Check one partition of an answer; its records and the next position."""
         try:
-            records = list(iter_records(received(data)))
+            batches = received(data)
+            records = list(iter_records(batches))
+            epochs = [(h.base_offset, h.partition_leader_epoch) for _, h in iter_batches(batches)]
         except PlogError as error:
             raise Anomaly("corrupt-read", f"{assigned.topic} at {position}: {error}") from error
         poll = Poll(
             position=position,
             known_end=known_end,
             records=records,
+            epochs=epochs,
             high_watermark=data.high_watermark,
             log_start_offset=data.log_start_offset,
         )
@@ -181,6 +191,7 @@ def _topics_of(positions: Mapping[Assigned, int], max_bytes: int) -> list[FetchT
         topic.partitions.append(
             FetchPartition(
                 partition=assigned.partition,
+                current_leader_epoch=assigned.leader_epoch,
                 fetch_offset=position,
                 partition_max_bytes=max_bytes,
             )

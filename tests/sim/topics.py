@@ -8,7 +8,7 @@ next metadata answer usually resolves.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from plog.types import Uuid
 from tests.sim.checker import Anomaly
@@ -34,6 +34,7 @@ class Sight:
 
     topic_id: Uuid
     partitions: int
+    leader_epochs: Mapping[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,6 +75,8 @@ class Controller:
         """Topic names by `collision_key`."""
         self._busy: dict[str, deque[Later[None]]] = {}
         """Names an operation is at work on, and who waits to be the next."""
+        self._half_made: set[str] = set()
+        """Topics that nobody serves, as they could neither be made nor be taken back."""
 
     # -- state --------------------------------------------------------------------------------
 
@@ -140,6 +142,8 @@ class Controller:
         key = collision_key(new.name)
         await self._enter(key)
         try:
+            if new.name in self._half_made:
+                await self._remove(new.name)
             plan = self.plan(new)
             topic = self._first_state(plan)
             version = await self._write_topic(topic, plan.assignments)
@@ -204,6 +208,7 @@ class Controller:
     async def _undo(self, topic: TopicState) -> None:
         """Its logs cannot be made: take the topic back, so that nobody finds half of it."""
         self._report("topic {topic} could not be created: taken back", topic=topic.name)
+        self._half_made.add(topic.name)
         await self._brokers.stop_topic(topic)
         await self._remove(topic.name)
 
@@ -235,6 +240,7 @@ class Controller:
         outcome = _first(await self._store.write([change], self._term))
         assert isinstance(outcome, Written), "only this controller writes topics"
         self._forget(name)
+        self._half_made.discard(name)
 
 
 def _first(outcomes: Sequence[Outcome]) -> Outcome:

@@ -63,7 +63,7 @@ def _create_log(
     topic_partition, topic_id = new_log.topic_partition, new_log.topic_id
     directory = posixpath.join(log_dir, names.partition_dir_name(topic_partition))
     if files.exists(directory):
-        files.rename(directory, _free_stray_path(files, log_dir, new_log))
+        put_aside(files, log_dir, topic_partition, topic_id.hex())
     files.mkdir(directory)
     try:
         write_topic_id(files, directory, topic_id)
@@ -94,15 +94,19 @@ def _create_log(
     )
 
 
-def _free_stray_path(files: Files, log_dir: str, new_log: NewLog) -> str:
-    """A name for what is in the way; crash after crash may leave something there."""
+def put_aside(files: Files, log_dir: str, topic_partition: TopicPartition, unique_id: str) -> str:
+    """Give a partition's directory a ``-stray`` name, and return that. Raises OSError.
+
+    `unique_id` is hex digits; crash after crash may have left something of that name.
+    """
+    directory = posixpath.join(log_dir, names.partition_dir_name(topic_partition))
     for number in itertools.count():
-        unique_id = f"{new_log.topic_id.hex()}{number or ''}"
-        aside = names.stray_dir_name(new_log.topic_partition, unique_id)
-        path = posixpath.join(log_dir, aside)
-        if not files.exists(path):
+        name = names.stray_dir_name(topic_partition, f"{unique_id}{number or ''}")
+        aside = posixpath.join(log_dir, name)
+        if not files.exists(aside):
             break
-    return path
+    files.rename(directory, aside)
+    return aside
 
 
 def _discard(files: Files, directory: str) -> None:

@@ -28,6 +28,7 @@ from plog.errors import (
 from plog.records.batch import set_base_offset_and_epoch
 from plog.types import TopicPartition, Uuid
 from plogd.log.batch_validator import AppendOrigin, ValidatedBatch, validate_batches
+from plogd.log.file_records import FileRegion
 from plogd.log.flush import SyncRounds, SyncTicket
 from plogd.log.io_errors import is_refusal
 from plogd.log.leader_epochs import LeaderEpochs
@@ -132,7 +133,7 @@ class Log:
 
     @property
     def segments(self) -> Segments:
-        """The segments, for those who walk them (recovery tests, tools)."""
+        """The segments, for those who walk them."""
         return self._segments
 
     # -- append -------------------------------------------------------------------------------
@@ -348,7 +349,7 @@ class Log:
                 f"[{self.log_start_offset}, {self.log_end_offset}]"
             )
         end_offset = min(end_offset, self.log_end_offset)
-        if offset >= end_offset:
+        if offset >= end_offset or (max_bytes <= 0 and not at_least_one):
             return NO_DATA
         try:
             return self._read(offset, max_bytes, end_offset, at_least_one=at_least_one)
@@ -368,7 +369,7 @@ class Log:
                 at_least_one=at_least_one,
             )
             if region is not None:
-                return FetchData(region=region)
+                return _as_fetch_data(region)
         return NO_DATA
 
     def _position_of(self, end_offset: int, segment: LogSegment) -> int:
@@ -485,6 +486,14 @@ class Log:
         self._files.sync_dir(self.directory)
         self.durable_end_offset = self.recovery_point = self.log_end_offset
         self.close()
+
+
+def _as_fetch_data(region: FileRegion) -> FetchData:
+    """An empty region would never be sent, and so never be closed."""
+    if region.nbytes:
+        return FetchData(region=region)
+    region.close()
+    return NO_DATA
 
 
 def _nothing() -> None:

@@ -21,7 +21,7 @@ from plog.errors import KafkaStorageError, PlogError
 from plog.types import TopicPartition, Uuid, uuid_to_text
 from plogd.config import BrokerConfig
 from plogd.log import names
-from plogd.log.creation import NewLog, create_logs
+from plogd.log.creation import NewLog, create_logs, put_aside
 from plogd.log.deletion import Deletions, remove_tree
 from plogd.log.flush import SyncRounds
 from plogd.log.io_errors import is_refusal
@@ -233,15 +233,18 @@ class LogManager:
         self, log_dir: LogDir, topic_partition: TopicPartition, topic_id: Uuid
     ) -> None:
         unique_id = self._random.random_bytes(16).hex()
-        path = posixpath.join(log_dir.path, names.partition_dir_name(topic_partition))
-        aside = posixpath.join(log_dir.path, names.stray_dir_name(topic_partition, unique_id))
+        aside = await self._jobs.submit(
+            log_dir.lane,
+            lambda: put_aside(self._files, log_dir.path, topic_partition, unique_id),
+        )
         self._report(
-            "{path} belongs to no known topic (id {topic_id}): renamed to {aside}",
-            path=path,
+            "{topic_partition} in {log_dir} belongs to no known topic (id {topic_id}): renamed to "
+            "{aside}",
+            topic_partition=str(topic_partition),
+            log_dir=log_dir.path,
             topic_id=uuid_to_text(topic_id),
             aside=aside,
         )
-        await self._jobs.submit(log_dir.lane, lambda: self._files.rename(path, aside))
 
     async def _load(
         self,

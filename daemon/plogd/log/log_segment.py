@@ -6,8 +6,8 @@ segment after a crash in segment_recovery.py.
 
 The indexes are hints: a look-up checks what it finds in the ``.log`` and walks from the segment's
 start where a hint is wrong; `index_is_suspect` then tells that a rebuild is due. Indexes of a
-segment that was not just created are opened on first use: a start with many old segments opens
-few files.
+segment that was not just created are opened on first use: of an old segment that nobody reads only
+the ``.log`` is open.
 
 Source: Kafka 3.9 LogSegment.
 Invariant: an append that raises leaves the segment as it was, indexes included.
@@ -402,7 +402,7 @@ class LogSegment:
 
     def _check_last_time_entry(self, last_indexed_position: int) -> None:
         """Retention goes by this entry: see that a batch is as it says, and none after it newer."""
-        latest = self.time_index.last_entry
+        latest = self.indexes.maximum
         for _, header in self.records.batches_from(last_indexed_position):
             if header.max_timestamp > latest.timestamp:
                 raise CorruptIndex(f"{self!r}: the time index lacks its last entry")
@@ -422,7 +422,10 @@ class LogSegment:
         return [self.records.file, self.offset_index.file, self.time_index.file]
 
     def release_indexes(self) -> None:
-        """Close the index files; the next look-up opens them again. Saves descriptors."""
+        """Close the index files; the next look-up opens them again. Saves descriptors.
+
+        What `max_timestamp` needs stays in memory, if it was there.
+        """
         self.indexes.close()
 
     def rename(self, state: str) -> None:

@@ -24,8 +24,9 @@ class RecentBatches:
 
     def add(self, position: int, last_offset: int) -> None:
         """A batch ending at `last_offset` was appended at `position`."""
-        self._last_offsets.append(last_offset)
+        # In this order: a job's look-up may come between the two.
         self._positions.append(position)
+        self._last_offsets.append(last_offset)
         if len(self._positions) > 2 * _REMEMBERED:
             del self._last_offsets[:_REMEMBERED]
             del self._positions[:_REMEMBERED]

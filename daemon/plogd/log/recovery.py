@@ -24,6 +24,7 @@ from plog.types import ZERO_UUID, TopicPartition, Uuid
 from plogd.log import names
 from plogd.log.checkpoints import CorruptCheckpoint, read_topic_id
 from plogd.log.index_file import CorruptIndex
+from plogd.log.io_errors import is_refusal
 from plogd.log.leader_epochs import LeaderEpochs
 from plogd.log.log import LogState
 from plogd.log.log_segment import LogSegment
@@ -77,6 +78,11 @@ def load_log(files: Files, request: LoadRequest, report: Report) -> LogState:
     producer_state = _load_producers(
         files, request, segments, log_start_offset, log_end_offset, epochs
     )
+    for segment in segments[:-1]:
+        segment.release_indexes()
+    recovery_point = log_end_offset if request.clean else segments[-1].base_offset
+    if len(suspects) > 1 and not _write_epochs(epochs):
+        recovery_point = min(recovery_point, suspects[0].base_offset)
     return LogState(
         topic_partition=request.topic_partition,
         topic_id=request.topic_id,
@@ -89,7 +95,7 @@ def load_log(files: Files, request: LoadRequest, report: Report) -> LogState:
         log_start_offset=log_start_offset,
         log_end_offset=log_end_offset,
         high_watermark=min(max(request.high_watermark, log_start_offset), log_end_offset),
-        recovery_point=log_end_offset if request.clean else segments[-1].base_offset,
+        recovery_point=recovery_point,
     )
 
 
@@ -135,6 +141,17 @@ def _open_segments(files: Files, request: LoadRequest) -> list[LogSegment]:
         LogSegment.open(files, request.directory, base_offset, request.config)
         for base_offset in base_offsets
     ]
+
+
+def _write_epochs(epochs: LeaderEpochs) -> bool:
+    """Write down what recovery learned, or the next one must learn it again; False: no room."""
+    try:
+        epochs.flush()
+    except OSError as error:
+        if not is_refusal(error):
+            raise
+        return False
+    return True
 
 
 def _drop_below_start(segments: list[LogSegment], request: LoadRequest) -> list[LogSegment]:

@@ -64,20 +64,26 @@ class SegmentIndexes:
     @property
     def by_offset(self) -> OffsetIndex:
         """The ``.index``, opened now if it was not."""
-        if self._offset_index is None:
-            self._offset_index = OffsetIndex(
-                self._files, self._paths[0], self.base_offset, self._max_bytes
-            )
-        return self._offset_index
+        index = self._offset_index
+        if index is None:
+            index = OffsetIndex(self._files, self._paths[0], self.base_offset, self._max_bytes)
+            if self._offset_index is not None:  # A job's look-up was faster.
+                index.close()
+                return self._offset_index
+            self._offset_index = index
+        return index
 
     @property
     def by_time(self) -> TimeIndex:
         """The ``.timeindex``, opened now if it was not."""
-        if self._time_index is None:
-            self._time_index = TimeIndex(
-                self._files, self._paths[1], self.base_offset, self._max_bytes
-            )
-        return self._time_index
+        index = self._time_index
+        if index is None:
+            index = TimeIndex(self._files, self._paths[1], self.base_offset, self._max_bytes)
+            if self._time_index is not None:  # A job's look-up was faster.
+                index.close()
+                return self._time_index
+            self._time_index = index
+        return index
 
     @property
     def maximum(self) -> TimestampOffset:

@@ -150,8 +150,17 @@ class CopyingWire:
     def _send_piece(self, region: FileRegion) -> None:
         position = region.position + self._region_sent
         nbytes = min(PIECE_BYTES, region.nbytes - self._region_sent)
-        if region.file.cached(position, nbytes):
-            self._piece_read(region, region.file.pread(nbytes, position))
+        try:
+            data = (
+                region.file.pread(nbytes, position)
+                if region.file.cached(position, nbytes)
+                else None
+            )
+        except OSError as error:
+            self._cannot_read(error)
+            return
+        if data is not None:
+            self._piece_read(region, data)
             return
         self._is_reading_file = True
         cold_reads.read(self._shared.jobs, region.file, position, nbytes).then(

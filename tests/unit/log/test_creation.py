@@ -112,6 +112,18 @@ def test_what_was_put_aside_before_stays_when_it_happens_again() -> None:
     assert files.listdir("/a") == ["t-0", stray, stray.replace("-stray", "1-stray")]
 
 
+def test_what_is_put_aside_again_and_again_gets_a_name_each_time() -> None:
+    """Crash after crash may leave something in the way."""
+    files = _files()
+    for _ in range(4):
+        _create(files)
+    found = files.listdir("/a")
+    assert len(found) == len(set(found)) == 4
+    for name in found:
+        assert files.listdir(f"/a/{name}") == FILES_OF_A_LOG
+        assert names.parse_partition_dir_name(name) is not None
+
+
 def test_the_longest_name_of_a_topic_can_be_put_aside() -> None:
     files = _files()
     new = _new("t" * 249)

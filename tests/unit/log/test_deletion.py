@@ -12,7 +12,7 @@ from plogd.log import names
 from plogd.log.checkpoints import read_offsets
 from plogd.log.deletion import lane_of, remove_tree
 from plogd.log.log import Log
-from tests.helpers.log_site import CONFIG, LogSite, base_offsets, four_segments, values
+from tests.helpers.log_site import CONFIG, LogSite, base_offsets, four_segments, spied, values
 from tests.helpers.sim_files import Operation, SimCrash, SimFiles
 
 DELAY_MS = CONFIG.file_delete_delay_ms
@@ -84,6 +84,19 @@ def test_the_logs_start_is_on_disk_before_the_first_rename() -> None:
     _delete_below(site, log, 10)
     site.settle()
     assert starts == [10, 10]
+
+
+def test_logs_that_lose_segments_in_one_turn_share_one_writing_of_their_starts() -> None:
+    site, log = four_segments()
+    other = site.create("u-0")
+    site.fill(other, 7)
+    site.settle()
+    writes = spied(site.files, "append")
+    for one in (log, other):
+        assert _delete_below(site, one, 5) == 1
+    site.settle()
+    assert writes() == [f"/a/{names.LOG_START_OFFSET_CHECKPOINT}.tmp"]
+    assert len(_deleted(site, log)) == len(_deleted(site, other)) == 3
 
 
 @pytest.mark.parametrize("full", [False, True])

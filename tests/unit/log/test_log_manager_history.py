@@ -191,7 +191,7 @@ STEPS = (
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(steps=st.lists(st.tuples(st.sampled_from(STEPS), st.integers(0, 50)), max_size=60))
 @example(steps=[*[("append", 42)] * 4, ("fill_disk", 1), ("append", 42), ("kill", 0)])
 @example(steps=[("append", 37), ("append", 43), ("append", 43), ("crash", 27)])

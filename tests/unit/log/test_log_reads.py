@@ -59,6 +59,13 @@ def test_a_read_ends_at_max_bytes_but_its_first_batch_is_whole() -> None:
     assert log.read(0, 0, end_offset=17, at_least_one=False).nbytes == 0
 
 
+def test_a_read_of_no_bytes_holds_no_file() -> None:
+    """Nothing would be sent of such a region, so nobody would close it."""
+    _, log = four_segments()
+    data = log.read(0, 0, end_offset=log.high_watermark, at_least_one=False)
+    assert data is NO_DATA
+
+
 def test_an_offset_within_a_batch_gives_the_whole_batch() -> None:
     """F38: clients drop what they did not ask for."""
     site = LogSite().start()

@@ -6,6 +6,8 @@ import errno
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from plogd.log.log import Log
 from tests.helpers.log_data import T0
 from tests.helpers.log_site import CONFIG, LogSite, base_offsets, batch_offsets, four_segments
@@ -33,6 +35,20 @@ def test_segments_older_than_retention_ms_go() -> None:
     assert (log.log_start_offset, base_offsets(log)) == (15, [15])
     assert "deleted 2 segments of t-0, which now starts at 15" in site.reports
     assert batch_offsets(log) == [15, 16]
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_look_at_retention_after_a_start_reads_no_file(clean: bool) -> None:
+    """It is the reactor's thread that looks, at every segment of every log."""
+    site, _ = _keeping(retention_ms=HOUR_MS)
+    if clean:
+        site.stop()
+    site = site.kill()
+    log = site.log()
+    site.files.fail_when(lambda operation: operation.is_read, errno.EIO)
+    log.config = replace(CONFIG, retention_ms=HOUR_MS)
+    assert log.apply_retention(T0 + 14 * 60_000 + HOUR_MS + 1) == 3
+    assert not log.offline
 
 
 def test_the_oldest_go_while_retention_bytes_are_exceeded() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+
 import pytest
 
 from plog.types import ZERO_UUID
@@ -78,6 +80,27 @@ def test_epochs_stay_what_they_are_from_crash_to_crash() -> None:
         2,
         3,
     ]
+
+
+@pytest.mark.parametrize("is_full", [False, True])
+def test_an_epoch_whose_segment_was_not_sealed_is_known_after_two_crashes(is_full: bool) -> None:
+    site = LogSite().start()
+    site.fill(site.create("t-0"), 3)
+    site.settle()
+    site = site.kill()
+    site.fill(site.log(), 4)
+    site.ports.timers.run_due()
+    site.ports.jobs.run_one("sync:1")  # The new segment lasts, but the old one is not sealed.
+    site = site.next_life()
+    if is_full:
+        site.files.fail_when(
+            lambda operation: names.LEADER_EPOCH_CHECKPOINT in operation.path, errno.ENOSPC
+        )
+    site.start()
+    site.files.fail_no_more()
+    site.write_checkpoints()
+    site = site.kill()
+    assert site.log().leader_epochs.entries == ((0, 0), (1, 3))
 
 
 def test_epochs_of_batches_that_were_cut_go_with_them() -> None:

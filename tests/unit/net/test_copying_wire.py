@@ -122,12 +122,13 @@ def test_a_lost_connection_lets_go_of_files_exactly_once(harness: Harness) -> No
 
 
 @pytest.mark.parametrize("is_cached", [True, False])
+@pytest.mark.parametrize("is_cut", [True, False])
 def test_a_file_that_cannot_be_read_ends_the_connection(
-    harness: Harness, log_lines: list[str], *, is_cached: bool
+    harness: Harness, log_lines: list[str], *, is_cached: bool, is_cut: bool
 ) -> None:
     harness.file.is_cached = is_cached
     region = harness.region(200_000, 100_000)
-    if is_cached:
+    if is_cut:
         harness.file.truncate(200_010)
     else:
         harness.file.read_error = OSError(errno.EIO, "I/O error")
