@@ -37,10 +37,14 @@ from plogd.replica.delayed import (
     is_enough,
 )
 from plogd.replica.fetch_sessions import FetchItem
-from plogd.replica.partition import Partition, PartitionRead
+from plogd.replica.partition import ACKS_ALL, Partition, PartitionRead
 from plogd.replica.purgatory import Purgatory
 from plogd.replica.topic_stats import TopicStats
 from plogd.topic_config import TopicConfig
+
+_OWN_DISK_TIMEOUT_MS = 30_000
+"""How long acks=1 waits at least: the timeout is about followers, and in Kafka acks=1 waits for
+nothing. Told too early, it would send again what is about to be durable."""
 
 Entry = tuple[TopicPartition, memoryview]
 """Records for one partition."""
@@ -144,6 +148,8 @@ class ReplicaManager:
         if delayed.look():
             return appends
         keys = {append.topic_partition for append in delayed.waiting}
+        if required_acks != ACKS_ALL:
+            timeout_ms = max(timeout_ms, _OWN_DISK_TIMEOUT_MS)
         self.delayed_produces.watch(delayed, keys, timeout_ms)
         return delayed.later
 

@@ -212,11 +212,19 @@ class TestAcks:
 
     def test_too_long_a_wait_is_told(self) -> None:
         broker = make()
-        asked = broker.begin(produce_request("t", b"a", timeout_ms=100), 9)
+        asked = broker.begin(produce_request("t", b"a", acks=-1, timeout_ms=100), 9)
         broker.ports.timers.advance(200)
         answer = asked.response().responses[0].partition_responses[0]
         assert answer.error_code == ErrorCode.REQUEST_TIMED_OUT
         assert broker.log("t").log_end_offset == 1
+
+    def test_1_waits_for_the_disk_longer_than_a_short_timeout(self) -> None:
+        broker = make()
+        asked = broker.begin(produce_request("t", b"a", acks=1, timeout_ms=100), 9)
+        broker.ports.timers.advance(200)
+        assert not asked.is_done
+        broker.settle()
+        assert asked.response().responses[0].partition_responses[0].error_code == 0
 
 
 class TestIdempotence:

@@ -196,6 +196,25 @@ def test_a_topic_whose_logs_cannot_be_made_is_taken_back() -> None:
     assert setup.created("t").name == "t"
 
 
+def test_a_topic_that_could_not_be_taken_back_makes_room_for_the_next_of_its_name() -> None:
+    """A disk may be too full for the logs and for the removal."""
+    setup = Setup()
+    setup.brokers.refuse = True
+    creation = setup.create("t")
+    setup.store.finish()
+    setup.store.fail(KafkaStorageError("full"))
+    with pytest.raises(KafkaStorageError):
+        outcome(creation)
+    setup.brokers.refuse = False
+    again = setup.create("t")
+    for _ in range(2):
+        setup.store.finish()
+    topic = outcome(again)
+    assert setup.store.load(("topic",))["topic", "t"][0].topic_id == topic.topic_id
+    with pytest.raises(TopicAlreadyExists):
+        setup.controller.plan(NewTopic(name="t"))
+
+
 def test_planning_changes_nothing() -> None:
     setup = Setup()
     assert len(setup.controller.plan(NewTopic(name="t")).assignments) == 2
