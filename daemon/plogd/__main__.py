@@ -19,6 +19,7 @@ from plogd.tap import Options
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a broker until it is told to stop; the exit code."""
     options = Options()
+    options.synopsis = f"Usage: plog-broker {options.synopsis}"
     try:
         arguments = list(sys.argv[1:] if argv is None else argv)
         options.parseOptions(arguments)  # type: ignore[no-untyped-call]

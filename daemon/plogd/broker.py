@@ -230,7 +230,9 @@ class Broker:
         if self._on_bug is not None:
             self._on_bug(where, error)
         else:
-            self._report("unexpected error: {where}: {error}", where=where, error=repr(error))
+            self._report(
+                "unexpected error: {where}: {error}", where=where, error=repr(error), level="error"
+            )
 
     def _log_dir_failed(self, log_dir: str, logs: Sequence[Log]) -> None:
         if any(log.topic_partition == METADATA_PARTITION for log in logs):

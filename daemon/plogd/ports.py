@@ -376,7 +376,10 @@ class Report(Protocol):
     """Where the pure rooms tell what an operator should know; the shell makes it a log line."""
 
     def __call__(self, message: str, **fields: object) -> None:
-        """`message` is a format string with named fields, stable enough to grep for."""
+        """`message` is a format string with named fields, stable enough to grep for.
+
+        One field is not part of the text: `level`, ``warn`` or ``error`` where it is not ``info``.
+        """
         ...
 
 

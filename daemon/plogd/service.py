@@ -21,7 +21,7 @@ from twisted.application.service import Service
 from twisted.internet.defer import Deferred, maybeDeferred
 from twisted.internet.error import CannotListenError
 from twisted.internet.interfaces import IListeningPort
-from twisted.logger import Logger
+from twisted.logger import Logger, LogLevel
 from twisted.python.failure import Failure
 
 from plog.errors import PlogError
@@ -209,7 +209,8 @@ class BrokerService(Service):
         try:
             self._use(self._load())
         except ConfigError as error:
-            log.error("the settings stay as they were:\n{error}", error=str(error))
+            for problem in error.problems:
+                log.error("the settings stay as they were: {problem}", problem=problem)
         if self._listeners is not None:
             self._notifier.ready(f"listening on {self._addresses}")
 
@@ -268,7 +269,8 @@ def as_deferred(later: Later[Any]) -> Deferred[Any]:
 
 
 def _report(message: str, **fields: object) -> None:
-    log.info(message, **fields)
+    level = LogLevel.levelWithName(str(fields.pop("level", "info")))
+    log.emit(level, message, **fields)
 
 
 def _log_bug(where: str, error: Exception) -> None:

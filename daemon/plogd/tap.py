@@ -6,6 +6,7 @@ cannot be used ends here, with every problem named at once, before anything is t
 
 from __future__ import annotations
 
+import atexit
 import os
 import sys
 from functools import cache
@@ -91,4 +92,14 @@ def makeService(options: Options) -> IService:
     from plogd.service import BrokerService
 
     assert options.loaded is not None
-    return BrokerService(options.loaded, reactor, load=options.load, observer=options.observer)
+    service = BrokerService(options.loaded, reactor, load=options.load, observer=options.observer)
+    if options.parent is not None:
+        # twistd knows no exit code: it would end with 0 though the broker could not start.
+        atexit.register(lambda: _exit_with(service.exit_code))
+    return service
+
+
+def _exit_with(code: int) -> None:
+    if code:
+        sys.stderr.flush()
+        os._exit(code)

@@ -77,6 +77,22 @@ def test_twistd_runs_the_broker_as_a_plugin(tmp_path: Path) -> None:
     assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
 
 
+def test_twistd_ends_with_an_error_where_the_broker_cannot_start(tmp_path: Path) -> None:
+    (tmp_path / "data").touch()
+    command = [*TWISTD, "-n", "--pidfile=", "plog", "-o", "plog.http.port=0"]
+    done = subprocess.run(
+        [*command, "-o", f"log.dirs={tmp_path}/data", "-o", "listeners=PLAINTEXT://127.0.0.1:0"],
+        cwd=tmp_path,
+        env=_environment(),
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+    )
+    assert done.returncode == 1
+    assert f" ERROR plogd.service: cannot use {tmp_path}/data: " in done.stderr
+    assert " CRITICAL plogd.service: cannot start: none of log.dirs can be used" in done.stderr
+
+
 def test_a_clean_stop_leaves_its_mark_and_a_kill_does_not(plog_broker: BrokerProcess) -> None:
     mark = plog_broker.data_dir / ".kafka_cleanshutdown"
     assert not mark.exists()

@@ -15,6 +15,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
 from plogd.broker import Broker
+from plogd.log.log import Log
+from plogd.log.names import LOG_SUFFIX, segment_path
 from plogd.metrics import Registry
 from plogd.net.server_protocol import RequestSlots
 from plogd.ports import File, Files, Later, Turn
@@ -38,7 +40,7 @@ class Process:
         self.number = number
         self.is_alive = True
         self.is_serving = False
-        self.is_stopping = False
+        self._logs: list[Log] = []
         self.reports: deque[str] = deque(maxlen=_REPORTS_KEPT)
         self._world = world
         self.timers = _LifeTimers(self, world)
@@ -79,20 +81,26 @@ class Process:
     def stop(self) -> None:
         """Begin a clean stop; `Service.stopped` hears of its end."""
         self.is_serving = False
-        self.is_stopping = True
+        self._logs = list(self.broker.log_manager.logs.values())
         self.broker.stop().then(
             lambda _: self._stopped(),
             lambda error: self._world.service.failed(self, error),
         )
 
     def _stopped(self) -> None:
-        """After a clean stop nobody waits and nothing is open."""
+        """After a clean stop nobody waits, and no log is open that was so when it began."""
         replicas = self.broker.replica_manager
         waiting = len(replicas.delayed_produces) + len(replicas.delayed_fetches)
         if waiting:
             raise Anomaly("leaked-wait", f"{waiting} requests wait in a stopped broker")
-        if self._files.still_open and not self.broker.log_manager.offline_dirs:
-            raise Anomaly("leaked-file", f"open after a clean stop: {self._files.still_open}")
+        paths = {
+            segment_path(log.directory, segment.base_offset, LOG_SUFFIX)
+            for log in self._logs
+            for segment in log.segments
+        }
+        leaked = [path for path in self._files.still_open if path in paths]
+        if leaked and not self._world.service.has_met_faults:
+            raise Anomaly("leaked-file", f"open after a clean stop: {leaked}")
         self._world.service.stopped(self)
 
     def _give_up_soon(self) -> None:

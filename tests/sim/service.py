@@ -40,6 +40,11 @@ class Service:
         return self.process is not None and self.is_serving and self.process.jobs.is_idle
 
     @property
+    def has_met_faults(self) -> bool:
+        """Whether the disk has been in trouble in this life."""
+        return self._world.last_fault_ms >= self._life_began_ms
+
+    @property
     def has_failed_disk(self) -> bool:
         """Whether a log directory is offline, which only a restart mends."""
         process = self.process
@@ -53,7 +58,7 @@ class Service:
             return
         self.life_number += 1
         self._everything_is_durable = False
-        if self._world.last_fault_ms >= self._life_began_ms:
+        if self.has_met_faults:
             self._world.unsynced_is_lost()  # As by a failed sync, which drops what it cannot write.
         self._life_began_ms = self._world.clock.monotonic_ms()
         self._world.life_begins()
@@ -69,7 +74,7 @@ class Service:
         """The broker could not start or stop; with a disk in trouble it may try again."""
         if process is not self.process:
             return
-        if self._world.last_fault_ms < self._life_began_ms:
+        if not self.has_met_faults:
             self._world.fail(process.crash(error))
         self._world.trace(f"broker gives up: {error!r}")
         self.end(power_loss=False)

@@ -207,7 +207,9 @@ class Controller:
 
     async def _undo(self, topic: TopicState) -> None:
         """Its logs cannot be made: take the topic back, so that nobody finds half of it."""
-        self._report("topic {topic} could not be created: taken back", topic=topic.name)
+        self._report(
+            "topic {topic} could not be created: taken back", topic=topic.name, level="warn"
+        )
         self._half_made.add(topic.name)
         await self._brokers.stop_topic(topic)
         await self._remove(topic.name)

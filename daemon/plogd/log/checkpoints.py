@@ -109,8 +109,10 @@ def read_topic_id(files: Files, directory: str) -> Uuid | None:
     values = dict(line.split(": ", 1) for line in text.splitlines() if ": " in line)
     try:
         version, topic_id = int(values["version"]), uuid_from_text(values["topic_id"].strip())
-    except (KeyError, ValueError) as error:
-        raise CorruptCheckpoint(f"{path}: {error!r}") from error
+    except KeyError as error:
+        raise CorruptCheckpoint(f"{path}: {error.args[0]} is missing") from error
+    except ValueError as error:
+        raise CorruptCheckpoint(f"{path}: {error}") from error
     if version < _VERSION or topic_id == ZERO_UUID:
         raise CorruptCheckpoint(f"{path}: version {version}, topic id {topic_id.hex()}")
     return topic_id
@@ -151,8 +153,10 @@ def read_meta_properties(files: Files, log_dir: str) -> MetaProperties | None:
             node_id=int(values["broker.id" if version == 0 else "node.id"]),
             directory_id=values.get("directory.id", ""),
         )
-    except (KeyError, ValueError) as error:
-        raise CorruptCheckpoint(f"{path}: {error!r}") from error
+    except KeyError as error:
+        raise CorruptCheckpoint(f"{path}: {error.args[0]} is missing") from error
+    except ValueError as error:
+        raise CorruptCheckpoint(f"{path}: {error}") from error
 
 
 def write_meta_properties(files: Files, log_dir: str, properties: MetaProperties) -> None:
@@ -202,6 +206,8 @@ def _read_entries(files: Files, path: str, *, fields: int) -> list[list[str]]:
     if text is None:
         return []
     lines = text.splitlines()
+    if len(lines) < 2:
+        raise CorruptCheckpoint(f"{path}: {len(lines)} lines, without a version or a count")
     try:
         version, count = int(lines[0]), int(lines[1])
         entries = [line.split() for line in lines[2:]]
@@ -210,8 +216,8 @@ def _read_entries(files: Files, path: str, *, fields: int) -> list[list[str]]:
                 raise ValueError(f"a line of {len(entry)} fields instead of {fields}")
             for number in entry[fields - 2 :]:
                 int(number)
-    except (IndexError, ValueError) as error:
-        raise CorruptCheckpoint(f"{path}: {error!r}") from error
+    except ValueError as error:
+        raise CorruptCheckpoint(f"{path}: {error}") from error
     if version != _VERSION or count != len(entries):
         raise CorruptCheckpoint(f"{path}: version {version}, {count} entries, {len(entries)} lines")
     return entries

@@ -141,7 +141,12 @@ class Deletions:
         if isinstance(error, OSError) and not is_refusal(error):
             self._storage_failed(log_dir, error)
         else:
-            self._report("deletion in {log_dir} failed: {error!r}", log_dir=log_dir, error=error)
+            self._report(
+                "deletion in {log_dir} failed: {error!r}",
+                log_dir=log_dir,
+                error=error,
+                level="warn",
+            )
 
 
 def lane_of(log_dir: str) -> str:

@@ -30,7 +30,6 @@ from plog.types import TopicPartition, Uuid
 from plogd.log.batch_validator import AppendOrigin, ValidatedBatch, validate_batches
 from plogd.log.file_records import FileRegion
 from plogd.log.flush import SyncRounds, SyncTicket
-from plogd.log.io_errors import is_refusal
 from plogd.log.leader_epochs import LeaderEpochs
 from plogd.log.log_results import NO_DATA, AppendInfo, FetchData
 from plogd.log.log_segment import LogSegment, TimestampAndOffset
@@ -71,6 +70,8 @@ class LogHooks:
     """Delete segments that are no longer part of the log, after ``file.delete.delay.ms``."""
     storage_failed: Callable[[str, OSError], None]
     """The log directory failed and must go offline."""
+    operation_failed: Callable[[str, OSError], None]
+    """A write failed: the log directory must go offline, unless it merely has no room."""
     report: Report
 
 
@@ -235,8 +236,7 @@ class Log:
 
     def _disk_failed(self, what: str, error: OSError) -> KafkaStorageError:
         """What to tell the client. A full disk only refuses; else the log directory is lost."""
-        if not is_refusal(error):
-            self._hooks.storage_failed(self.log_dir, error)
+        self._hooks.operation_failed(self.log_dir, error)
         return KafkaStorageError(
             f"{self.topic_partition}: cannot {what} in {self.log_dir}: {error}"
         )

@@ -138,6 +138,8 @@ class LogDir:
             return checkpoints.read_offsets(self._files, posixpath.join(self.path, name))
         except CorruptCheckpoint as error:
             self._report(
-                "damaged checkpoint, logs are recovered in full: {error}", error=str(error)
+                "a damaged checkpoint counts as a missing one: {error}",
+                error=str(error),
+                level="warn",
             )
             return {}

@@ -109,7 +109,12 @@ class LogDirs:
         try:
             await self._jobs.submit(log_dir.lane, job)
         except OSError as error:
-            self._report("cannot use {log_dir}: {error}", log_dir=log_dir.path, error=str(error))
+            self._report(
+                "cannot use {log_dir}: {error}",
+                log_dir=log_dir.path,
+                error=str(error),
+                level="error",
+            )
             log_dir.offline = True
             log_dir.release()
 

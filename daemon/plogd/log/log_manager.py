@@ -21,6 +21,7 @@ from plog.errors import KafkaStorageError, PlogError
 from plog.types import TopicPartition, Uuid, uuid_to_text
 from plogd.config import BrokerConfig
 from plogd.log import names
+from plogd.log.binding import bind
 from plogd.log.creation import NewLog, create_logs, put_aside
 from plogd.log.deletion import Deletions, remove_tree
 from plogd.log.flush import SyncRounds
@@ -45,6 +46,9 @@ from plogd.ports import (
     spawn,
 )
 from plogd.topic_config import TopicConfig
+
+_REFUSAL_INTERVAL_MS = 60_000.0
+"""How often a log directory without room is reported."""
 
 
 class LogManager:
@@ -71,6 +75,7 @@ class LogManager:
         self._report = report
         self._loads_begun = 0
         self._is_loaded = False
+        self._refusals_quiet_until_ms: dict[str, float] = {}
         self.logs: dict[TopicPartition, Log] = {}
         self.on_offline: Callable[[str, Sequence[Log]], None] = lambda log_dir, logs: None
         """Hears of a log directory that failed, and its logs."""
@@ -115,6 +120,7 @@ class LogManager:
             seal=sealing.seal,
             retire=self._deletions.retire,
             storage_failed=self.storage_failed,
+            operation_failed=self._operation_failed,
             report=self._report,
         )
 
@@ -162,9 +168,20 @@ class LogManager:
                 f"{name} may lie in {', '.join(self._dirs.offline_paths)}, which cannot be used: "
                 "mend that directory first, or this broker would start as a new, empty one"
             )
+        for log_dir in self._dirs.online:
+            if await self._jobs.submit(log_dir.lane, bind(self._holds_partitions, log_dir.path)):
+                raise LogDirUnusable(
+                    f"{log_dir.path} holds partitions, but {name} is in none of log.dirs: name "
+                    "the directory that has it, or this broker would start as a new, empty one"
+                )
         new = NewLog(topic_partition=topic_partition, topic_id=topic_id, config=config)
         [log] = await self._create(self._dirs.online[0], [new])
         return log
+
+    def _holds_partitions(self, path: str) -> bool:
+        """A job: whether a log directory has any partition that was not put out of use."""
+        parsed = [names.parse_partition_dir_name(name) for name in self._files.listdir(path)]
+        return any(one is not None and not one.state for one in parsed)
 
     def load_logs(
         self, config_of: Callable[[TopicPartition, Uuid], TopicConfig | None]
@@ -244,6 +261,7 @@ class LogManager:
             log_dir=log_dir.path,
             topic_id=uuid_to_text(topic_id),
             aside=aside,
+            level="warn",
         )
 
     async def _load(
@@ -328,8 +346,7 @@ class LogManager:
         try:
             states = await self._jobs.submit(log_dir.lane, create)
         except OSError as error:
-            if not is_refusal(error):
-                self.storage_failed(log_dir.path, error)
+            self._operation_failed(log_dir.path, error)
             raise KafkaStorageError(f"cannot make a log in {log_dir.path}: {error}") from error
         return [self._open(state) for state in states]
 
@@ -357,7 +374,7 @@ class LogManager:
             try:
                 log.apply_retention(now_ms)
             except KafkaStorageError as error:
-                self._report("retention: {error}", error=str(error))
+                self._report("retention: {error}", error=str(error), level="warn")
 
     def flush_overdue(self, now_ms: float) -> None:
         """Ask for a sync where ``flush.ms`` has passed since the first unflushed append."""
@@ -396,6 +413,17 @@ class LogManager:
         for log_dir in log_dirs:
             self.storage_failed(log_dir, error)
 
+    def _operation_failed(self, path: str, error: OSError) -> None:
+        """A full disk only refuses writes, and says so once in a while; else it has failed."""
+        if not is_refusal(error):
+            self.storage_failed(path, error)
+            return
+        now_ms = self._clock.monotonic_ms()
+        if now_ms >= self._refusals_quiet_until_ms.get(path, 0.0):
+            self._refusals_quiet_until_ms[path] = now_ms + _REFUSAL_INTERVAL_MS
+            text = "writes to {log_dir} are refused: {error}"
+            self._report(text, log_dir=path, error=str(error), level="error")
+
     def storage_failed(self, path: str, error: OSError) -> None:
         """Take a log directory offline until the broker is restarted; harmless the second time."""
         log_dir = self._dirs[path]
@@ -409,6 +437,7 @@ class LogManager:
             "log directory {log_dir} goes offline: {error}; mend the disk and restart the broker",
             log_dir=path,
             error=str(error),
+            level="error",
         )
         self.on_offline(path, logs)
         if not self._dirs.online:
@@ -444,14 +473,13 @@ class LogManager:
             await gather(closings)
             if self._is_loaded:
                 await self._checkpoints.write_final(log_dir)
-            else:
-                self._report(
-                    "no clean stop of {log_dir}: not all logs were loaded", log_dir=log_dir.path
-                )
+                return
+            reason = "not all logs were loaded"
         except (OSError, PlogError) as error:
-            self._report(
-                "no clean stop of {log_dir}: {error}", log_dir=log_dir.path, error=str(error)
-            )
+            reason = str(error)
+        if self.logs or self._loads_begun:  # Else the start was refused, and has said why.
+            text = "no clean stop of {log_dir}: {reason}"
+            self._report(text, log_dir=log_dir.path, reason=reason, level="warn")
 
 
 def _claim(

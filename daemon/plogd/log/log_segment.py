@@ -398,18 +398,20 @@ class LogSegment:
         try:
             self._check_last_time_entry(last_position)
         except CorruptMessage as error:
-            raise CorruptIndex(f"{self!r}: an index leads into damage: {error}") from error
+            raise CorruptIndex(f"an index leads into damage: {error}") from error
 
     def _check_last_time_entry(self, last_indexed_position: int) -> None:
         """Retention goes by this entry: see that a batch is as it says, and none after it newer."""
         latest = self.indexes.maximum
         for _, header in self.records.batches_from(last_indexed_position):
             if header.max_timestamp > latest.timestamp:
-                raise CorruptIndex(f"{self!r}: the time index lacks its last entry")
+                raise CorruptIndex(f"{self.records.file.path}: the time index lacks its last entry")
         if self.time_index.count:
             found = self.records.header_at(self.position_of(latest.offset))
             if found is None or found.max_timestamp != latest.timestamp:
-                raise CorruptIndex(f"{self!r}: no batch is as {latest} says")
+                raise CorruptIndex(
+                    f"{self.records.file.path}: no batch is as the time index says: {latest}"
+                )
 
     # -- seal, move, delete -------------------------------------------------------------------
 

@@ -71,6 +71,7 @@ class OffsetCheckpoints:
                     name=name,
                     log_dir=log_dir.path,
                     error=str(error),
+                    level="warn",
                 )
             else:
                 self._storage_failed(log_dir.path, error)

@@ -184,7 +184,7 @@ def _load_epochs(
     try:
         return LeaderEpochs.load(files, request.directory)
     except CorruptCheckpoint as error:
-        report("rebuilding the leader epochs: {error}", error=str(error))
+        report("rebuilding the leader epochs: {error}", error=str(error), level="warn")
     epochs = LeaderEpochs(files, request.directory)
     for segment in segments:
         _walk(segment, segment.base_offset, lambda _, header: _note_epoch(epochs, header))
@@ -245,6 +245,7 @@ def _report_findings(recovered: RecoveredSegment, request: LoadRequest, report: 
             topic_partition=str(request.topic_partition),
             first=damaged.base_offset,
             last=damaged.end_offset - 1,
+            level="error",
         )
     if recovered.truncated_bytes:
         report(
@@ -253,6 +254,7 @@ def _report_findings(recovered: RecoveredSegment, request: LoadRequest, report: 
             topic_partition=str(request.topic_partition),
             offset=recovered.next_offset,
             reason=recovered.reason,
+            level="warn",
         )
 
 
@@ -272,6 +274,7 @@ def _drop_segments(segments: Sequence[LogSegment], request: LoadRequest, report:
         count=len(segments),
         topic_partition=str(request.topic_partition),
         offset=segments[0].base_offset,
+        level="warn",
     )
     for segment in reversed(segments):  # What a crash leaves must not have a hole in it.
         segment.delete_files()
@@ -293,7 +296,7 @@ def _mend_indexes(
         try:
             segment.sanity_check()
         except (CorruptIndex, FileNotFoundError) as error:
-            report("rebuilding an index: {error}", error=str(error))
+            report("rebuilding an index: {error}", error=str(error), level="warn")
             # What precedes another segment was durable when that one was begun, or sealed.
             following = segments[number + 1 : number + 2]
             recovered = recover_segment(

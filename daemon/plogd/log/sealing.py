@@ -91,6 +91,7 @@ class Sealing:
             "cannot seal a segment of {topic_partition} yet: {error}",
             topic_partition=str(log.topic_partition),
             error=str(error),
+            level="warn",
         )
 
         def again() -> None:

@@ -293,7 +293,7 @@ class Connection:
         self._is_greeted = True
         mistake = explain_first_bytes(head)
         if mistake is not None:
-            self._refuse("wrong protocol", f"sent {mistake}")
+            self._refuse(mistake, f"sent {mistake}")
         return mistake is not None
 
     def _refuse(self, kind: str, what: str) -> None:

@@ -64,6 +64,24 @@ def test_a_roll_without_room_leaves_the_log_as_it_was(what: str, number: int) ->
     assert base_offsets(site.log()) == [0, 6]
 
 
+def test_a_full_disk_is_reported_once_a_minute() -> None:
+    site, log = _site()
+    site.files.fail_when(lambda operation: operation.name == "append", errno.ENOSPC)
+
+    def refusals() -> list[str]:
+        for _ in range(3):
+            with pytest.raises(KafkaStorageError):
+                site.append(log)
+        return [line for line in site.reports if line.startswith("writes to /a are refused: ")]
+
+    assert len(refusals()) == 1
+    site.ports.timers.advance(59_000)
+    assert len(refusals()) == 1
+    site.ports.timers.advance(1_000)
+    assert len(refusals()) == 2
+    assert "No space left" in refusals()[0]
+
+
 def test_a_roll_whose_remains_cannot_be_removed_does_no_harm_after_a_crash() -> None:
     site, log = _site()
     site.fill(log, 5)

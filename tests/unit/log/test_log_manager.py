@@ -292,6 +292,20 @@ def test_no_metadata_log_is_made_while_the_old_one_may_lie_in_a_failed_directory
         _load_metadata(site)
 
 
+def test_no_metadata_log_is_made_beside_partitions() -> None:
+    """One of log.dirs was forgotten, or is not mounted: no reason to call every partition stray."""
+    site = LogSite(("/a", "/b"))
+    _load_metadata(site)
+    site.create("t-0")
+    site.create("u-0")
+    site = LogSite(("/b",), files=site.files.kill())
+    with pytest.raises(LogDirUnusable, match="/b holds partitions, but __cluster_metadata-0 is in"):
+        _load_metadata(site)
+    assert _directories(site, "/b") == ["t-0"]
+    site = LogSite(("/a", "/b"), files=site.files.kill())
+    assert _load_metadata(site) == "/a"
+
+
 def test_a_metadata_log_that_cannot_be_read_refuses_the_start() -> None:
     site = LogSite(("/a", "/b"))
     _load_metadata(site)

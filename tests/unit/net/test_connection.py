@@ -228,6 +228,16 @@ def test_another_protocol_gets_one_line_with_the_mistake_and_the_remedy(
     assert line.startswith("192.0.2.1: ")
 
 
+def test_each_wrong_protocol_of_a_host_gets_its_line(log_lines: list[str]) -> None:
+    harness = ConnectionHarness()
+    harness.feed(b"GET / HTTP/1.1\r\n\r\n")
+    harness.connect()
+    harness.feed(b"\x16\x03\x01\x00\xf4\x01\x00")
+    http, tls = log_lines
+    assert "HTTP" in http
+    assert "TLS" in tls
+
+
 def test_a_lost_connection_leaves_nothing_behind() -> None:
     harness = ConnectionHarness(
         queued_max_request_bytes=1_500_000, plog_request_turn_max_requests=2
