@@ -46,6 +46,8 @@ class Batch:
     """Of a Produce request that may carry its codec."""
     producer_id: int = -1
     first_sent_in_life: int | None = None
+    is_late: bool = False
+    """It was appended, the broker said, but was not durable in time."""
 
     @property
     def key(self) -> PartitionKey:

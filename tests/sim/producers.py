@@ -216,12 +216,19 @@ class IdempotentProducer(Client):
                 self._out_of_order(batch)
             else:
                 check_code(result.error_code, f"Produce to {self._topic}", PASSING_ERRORS)
+                batch.is_late = result.error_code == ErrorCode.REQUEST_TIMED_OUT
                 self._rewinding = True
 
     def _acknowledged(self, batch: Batch, result: PartitionProduceResponse) -> None:
-        if batch is not self._unacknowledged[0]:
-            raise Anomaly("nonmonotonic-send", f"{batch.values[0]!r} is in, one before it is not")
-        self._unacknowledged.popleft()
+        for earlier in self._unacknowledged:
+            if earlier is batch:
+                break
+            # What took too long to become durable is in all the same; sent again, it is found.
+            if not earlier.is_late:
+                raise Anomaly(
+                    "nonmonotonic-send", f"{batch.values[0]!r} is in, one before it is not"
+                )
+        self._unacknowledged.remove(batch)
         self._sent -= 1
         self._is_known = True
         life = self.world.service.life_number

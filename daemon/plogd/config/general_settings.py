@@ -105,7 +105,8 @@ class GeneralSettings:
     plog_log_level: str = setting(
         "plog.log.level",
         "info",
-        "The least important events that are logged.",
+        "The least important events that are logged. A log that twistd writes itself (its "
+        "options `--logfile` and `--logger`) has them all.",
         one_of=LOG_LEVELS,
         update="per-broker",
     )

@@ -238,7 +238,8 @@ class LogSegment:
     def index_batch(self, position: int, header: BatchHeader, *, always: bool = False) -> None:
         """Tell emptied indexes of the next batch in the file, as its append did.
 
-        `always` makes an entry for it: what is before it cannot be walked.
+        `always` makes an entry for it: what is before it cannot be walked. An entry that a full
+        disk refuses is left out: a log must load all the same, and indexes are only hints.
         """
         self.indexes.add(
             position,
@@ -246,6 +247,7 @@ class LogSegment:
             timestamp=header.max_timestamp,
             offset_of_timestamp=header.last_offset,
             always=always,
+            if_room=True,
         )
 
     # -- read ---------------------------------------------------------------------------------

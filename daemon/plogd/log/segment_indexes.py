@@ -12,6 +12,7 @@ Invariant: an entry is made in both indexes or in none.
 from __future__ import annotations
 
 from plogd.log.index_file import MAX_RELATIVE_OFFSET, CorruptIndex
+from plogd.log.io_errors import is_refusal
 from plogd.log.names import INDEX_SUFFIX, TIME_INDEX_SUFFIX, segment_path
 from plogd.log.offset_index import OffsetIndex
 from plogd.log.time_index import NO_TIMESTAMP, TimeIndex, TimestampOffset
@@ -109,10 +110,11 @@ class SegmentIndexes:
         timestamp: int,
         offset_of_timestamp: int,
         always: bool = False,
+        if_room: bool = False,
     ) -> None:
         """Take note of the next batch; `always` makes an entry for it. All or nothing.
 
-        Raises OSError.
+        With `if_room` an entry that a full disk refuses is left out. Raises OSError.
         """
         assert 0 <= last_offset - self.base_offset <= MAX_RELATIVE_OFFSET
         old_maximum = self.maximum
@@ -123,7 +125,9 @@ class SegmentIndexes:
         if always or position - self._last_indexed_position > self._interval_bytes:
             try:
                 self._add_entries(position, last_offset)
-            except OSError:
+            except OSError as error:
+                if if_room and is_refusal(error):
+                    return
                 self._maximum = old_maximum
                 raise
 

@@ -35,6 +35,7 @@ from plog.records.control import (
 from plog.records.crc32c import crc32c
 from plogd.log.file_records import CorruptRange, FileRecords
 from plogd.log.index_file import MAX_RELATIVE_OFFSET
+from plogd.log.io_errors import is_refusal
 from plogd.log.leader_epochs import LeaderEpochs
 from plogd.log.log_segment import LogSegment
 from plogd.log.producer_state import ProducerStateManager
@@ -88,7 +89,11 @@ def recover_segment(
         position, next_offset, reason = damaged.end_position, damaged.end_offset, ""
     truncated_bytes = segment.records.truncate(position)
     segment.corrupt_ranges = corrupt
-    segment.on_become_inactive()
+    try:
+        segment.on_become_inactive()
+    except OSError as error:
+        if not is_refusal(error):  # No room for one more hint: the next start makes it good.
+            raise
     return RecoveredSegment(
         next_offset=next_offset,
         truncated_bytes=truncated_bytes,

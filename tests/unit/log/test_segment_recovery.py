@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import random
 import struct
 
@@ -333,3 +334,15 @@ def test_replay_of_other_control_records_ends_nothing() -> None:
     append(segment, _marker(ControlType.LEADER_CHANGE), BASE)
     producers, _ = _replay(files, segment)
     assert producers.producers == {}
+
+
+def test_a_full_disk_keeps_no_segment_from_being_recovered() -> None:
+    """Indexes are hints; what they cannot say for want of room is found by walking the log."""
+    files, _ = _segment()
+    files.fail_when(lambda operation: operation.name == "append", errno.ENOSPC)
+    segment = _open(files)
+    found = recover_segment(segment, keep_below_offset=0, on_batch=lambda position, header: None)
+    assert (found.next_offset, found.truncated_bytes) == (BASE + 10, 0)
+    assert segment.offset_index.count == 0
+    assert segment.max_timestamp == T0 + 90
+    assert segment.find_offset(BASE + 7) is not None
