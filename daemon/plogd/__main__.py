@@ -6,6 +6,7 @@ Exits with 0 after a clean stop (SIGTERM, SIGINT), 1 when the broker could not s
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Sequence
 
@@ -18,6 +19,8 @@ from plogd.tap import Options
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a broker until it is told to stop; the exit code."""
+    # Collecting what imports leave takes a fifth of a start; service.py begins it when it serves.
+    gc.disable()
     options = Options()
     options.synopsis = f"Usage: plog-broker {options.synopsis}"
     try:

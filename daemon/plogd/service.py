@@ -29,8 +29,8 @@ from plogd import __version__
 from plogd.broker import Broker
 from plogd.config import ConfigError, LoadedConfig
 from plogd.config.loading import reloadable
-from plogd.http import site
 from plogd.http.process_metrics import register_process_metrics
+from plogd.http.status import Status
 from plogd.logging import LineObserver
 from plogd.metrics import Registry
 from plogd.net.connections import Connections
@@ -139,6 +139,10 @@ class BrokerService(Service):
         register_connection_gauges(self._registry, self._connections)
 
     def _listen_http(self) -> IListeningPort | None:
+        if self._loaded.config.plog_http_port == 0:
+            return None
+        from plogd.http import site  # A tenth of a start, for those who want it.
+
         pages = site.make_site(
             self._reactor, metrics=self._registry.expose, health=self._health, ready=self._ready
         )
@@ -167,6 +171,7 @@ class BrokerService(Service):
         # What is here now stays: the collector need not look at it again and again.
         gc.collect()
         gc.freeze()
+        gc.enable()
         log.info("listening on {addresses}", addresses=self._addresses)
         self._notifier.ready(f"listening on {self._addresses}")
 
@@ -190,13 +195,13 @@ class BrokerService(Service):
 
     # -- health -------------------------------------------------------------------------------
 
-    def _health(self) -> site.Status:
+    def _health(self) -> Status:
         offline = self.broker.log_manager.offline_dirs
-        return site.Status(ok=not offline, details={"offlineLogDirs": offline})
+        return Status(ok=not offline, details={"offlineLogDirs": offline})
 
-    def _ready(self) -> site.Status:
+    def _ready(self) -> Status:
         serving = self.broker.is_ready and self._listeners is not None and not self._stopping
-        return site.Status(ok=serving, details={"version": __version__})
+        return Status(ok=serving, details={"version": __version__})
 
     # -- reload -------------------------------------------------------------------------------
 

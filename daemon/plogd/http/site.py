@@ -8,8 +8,7 @@ yet or no longer; both say more in JSON. There is no login: the port is on loopb
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any
 
 from twisted.internet.error import CannotListenError
@@ -19,19 +18,12 @@ from twisted.web.resource import Resource
 from twisted.web.server import Request, Site
 
 from plogd.config import BrokerConfig
+from plogd.http.status import Status
 from plogd.metrics import CONTENT_TYPE
 
 log = Logger()
 
 _REQUEST_TIMEOUT_SECONDS = 30
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Status:
-    """An answer to "are you well?": yes or no, and what there is to say (JSON values)."""
-
-    ok: bool
-    details: Mapping[str, object]
 
 
 def make_site(
