@@ -10,7 +10,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from plog.errors import KafkaError
 from plog.wire.api_keys import ApiKey
 from plog.wire.messages import API_BY_KEY
 from plog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -26,6 +25,7 @@ from plogd.apis.init_producer_id import handle_init_producer_id, refuse_init_pro
 from plogd.apis.list_offsets import handle_list_offsets, refuse_list_offsets
 from plogd.apis.metadata import handle_metadata, refuse_metadata
 from plogd.apis.produce import handle_produce, refuse_produce
+from plogd.apis.refusals import Refusal
 from plogd.ports import Later
 
 if TYPE_CHECKING:
@@ -35,11 +35,8 @@ if TYPE_CHECKING:
 Handler: TypeAlias = "Callable[[Any, RequestContext, Broker], ApiMessage | Later[Any] | None]"
 """Handles a request: its answer, a Later of that, or None for none. May raise KafkaError."""
 
-Refusal: TypeAlias = Callable[[Any, RequestContext, KafkaError], ApiMessage]
-"""Makes the answer to a request that failed as a whole."""
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Row:
     """One API: the versions served (both ends included), and who does it."""
 
@@ -75,77 +72,16 @@ def _handle_api_versions(
 
 
 HANDLERS: tuple[Row, ...] = (
-    Row(
-        api_key=ApiKey.PRODUCE,
-        first_version=3,
-        last_version=13,
-        advertised_from=0,
-        handle=handle_produce,
-        refuse=refuse_produce,
-    ),
-    Row(
-        api_key=ApiKey.FETCH,
-        first_version=4,
-        last_version=18,
-        handle=handle_fetch,
-        refuse=refuse_fetch,
-    ),
-    Row(
-        api_key=ApiKey.LIST_OFFSETS,
-        first_version=1,
-        last_version=11,
-        handle=handle_list_offsets,
-        refuse=refuse_list_offsets,
-    ),
-    Row(
-        api_key=ApiKey.METADATA,
-        first_version=0,
-        last_version=13,
-        handle=handle_metadata,
-        refuse=refuse_metadata,
-    ),
-    Row(
-        api_key=ApiKey.FIND_COORDINATOR,
-        first_version=0,
-        last_version=6,
-        handle=handle_find_coordinator,
-        refuse=refuse_find_coordinator,
-    ),
-    Row(
-        api_key=ApiKey.API_VERSIONS,
-        first_version=0,
-        last_version=4,
-        handle=_handle_api_versions,
-        refuse=refuse_api_versions,
-    ),
-    Row(
-        api_key=ApiKey.CREATE_TOPICS,
-        first_version=2,
-        last_version=7,
-        handle=handle_create_topics,
-        refuse=refuse_create_topics,
-    ),
-    Row(
-        api_key=ApiKey.DELETE_TOPICS,
-        first_version=1,
-        last_version=6,
-        handle=handle_delete_topics,
-        refuse=refuse_delete_topics,
-    ),
-    Row(
-        api_key=ApiKey.INIT_PRODUCER_ID,
-        first_version=0,
-        last_version=5,
-        handle=handle_init_producer_id,
-        refuse=refuse_init_producer_id,
-    ),
-    Row(
-        api_key=ApiKey.DESCRIBE_CONFIGS,
-        first_version=1,
-        last_version=4,
-        handle=handle_describe_configs,
-        refuse=refuse_describe_configs,
-    ),
+    Row(ApiKey.PRODUCE, 3, 13, handle_produce, refuse_produce, advertised_from=0),
+    Row(ApiKey.FETCH, 4, 18, handle_fetch, refuse_fetch),
+    Row(ApiKey.LIST_OFFSETS, 1, 11, handle_list_offsets, refuse_list_offsets),
+    Row(ApiKey.METADATA, 0, 13, handle_metadata, refuse_metadata),
+    Row(ApiKey.FIND_COORDINATOR, 0, 6, handle_find_coordinator, refuse_find_coordinator),
+    Row(ApiKey.API_VERSIONS, 0, 4, _handle_api_versions, refuse_api_versions),
+    Row(ApiKey.CREATE_TOPICS, 2, 7, handle_create_topics, refuse_create_topics),
+    Row(ApiKey.DELETE_TOPICS, 1, 6, handle_delete_topics, refuse_delete_topics),
+    Row(ApiKey.INIT_PRODUCER_ID, 0, 5, handle_init_producer_id, refuse_init_producer_id),
+    Row(ApiKey.DESCRIBE_CONFIGS, 1, 4, handle_describe_configs, refuse_describe_configs),
 )
 
 ADVERTISED: tuple[Advertised, ...] = tuple(row.advertised for row in HANDLERS)
