@@ -13,13 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from plog.types import TopicPartition, Uuid
+from plog.types import TopicPartition
 from plogd.apis.context import ConnectionContext
 from plogd.apis.dispatch import Dispatcher
 from plogd.config import BrokerConfig
 from plogd.controller.controller import Controller
 from plogd.controller.topics import Defaults
 from plogd.coordinator.producer_ids import ProducerIds
+from plogd.log.discovery import KnownTopic
 from plogd.log.log import Log
 from plogd.log.log_manager import LogManager
 from plogd.metadata.cache import MetadataCache, TopicState
@@ -151,22 +152,19 @@ class Broker:
         self.is_ready = True
 
     async def _load_logs(self, topics: Sequence[TopicState]) -> None:
-        configs = {
-            (TopicPartition(topic.name, state.partition), topic.topic_id): config
+        known = {
+            TopicPartition(topic.name, state.partition): known
             for topic in topics
             for config in [TopicConfig.resolve(self.config, topic.config)]
+            for known in [KnownTopic(topic_id=topic.topic_id, config=config)]
             for state in topic.partitions
         }
-
-        def config_of(key: TopicPartition, topic_id: Uuid) -> TopicConfig | None:
-            return configs.get((key, topic_id))
-
-        await self.log_manager.load_logs(config_of)
+        await self.log_manager.load_logs(known.get)
         if self.log_manager.offline_dirs:
             # What is missing may lie in a directory that cannot be read. A fresh log in another
             # one would serve an empty partition where there are records.
             self.replica_manager.set_without_log(
-                key for key, _ in configs if self.log_manager.get(key) is None
+                key for key in known if self.log_manager.get(key) is None
             )
 
     def stop(self) -> Later[None]:

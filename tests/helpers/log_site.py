@@ -23,6 +23,7 @@ from plog.types import TopicPartition
 from plogd.config import BrokerConfig
 from plogd.log import names
 from plogd.log.creation import NewLog
+from plogd.log.discovery import KnownTopic
 from plogd.log.log import Log
 from plogd.log.log_manager import LogManager
 from plogd.log.log_results import AppendInfo
@@ -96,14 +97,16 @@ class LogSite:
     def start(self) -> LogSite:
         """Take over the directories and load what is in them."""
         self.settle(self.manager.open_directories())
-        self.settle(self.manager.load_logs(self._config_of))
+        self.settle(self.manager.load_logs(self._topic_of))
         for log in self.manager.logs.values():
             self._lead(log)
         return self
 
-    def _config_of(self, key: TopicPartition, topic_id: bytes) -> TopicConfig | None:
-        known_id, config = self.topics.get(key, (None, None))
-        return config if known_id == topic_id else None
+    def _topic_of(self, key: TopicPartition) -> KnownTopic | None:
+        if key not in self.topics:
+            return None
+        topic_id, config = self.topics[key]
+        return KnownTopic(topic_id=topic_id, config=config)
 
     def stop(self) -> None:
         """A clean stop."""

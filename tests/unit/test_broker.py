@@ -13,6 +13,7 @@ from plog.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from plog.wire.messages.delete_topics import DeleteTopicsRequest
 from plog.wire.messages.metadata import MetadataRequest
 from tests.helpers.sim_broker import (
+    LOG_DIR,
     SimBroker,
     create_topic,
     produce_request,
@@ -192,6 +193,23 @@ class TestWhoWeAre:
         other.settle()
         with pytest.raises(PlogError, match="in use"):
             outcome(started)
+
+
+@pytest.mark.parametrize("cut_bytes", [0, 1, 100])
+def test_a_metadata_log_that_lost_records_is_refused(cut_bytes: int) -> None:
+    """R14: going on without them would forget topics, and put their logs aside."""
+    broker = SimBroker().start()
+    create_topic(broker, "t")
+    broker.stop()
+    path = f"{LOG_DIR}/__cluster_metadata-0/{0:020}.log"
+    content = broker.files.read_file(path)
+    first_bytes = next(iter_batches(content))[1].size_bytes
+    broker.files.overwrite(path, content[: first_bytes + cut_bytes])
+    for _ in range(2):  # Once refused, it is not taken the next time either.
+        with pytest.raises(PlogError, match=r"__cluster_metadata-0: .*(lost|damaged)"):
+            broker.restart()
+    broker.files.overwrite(path, content)
+    assert broker.restart().produce("t", b"x").error_code == 0
 
 
 def test_a_bug_is_counted_and_reported_where_nobody_listens() -> None:

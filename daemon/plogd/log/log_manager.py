@@ -22,15 +22,17 @@ from plog.types import TopicPartition, Uuid, uuid_to_text
 from plogd.config import BrokerConfig
 from plogd.log import names
 from plogd.log.binding import bind
+from plogd.log.checkpoints import write_topic_id
 from plogd.log.creation import NewLog, create_logs, put_aside
-from plogd.log.deletion import Deletions, remove_tree
+from plogd.log.deletion import Deletions
+from plogd.log.discovery import FoundLog, KnownTopic, TopicOf, find_logs, surest_first
 from plogd.log.flush import SyncRounds
 from plogd.log.io_errors import is_refusal
 from plogd.log.log import Log, LogHooks, LogState
 from plogd.log.log_dir import LogDir, LogDirUnusable
 from plogd.log.log_dirs import LogDirs
 from plogd.log.offset_checkpoints import OffsetCheckpoints
-from plogd.log.recovery import LoadRequest, load_log, topic_id_of
+from plogd.log.recovery import LoadRequest, load_log
 from plogd.log.sealing import Sealing
 from plogd.ports import (
     Clock,
@@ -183,83 +185,78 @@ class LogManager:
         parsed = [names.parse_partition_dir_name(name) for name in self._files.listdir(path)]
         return any(one is not None and not one.state for one in parsed)
 
-    def load_logs(
-        self, config_of: Callable[[TopicPartition, Uuid], TopicConfig | None]
-    ) -> Later[None]:
-        """Load every other log; where `config_of` knows no such topic, put its directory aside.
+    def load_logs(self, topic_of: TopicOf) -> Later[None]:
+        """Load every other log; where `topic_of` knows no such topic, put its directory aside.
 
         Directories that wait to be deleted are removed. A stray one (its topic id is unknown) gets
         a ``-stray`` name and stays on disk for people to look at. A log directory that cannot be
         read goes offline. Raises LogDirUnusable when two of them hold the same partition.
         """
-        return spawn(self._load_logs(config_of))
+        return spawn(self._load_logs(topic_of))
 
-    async def _load_logs(
-        self, config_of: Callable[[TopicPartition, Uuid], TopicConfig | None]
-    ) -> None:
+    async def _load_logs(self, topic_of: TopicOf) -> None:
         path_by_partition = {log.topic_partition: log.log_dir for log in self.logs.values()}
-        found: list[tuple[LogDir, TopicPartition, Uuid, TopicConfig | None]] = []
-        for log_dir in self._dirs.online:
-            for topic_partition, topic_id in await self._find(log_dir):
-                if path_by_partition.get(topic_partition) == log_dir.path:
-                    continue  # The metadata log.
-                config = config_of(topic_partition, topic_id)
-                if config is not None or topic_partition in self.logs:
-                    _claim(path_by_partition, topic_partition, log_dir.path)
-                found.append((log_dir, topic_partition, topic_id, config))
-        await gather([spawn(self._load_or_put_aside(*what)) for what in found])
+        everything = [found for log_dir in self._dirs.online for found in await self._find(log_dir)]
+        loads: list[Later[None]] = []
+        for found in surest_first(everything):
+            key = found.topic_partition
+            if path_by_partition.get(key) == found.log_dir.path:
+                continue  # The metadata log.
+            topic = topic_of(key)
+            is_spare = found.topic_id is None and key in path_by_partition
+            if is_spare or not found.is_of(topic):
+                topic = None
+            if topic is not None or key in self.logs:
+                _claim(path_by_partition, key, found.log_dir.path)
+            loads.append(spawn(self._load_or_put_aside(found, topic)))
+        await gather(loads)
         self._is_loaded = True
 
-    async def _find(self, log_dir: LogDir) -> list[tuple[TopicPartition, Uuid]]:
+    async def _find(self, log_dir: LogDir) -> list[FoundLog]:
         try:
-            return await self._jobs.submit(log_dir.lane, lambda: self._find_logs(log_dir))
+            return await self._jobs.submit(log_dir.lane, lambda: find_logs(self._files, log_dir))
         except OSError as error:
             self.storage_failed(log_dir.path, error)
             return []
 
-    def _find_logs(self, log_dir: LogDir) -> list[tuple[TopicPartition, Uuid]]:
-        """A job: the partition directories of one log directory, and their topic ids."""
-        found: list[tuple[TopicPartition, Uuid]] = []
-        for name in self._files.listdir(log_dir.path):
-            path = posixpath.join(log_dir.path, name)
-            parsed = names.parse_partition_dir_name(name)
-            if parsed is None or not self._files.is_dir(path):
-                continue
-            if parsed.state == names.DELETE_DIR_SUFFIX:
-                remove_tree(self._files, path)
-            elif not parsed.state:
-                found.append((parsed.topic_partition, topic_id_of(self._files, path)))
-        return found
-
-    async def _load_or_put_aside(
-        self,
-        log_dir: LogDir,
-        topic_partition: TopicPartition,
-        topic_id: Uuid,
-        config: TopicConfig | None,
-    ) -> None:
+    async def _load_or_put_aside(self, found: FoundLog, topic: KnownTopic | None) -> None:
         try:
-            if config is not None:
-                await self._load(log_dir, topic_partition, topic_id, config)
-            else:
-                await self._put_aside(log_dir, topic_partition, topic_id)
+            if topic is None:
+                await self._put_aside(found)
+                return
+            if found.topic_id is None:
+                await self._adopt(found, topic)
+            await self._load(found.log_dir, found.topic_partition, topic.topic_id, topic.config)
         except OSError as error:
-            self.storage_failed(log_dir.path, error)
+            self.storage_failed(found.log_dir.path, error)
 
-    async def _put_aside(
-        self, log_dir: LogDir, topic_partition: TopicPartition, topic_id: Uuid
-    ) -> None:
-        unique_id = self._random.random_bytes(16).hex()
+    async def _adopt(self, found: FoundLog, topic: KnownTopic) -> None:
+        """Take a log by its name alone, and write down whose it is."""
+        name = names.partition_dir_name(found.topic_partition)
+        directory = posixpath.join(found.log_dir.path, name)
+        self._report(
+            "{directory}: its partition.metadata is missing or damaged; it is taken for the topic "
+            "of that name, and the file is written anew",
+            directory=directory,
+            level="warn",
+        )
+        await self._jobs.submit(
+            found.log_dir.lane, lambda: write_topic_id(self._files, directory, topic.topic_id)
+        )
+
+    async def _put_aside(self, found: FoundLog) -> None:
+        log_dir, unique_id = found.log_dir, self._random.random_bytes(16).hex()
         aside = await self._jobs.submit(
             log_dir.lane,
-            lambda: put_aside(self._files, log_dir.path, topic_partition, unique_id),
+            lambda: put_aside(self._files, log_dir.path, found.topic_partition, unique_id),
         )
+        topic_id = uuid_to_text(found.topic_id) if found.topic_id else "not readable"
         self._report(
             "{topic_partition} in {log_dir} belongs to no known topic (id {topic_id}): renamed to "
             "{aside}",
-            topic_partition=str(topic_partition),
+            topic_partition=str(found.topic_partition),
             log_dir=log_dir.path,
-            topic_id=uuid_to_text(topic_id),
+            topic_id=topic_id,
             aside=aside,
             level="warn",
         )

@@ -274,7 +274,10 @@ class LogSegment:
         return self.records.find_offset(offset, 0)
 
     def position_of(self, offset: int) -> int:
-        """Where the batches that lie wholly below `offset` end."""
+        """Where the batches that lie wholly below `offset` end, or the damage that holds it."""
+        for damaged in self.corrupt_ranges:
+            if damaged.base_offset <= offset < damaged.end_offset:
+                return damaged.position
         place = self.find_offset(offset)
         return self.size_bytes if place is None else place.position
 
@@ -376,6 +379,13 @@ class LogSegment:
             if header.max_timestamp > maximum.timestamp:
                 maximum = TimestampOffset(header.max_timestamp, header.last_offset)
         return maximum
+
+    @property
+    def ends_damaged(self) -> bool:
+        """Whether its last bytes are known to be no batch: nothing may be appended behind them."""
+        return bool(self.corrupt_ranges) and (
+            self.corrupt_ranges[-1].end_position == self.size_bytes
+        )
 
     def reset_indexes(self) -> None:
         """Empty both indexes; `index_batch` fills them again."""

@@ -6,9 +6,13 @@ what was not durable may be gone, torn or garbage, so the log is cut at the firs
 not whole, the indexes are rebuilt, and the rest is synced before anybody may rely on it. Nothing
 found in a directory keeps a log from being loaded; only the disk's own errors do.
 
+What was durable once and is gone, because a file was cut short or removed behind our back, cannot
+be brought back; but its offsets are never given to other records. The log then goes on at the
+checkpointed high watermark, in a new segment, and an error names what is missing.
+
 One segment's recovery is in segment_recovery.py. Everything here is a job and touches only files
 that nobody else uses yet. Source: Kafka 3.9 LogLoader; docs/architecture.md, rules R12 to R14.
-Invariant: nothing below the checkpointed high watermark is cut.
+Invariants: nothing below the checkpointed high watermark is cut; no log ends below it.
 """
 
 from __future__ import annotations
@@ -20,9 +24,9 @@ from dataclasses import dataclass
 
 from plog.errors import CorruptMessage
 from plog.records.batch import BatchHeader
-from plog.types import ZERO_UUID, TopicPartition, Uuid
+from plog.types import TopicPartition, Uuid
 from plogd.log import names
-from plogd.log.checkpoints import CorruptCheckpoint, read_topic_id
+from plogd.log.checkpoints import CorruptCheckpoint
 from plogd.log.index_file import CorruptIndex
 from plogd.log.io_errors import is_refusal
 from plogd.log.leader_epochs import LeaderEpochs
@@ -65,14 +69,18 @@ def load_log(files: Files, request: LoadRequest, report: Report) -> LogState:
     epochs = _load_epochs(files, request, segments, report)
     sealed = len(segments) if request.clean else _sealed_count(segments, request.recovery_point)
     _mend_indexes(segments, sealed, request, report)
+    is_clean = request.clean and _is_whole(segments[-1], request)
+    if request.clean and not is_clean:
+        sealed = _sealed_count(segments, request.recovery_point)
     suspects, segments = segments[sealed:], _drop_overtaken(segments[:sealed])
     if suspects:
         segments += _recover(files, suspects, request, epochs, report)
     log_end_offset = _next_offset(segments[-1])
     log_start_offset = max(request.log_start_offset, segments[0].base_offset)
-    if log_end_offset < log_start_offset:
-        segments = _start_anew(files, request, segments)
-        log_end_offset = log_start_offset
+    if log_end_offset < max(log_start_offset, request.high_watermark) or segments[-1].ends_damaged:
+        segments = _go_on_behind_loss(files, request, segments, log_end_offset, report)
+        log_end_offset = segments[-1].base_offset
+        log_start_offset = max(log_start_offset, segments[0].base_offset)
     epochs.truncate_from_end(log_end_offset)
     epochs.truncate_from_start(log_start_offset)
     producer_state = _load_producers(
@@ -80,7 +88,7 @@ def load_log(files: Files, request: LoadRequest, report: Report) -> LogState:
     )
     for segment in segments[:-1]:
         segment.release_indexes()
-    recovery_point = log_end_offset if request.clean else segments[-1].base_offset
+    recovery_point = log_end_offset if is_clean else segments[-1].base_offset
     if len(suspects) > 1 and not _write_epochs(epochs):
         recovery_point = min(recovery_point, suspects[0].base_offset)
     return LogState(
@@ -97,14 +105,6 @@ def load_log(files: Files, request: LoadRequest, report: Report) -> LogState:
         high_watermark=min(max(request.high_watermark, log_start_offset), log_end_offset),
         recovery_point=recovery_point,
     )
-
-
-def topic_id_of(files: Files, directory: str) -> Uuid:
-    """The topic a partition directory was made for; zeros where that cannot be told."""
-    try:
-        return read_topic_id(files, directory) or ZERO_UUID
-    except CorruptCheckpoint:
-        return ZERO_UUID
 
 
 def _remove_leftovers(files: Files, directory: str) -> None:
@@ -191,6 +191,11 @@ def _load_epochs(
     return epochs
 
 
+def _is_whole(segment: LogSegment, request: LoadRequest) -> bool:
+    """Whether a clean stop's last segment still has all that it had then."""
+    return _next_offset(segment) >= max(request.recovery_point, request.high_watermark)
+
+
 def _sealed_count(segments: Sequence[LogSegment], recovery_point: int) -> int:
     """How many segments there are before the one that holds the recovery point.
 
@@ -221,13 +226,15 @@ def _recover(
         if segment.base_offset < next_offset and not segment.size_bytes:
             segment.delete_files()  # As in _drop_overtaken.
             continue
-        if _is_gap(next_offset, segment.base_offset, request.high_watermark):
+        is_torn = not kept or not kept[-1].ends_damaged
+        if is_torn and _is_gap(next_offset, segment.base_offset, request.high_watermark):
             _drop_segments(suspects[number:], request, report)
             break
         segment.records_file.drop_cache()
+        following = [one.base_offset for one in suspects[number + 1 :] if one.size_bytes]
         recovered = recover_segment(
             segment,
-            keep_below_offset=request.high_watermark,
+            keep_below_offset=min([request.high_watermark, *following]),
             on_batch=lambda _, header: _note_epoch(epochs, header),
         )
         kept.append(segment)
@@ -262,9 +269,10 @@ def _is_gap(next_offset: int, following_base_offset: int, high_watermark: int) -
     """Whether records are missing between two segments that no acknowledgement has covered.
 
     Compaction leaves gaps, but only in segments that were sealed; and what lies below the
-    checkpointed high watermark was durable, so a gap there is damage to keep and serve around.
+    checkpointed high watermark was durable, so a gap that begins there is damage to serve around:
+    what follows may have been acknowledged.
     """
-    return next_offset < following_base_offset and following_base_offset >= high_watermark
+    return high_watermark <= next_offset < following_base_offset
 
 
 def _drop_segments(segments: Sequence[LogSegment], request: LoadRequest, report: Report) -> None:
@@ -298,12 +306,10 @@ def _mend_indexes(
         except (CorruptIndex, FileNotFoundError) as error:
             report("rebuilding an index: {error}", error=str(error), level="warn")
             # What precedes another segment was durable when that one was begun, or sealed.
-            following = segments[number + 1 : number + 2]
+            following = [one.base_offset for one in segments[number + 1 : number + 2]]
             recovered = recover_segment(
                 segment,
-                keep_below_offset=max(
-                    [request.high_watermark, *(one.base_offset for one in following)]
-                ),
+                keep_below_offset=following[0] if following else request.high_watermark,
                 on_batch=_nothing,
             )
             _report_findings(recovered, request, report)
@@ -338,13 +344,35 @@ def _walk(
         replay_segment(segment, from_offset, on_batch)
 
 
-def _start_anew(
-    files: Files, request: LoadRequest, segments: Sequence[LogSegment]
+def _go_on_behind_loss(
+    files: Files,
+    request: LoadRequest,
+    segments: Sequence[LogSegment],
+    log_end_offset: int,
+    report: Report,
 ) -> list[LogSegment]:
-    """The log was cut below its start offset, so all it has left was deleted before."""
-    for segment in segments:
-        segment.delete_files()
-    return [LogSegment.create(files, request.directory, request.log_start_offset, request.config)]
+    """The log ends before what was durable, or in damage: go on behind that, in a new segment.
+
+    Offsets below the high watermark were shown to consumers, and must never show another record.
+    """
+    lost_from = max(log_end_offset, request.log_start_offset)
+    next_offset = max(log_end_offset, request.high_watermark, request.log_start_offset)
+    if lost_from < next_offset:
+        report(
+            "{topic_partition} has lost offsets {first} to {last}, which were on the disk: a file "
+            "in {directory} was cut short or removed; the log goes on behind them",
+            topic_partition=str(request.topic_partition),
+            first=lost_from,
+            last=next_offset - 1,
+            directory=request.directory,
+            level="error",
+        )
+    kept = list(segments)
+    while kept and (not kept[-1].size_bytes or log_end_offset <= request.log_start_offset):
+        kept.pop().delete_files()
+    kept.append(LogSegment.create(files, request.directory, next_offset, request.config))
+    files.sync_dir(request.directory)
+    return kept
 
 
 def _load_producers(

@@ -82,9 +82,7 @@ def recover_segment(
         reason = scan.reason
         if next_offset >= keep_below_offset:
             break
-        damaged = scan.damaged_range(position, next_offset)
-        if damaged is None:
-            break
+        damaged = scan.damaged_range(position, next_offset, keep_below_offset)
         corrupt.append(damaged)
         position, next_offset, reason = damaged.end_position, damaged.end_offset, ""
     truncated_bytes = segment.records.truncate(position)
@@ -221,11 +219,14 @@ class _Scan:
             self._chunk_position, start = position, 0
         return self._chunk[start : start + length]
 
-    def damaged_range(self, position: int, expected_offset: int) -> CorruptRange | None:
-        """The bytes from `position` to the next sound batch; None if there is nothing to keep.
+    def damaged_range(
+        self, position: int, expected_offset: int, end_offset_at_end: int
+    ) -> CorruptRange:
+        """The bytes from `position` to the next sound batch, or to the end of the file.
 
         Where the damaged batch's own header leads to the next one, or to the end of the file, it is
-        believed; else a sound batch is looked for at every byte.
+        believed; else a sound batch is looked for at every byte. If there is none, the damage is
+        taken for all that there was below `end_offset_at_end`.
         """
         header = self._plausible_header(position, expected_offset)
         if header is not None:
@@ -239,7 +240,7 @@ class _Scan:
             following = self.sound_batch(start, expected_offset)
             if following is not None:
                 return CorruptRange(position, start, expected_offset, following.base_offset)
-        return None
+        return CorruptRange(position, self._records.size_bytes, expected_offset, end_offset_at_end)
 
     def _candidates(self, position: int) -> Iterator[int]:
         """Where from `position` on a batch might begin: where its magic is."""

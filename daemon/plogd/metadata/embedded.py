@@ -108,7 +108,7 @@ class EmbeddedStore:
         while offset < log.log_end_offset:
             next_offset = self._replay_batches(self._read(offset), offset)
             if next_offset <= offset:
-                raise KafkaStorageError(f"{METADATA_PARTITION}: nothing at offset {offset}")
+                raise self._lost(offset)
             offset = next_offset
         log.high_watermark = log.log_end_offset
 
@@ -130,6 +130,8 @@ class EmbeddedStore:
     def _replay_batches(self, payload: bytes, offset: int) -> int:
         """Replay the whole batches in `payload`; the offset after the last."""
         for position, header in iter_batches(payload):
+            if header.base_offset != offset:
+                raise self._lost(offset)
             if not crc_is_valid(payload, position, header):
                 raise KafkaStorageError(
                     f"{METADATA_PARTITION}: the batch at offset {header.base_offset} is damaged"
@@ -141,6 +143,13 @@ class EmbeddedStore:
             for record in decode_records(records, header):
                 self._replay_value(record.value, record.offset)
         return offset
+
+    def _lost(self, offset: int) -> KafkaStorageError:
+        """Records are gone that were durable: to go on would be to forget topics or settings."""
+        return KafkaStorageError(
+            f"{METADATA_PARTITION}: the records from offset {offset} on are lost, a file in "
+            f"{self._log.directory} was cut short or removed: put it back from a copy"
+        )
 
     def _replay_value(self, value: bytes | None, offset: int) -> None:
         try:

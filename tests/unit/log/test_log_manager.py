@@ -161,7 +161,7 @@ def test_logs_are_loaded_on_as_many_lanes_as_the_setting_says() -> None:
         site.create(f"t-{number}")
     site = site.next_life()
     site.settle(site.manager.open_directories())
-    loading = site.manager.load_logs(site._config_of)
+    loading = site.manager.load_logs(site._topic_of)
     site.ports.jobs.run_one("dir:/a")
     assert sorted(site.ports.jobs.waiting) == ["dir:/a:0", "dir:/a:1", "dir:/a:2"]
     site.settle(loading)
@@ -255,7 +255,7 @@ def test_a_directory_that_cannot_be_read_goes_offline_and_the_others_serve(
     site = site.next_life()
     site.settle(site.manager.open_directories())
     _break(site, path, name)
-    site.settle(site.manager.load_logs(site._config_of))
+    site.settle(site.manager.load_logs(site._topic_of))
     assert site.offline == ["/a"]
     assert site.log("t-1").log_end_offset == 3
     log = site.manager.get(partition_of("t-0"))
@@ -270,7 +270,7 @@ def _load_metadata(site: LogSite) -> str:
     config = TopicConfig(cleanup_policy=())
     log: Log = site.settle(site.manager.load_metadata_log(METADATA, METADATA_ID, config))
     assert log.topic_id == METADATA_ID
-    site.settle(site.manager.load_logs(site._config_of))
+    site.settle(site.manager.load_logs(site._topic_of))
     assert site.manager.get(METADATA) is log
     return log.log_dir
 

@@ -92,7 +92,7 @@ def test_a_stop_before_all_logs_are_loaded_leaves_no_clean_mark() -> None:
     site, _ = four_segments()
     site = site.next_life()
     site.settle(site.manager.open_directories())
-    site.manager.load_logs(site._config_of)
+    site.manager.load_logs(site._topic_of)
     site.ports.jobs.run_one()
     site.stop()
     assert not site.files.exists(f"/a/{names.CLEAN_SHUTDOWN_FILE}")

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from plog.errors import KafkaStorageError, OffsetOutOfRange
+from plog.errors import CorruptMessage, KafkaStorageError, OffsetOutOfRange
 from plog.records.batch import iter_batches
 from plogd.log.log import Log
 from plogd.log.log_results import NO_DATA
@@ -113,10 +113,11 @@ def test_a_durable_end_of_an_earlier_segment_is_found_too() -> None:
 
 
 def test_an_offset_that_no_batch_holds_gives_the_next_batch() -> None:
-    """Damage that was cut out of a segment leaves such a gap."""
+    """A file cut short between two batches leaves such a gap."""
     site, log = four_segments()
     site.write_checkpoints()
-    site.files.overwrite(site.path(log, 5), site.files.read_file(site.path(log, 5))[:400])
+    content = site.files.read_file(site.path(log, 5))
+    site.files.overwrite(site.path(log, 5), content[: 3 * len(content) // 5])
     log.high_watermark = 17
     site = site.kill()
     log = site.log()
@@ -125,10 +126,24 @@ def test_an_offset_that_no_batch_holds_gives_the_next_batch() -> None:
 
 def test_a_gap_before_the_bound_gives_nothing() -> None:
     site, log = four_segments()
-    site.files.overwrite(site.path(log, 5), site.files.read_file(site.path(log, 5))[:400])
+    content = site.files.read_file(site.path(log, 5))
+    site.files.overwrite(site.path(log, 5), content[: 3 * len(content) // 5])
     site.write_checkpoints()
     log = site.kill().log()
     assert log.read(8, 1000, end_offset=9).region is None
+
+
+def test_what_precedes_damage_is_read_up_to_a_bound_inside_it() -> None:
+    site, log = four_segments()
+    content = site.files.read_file(site.path(log, 5))
+    site.files.overwrite(site.path(log, 5), content[:400])
+    site.write_checkpoints()
+    log = site.kill().log()
+    data = log.read(5, 1 << 20, end_offset=9)
+    assert data.region is not None
+    assert [header.base_offset for _, header in iter_batches(data.region.read())] == [5, 6]
+    with pytest.raises(CorruptMessage, match="offsets 7 to 9 are damaged"):
+        log.read(8, 1000, end_offset=9)
 
 
 @settings(max_examples=40, deadline=None)

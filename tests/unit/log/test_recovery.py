@@ -69,13 +69,15 @@ def test_a_clean_start_with_a_damaged_end_recovers_the_active_segment() -> None:
     assert batch_offsets(log) == [*range(16), *batch_offsets(log, 16)]
 
 
-def test_a_clean_start_with_an_active_segment_of_garbage_recovers_it() -> None:
+def test_a_clean_start_with_an_active_segment_of_garbage_goes_on_behind_it() -> None:
+    """R14: it was durable when the broker stopped, so the garbage is damage, and kept."""
     site, log = four_segments()
     site.stop()
     site.files.overwrite(site.path(log, 15), b"\x99" * 300)
     site = site.kill()
-    assert site.log().log_end_offset == 15
-    assert site.files.read_file(site.path(log, 15)) == b""
+    assert (site.log().log_end_offset, base_offsets(site.log())) == (17, [0, 5, 10, 15, 17])
+    assert site.files.read_file(site.path(log, 15)) == b"\x99" * 300
+    assert "offsets 15 to 16 cannot be read" in site.reports[-1]
 
 
 # -- after a crash: what is torn is cut -------------------------------------------------------

@@ -44,16 +44,83 @@ def test_what_follows_a_segment_that_was_lost_as_a_whole_is_dropped_too() -> Non
     assert (log.log_start_offset, log.log_end_offset) == (0, 0)
 
 
-@pytest.mark.parametrize("high_watermark", [8, 10, 11, 17])
-def test_no_segment_below_the_high_watermark_is_dropped(high_watermark: int) -> None:
-    """R14: it was durable, so what is missing before it is the disk's doing."""
+@pytest.mark.parametrize("high_watermark", [7, 8, 10, 11, 17])
+def test_no_segment_behind_damage_below_the_high_watermark_is_dropped(high_watermark: int) -> None:
+    """R14: what is missing was durable, so that what follows may have been acknowledged."""
     site, log = four_segments()
     log.high_watermark = high_watermark
     site.settle(site.manager.write_high_watermarks())
     site.files.overwrite(site.path(log, 5), site.files.read_file(site.path(log, 5))[:400])
     site = site.kill()
-    expected = [0, 5] if high_watermark <= 10 else [0, 5, 10, 15]
+    expected = [0, 5] if high_watermark <= 7 else [0, 5, 10, 15]
     assert base_offsets(site.log()) == expected
+
+
+# -- what was durable and is gone --------------------------------------------------------------
+
+
+def _shortened(keep_bytes: int, *, clean: bool) -> LogSite:
+    """After a start on a log of 17 records whose last file has only `keep_bytes` left of two."""
+    site, log = four_segments()
+    site.write_checkpoints()
+    if clean:
+        site.stop()
+    path = site.path(log, 15)
+    site.files.overwrite(path, site.files.read_file(path)[:keep_bytes])
+    return site.kill()
+
+
+BATCH_BYTES = 173
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("keep_bytes", [0, 1, 60, 61, 172, 173, 174, 345])
+def test_offsets_that_were_durable_are_never_given_out_again(keep_bytes: int, clean: bool) -> None:
+    """R14, a file cut short at any place: consumers have seen what stood there (G2)."""
+    site = _shortened(keep_bytes, clean=clean)
+    log = site.log()
+    assert (log.log_start_offset, log.log_end_offset, log.high_watermark) == (0, 17, 17)
+    kept = 15 + keep_bytes // BATCH_BYTES
+    assert batch_offsets(log, end_offset=kept) == list(range(kept))
+    if keep_bytes % BATCH_BYTES:
+        with pytest.raises(CorruptMessage, match=f"offsets {kept} to 16 are damaged on disk"):
+            log.read(kept, 1000, end_offset=17)
+    assert any(f"offsets {kept} to 16" in report for report in site.reports)
+    site.append(log, value=b"new")
+    site.settle()
+    assert values(log, 17) == {17: b"new"}
+    site.write_checkpoints()
+    again = site.kill().log()
+    assert (again.log_end_offset, values(again, 17)) == (18, {17: b"new"})
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("lost", [[15], [10, 15], [0, 5, 10, 15]])
+def test_nor_are_those_of_files_that_were_removed(lost: list[int], clean: bool) -> None:
+    site, log = four_segments()
+    site.write_checkpoints()
+    if clean:
+        site.stop()
+    for base in lost:
+        site.files.unlink(site.path(log, base))
+    site = site.kill()
+    log = site.log()
+    assert log.log_end_offset == log.high_watermark == 17
+    assert base_offsets(log) == [base for base in (0, 5, 10, 15) if base not in lost] + [17]
+    assert f"has lost offsets {lost[0]} to 16, which were on the disk" in site.reports[-1]
+    site.append(log, value=b"new")
+    site.settle()
+    site = site.kill()  # Before any checkpoint knows of the new record.
+    assert values(site.log(), 17) == {17: b"new"}
+
+
+def test_a_reader_inside_what_is_lost_goes_on_behind_it() -> None:
+    site = _shortened(0, clean=False)
+    log = site.log()
+    assert log.read(15, 1000, end_offset=17).region is None
+    site.append(log, value=b"new")
+    site.settle()
+    assert values(log, 15) == {17: b"new"}
 
 
 def _damaged(position: int, high_watermark: int) -> tuple[LogSite, Log]:

@@ -6,11 +6,9 @@ import errno
 
 import pytest
 
-from plog.types import ZERO_UUID
 from plogd.log import names
-from plogd.log.checkpoints import EpochEntry, write_leader_epochs, write_topic_id
+from plogd.log.checkpoints import EpochEntry, write_leader_epochs
 from plogd.log.log import Log
-from plogd.log.recovery import topic_id_of
 from tests.helpers.log_data import append, client_batch
 from tests.helpers.log_site import (
     SUFFIXES,
@@ -19,7 +17,6 @@ from tests.helpers.log_site import (
     batch_offsets,
     four_segments,
 )
-from tests.helpers.sim_files import SimFiles
 
 # -- what is missing or damaged beside the records --------------------------------------------
 
@@ -247,9 +244,9 @@ def test_a_log_cut_below_its_start_offset_begins_anew_there() -> None:
     assert (log.log_start_offset, log.log_end_offset) == (3, 3)
 
 
-def test_the_high_watermark_is_the_last_one_written_but_within_the_log() -> None:
-    """KAFKA-3978 and others: never back to 0 because of a restart, never beyond the end."""
-    for written, expected in [(0, 12), (13, 13), (17, 17), (99, 17)]:
+def test_the_high_watermark_is_the_last_one_written_but_not_below_the_start() -> None:
+    """KAFKA-3978 and others: never back to 0 because of a restart."""
+    for written, expected in [(0, 12), (13, 13), (17, 17)]:
         site, log = four_segments()
         log.log_start_offset = 12
         site.settle(site.manager.write_log_starts())
@@ -260,12 +257,3 @@ def test_the_high_watermark_is_the_last_one_written_but_within_the_log() -> None
         after.leads = False
         after.start()
         assert after.log().high_watermark == expected
-
-
-def test_the_topic_of_a_directory_is_told_by_its_metadata_file() -> None:
-    files = SimFiles(["/a/t-0"])
-    assert topic_id_of(files, "/a/t-0") == ZERO_UUID
-    write_topic_id(files, "/a/t-0", b"\1" * 16)
-    assert topic_id_of(files, "/a/t-0") == b"\1" * 16
-    files.overwrite(f"/a/t-0/{names.PARTITION_METADATA}", b"version: 0\n")
-    assert topic_id_of(files, "/a/t-0") == ZERO_UUID

@@ -196,14 +196,17 @@ def test_damaged_last_batch_below_the_high_watermark_is_kept_if_its_header_makes
     assert found.corrupt_ranges[0].base_offset == BASE + 9
 
 
-def test_senseless_tail_below_the_high_watermark_is_cut_all_the_same() -> None:
-    """There is nothing to keep, and appends must go on somewhere."""
+def test_senseless_tail_below_the_high_watermark_is_kept_as_all_there_was_below_it() -> None:
+    """R14. Nothing is appended behind it: recovery.py begins a new segment."""
     files, segment = _segment()
     place = segment.find_offset(BASE + 8)
     assert place is not None
     files.overwrite(LOG, files.read_file(LOG)[: place.position] + bytes(300))
     _, found, _ = _recover(files, keep_below_offset=BASE + 10)
-    assert (found.next_offset, found.truncated_bytes) == (BASE + 8, 300)
+    assert (found.next_offset, found.truncated_bytes) == (BASE + 10, 0)
+    [damaged] = found.corrupt_ranges
+    assert (damaged.base_offset, damaged.end_offset) == (BASE + 8, BASE + 10)
+    assert damaged.end_position - damaged.position == 300
 
 
 def test_batches_larger_than_a_chunk_are_checked_whole() -> None:

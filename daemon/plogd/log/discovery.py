@@ -1,0 +1,82 @@
+"""Which partitions lie in a log directory, and whose they are.
+
+A partition's directory says by its name which partition it holds, and by ``partition.metadata``
+for which topic it was made: a topic that was deleted and made again has the same name and another
+id. Where that file cannot be read, the name has to do. Loading what was found is recovery.py's
+work, the choice log_manager.py's.
+
+Source: Kafka 3.9 LogManager.loadLog, PartitionMetadataFile.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from plog.types import TopicPartition, Uuid
+from plogd.log import names
+from plogd.log.checkpoints import CorruptCheckpoint, read_topic_id
+from plogd.log.deletion import remove_tree
+from plogd.log.log_dir import LogDir
+from plogd.ports import Files
+from plogd.topic_config import TopicConfig
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownTopic:
+    """The topic a partition belongs to, as the cluster's metadata has it."""
+
+    topic_id: Uuid
+    config: TopicConfig
+
+
+TopicOf: TypeAlias = Callable[[TopicPartition], KnownTopic | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundLog:
+    """A partition's directory; `topic_id` is None where its own word for it cannot be read."""
+
+    log_dir: LogDir
+    topic_partition: TopicPartition
+    topic_id: Uuid | None
+
+    def is_of(self, topic: KnownTopic | None) -> bool:
+        """Whether this may be the log of `topic`."""
+        return topic is not None and self.topic_id in (None, topic.topic_id)
+
+
+def find_logs(files: Files, log_dir: LogDir) -> list[FoundLog]:
+    """A job: the partitions in a log directory; what waits to be deleted is removed on the way."""
+    found: list[FoundLog] = []
+    for name in files.listdir(log_dir.path):
+        path = posixpath.join(log_dir.path, name)
+        parsed = names.parse_partition_dir_name(name)
+        if parsed is None or not files.is_dir(path):
+            continue
+        if parsed.state == names.DELETE_DIR_SUFFIX:
+            remove_tree(files, path)
+        elif not parsed.state:
+            found.append(
+                FoundLog(
+                    log_dir=log_dir,
+                    topic_partition=parsed.topic_partition,
+                    topic_id=topic_id_of(files, path),
+                )
+            )
+    return found
+
+
+def topic_id_of(files: Files, directory: str) -> Uuid | None:
+    """The topic a partition directory was made for; None where that cannot be told."""
+    try:
+        return read_topic_id(files, directory)
+    except CorruptCheckpoint:
+        return None
+
+
+def surest_first(found: Iterable[FoundLog]) -> list[FoundLog]:
+    """Those that say themselves whose they are before those that only have the name."""
+    return sorted(found, key=lambda one: one.topic_id is None)
