@@ -56,7 +56,7 @@ def _result(
     return DescribeConfigsResult(
         resource_type=resource.resource_type,
         resource_name=resource.resource_name,
-        error_message=None,
+        error_message="",
         configs=[
             _config(entry, request, context)
             for entry in entries

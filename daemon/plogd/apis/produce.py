@@ -18,12 +18,19 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from plog.errors import (
+    CorruptMessage,
     InvalidRecord,
     InvalidRequiredAcks,
     InvalidTopicException,
     KafkaError,
+    KafkaStorageError,
+    MessageTooLarge,
+    NotLeaderOrFollower,
+    RecordListTooLarge,
     UnknownTopicId,
+    UnknownTopicOrPartition,
     UnsupportedCompressionType,
+    UnsupportedForMessageFormat,
 )
 from plog.records.batch import ATTRIBUTES_POSITION, COMPRESSION_MASK, Compression
 from plog.types import TopicPartition
@@ -50,6 +57,16 @@ _ATTRIBUTES_LOW_BYTE = ATTRIBUTES_POSITION + 1
 _VALID_ACKS = (-1, 0, 1)
 _ADMIN_CLIENT_ID = "__admin_client"
 """Kafka's own tools may write internal topics by this name."""
+_FOUND_BEFORE_THE_LOG = (
+    CorruptMessage,
+    KafkaStorageError,
+    MessageTooLarge,
+    NotLeaderOrFollower,
+    RecordListTooLarge,
+    UnknownTopicOrPartition,
+    UnsupportedForMessageFormat,
+)
+"""Errors at which Kafka does not tell where the log starts."""
 _NO_LEADER = LeaderIdAndEpoch()
 """Shared by all answers: nobody changes it."""
 
@@ -154,7 +171,7 @@ def _refusal_of_topic(name: str | None, context: RequestContext) -> KafkaError |
 
 def _refusal_of_records(records: object, version: int) -> KafkaError | None:
     """What the request's version forbids, before the batch is looked at as such."""
-    if not isinstance(records, memoryview):
+    if not isinstance(records, memoryview) or not records.nbytes:
         return InvalidRecord("a partition without records")
     if (
         version < _FIRST_ZSTD_VERSION
@@ -170,6 +187,8 @@ def _partition_response(
 ) -> PartitionProduceResponse:
     if isinstance(result, KafkaError):
         return _error_response(index, result, log_start_offset=-1)
+    if isinstance(result.error, _FOUND_BEFORE_THE_LOG):
+        return _error_response(index, result.error, log_start_offset=-1)
     if result.error is not None:
         return _error_response(index, result.error, log_start_offset=result.log_start_offset)
     info = result.info

@@ -48,8 +48,10 @@ def look_up_offset(
         partition.check_offset_is_known()
         return FoundOffset(-1, partition.high_watermark, partition.leader_epoch)
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
-        epoch = log.leader_epochs.epoch_for_offset(log.log_start_offset)
-        return FoundOffset(-1, log.log_start_offset, epoch)
+        start = log.log_start_offset
+        if start == log.log_end_offset:  # What comes there will be of this epoch.
+            return FoundOffset(-1, start, partition.leader_epoch)
+        return FoundOffset(-1, start, log.leader_epochs.epoch_for_offset(start))
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return NOT_FOUND
     largest = max(segment.max_timestamp for segment in log.segments)

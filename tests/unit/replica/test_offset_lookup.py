@@ -72,7 +72,7 @@ def test_an_empty_partition_has_no_times(timestamp: int) -> None:
 
 def test_an_empty_partition_begins_and_ends_at_0() -> None:
     broker, partition = make()
-    assert look_up(broker, partition, EARLIEST) == FoundOffset(-1, 0, -1)
+    assert look_up(broker, partition, EARLIEST) == FoundOffset(-1, 0, 0)
     assert look_up(broker, partition, LATEST) == FoundOffset(-1, 0, 0)
 
 

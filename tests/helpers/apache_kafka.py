@@ -1,0 +1,65 @@
+"""A real Apache Kafka for tests that hold our answers, or our files, to it.
+
+One KRaft broker on loopback, started by tests/bench/kafka-up from Maven's jars: a few seconds and
+half a gigabyte, so whole packages of tests share one.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+from tests.helpers.outside import missing, need_program
+
+_KAFKA_UP = Path(__file__).parents[1] / "bench" / "kafka-up"
+_START_TIMEOUT_S = 600
+"""The first start fetches the jars."""
+
+
+class ApacheKafka:
+    """A broker below `directory`, with `settings` in the place of Kafka's defaults."""
+
+    def __init__(self, directory: Path, settings: Mapping[str, str]) -> None:
+        for program in ("bash", "java", "mvn"):
+            need_program(program)
+        port = _free_port_pair()
+        self.bootstrap_servers = f"127.0.0.1:{port}"
+        self.data_dir = directory / "log"
+        properties = directory / "extra.properties"
+        properties.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+        environment = os.environ | {
+            "KAFKA_DATA": str(directory),
+            "KAFKA_PROPS": str(properties),
+            "KAFKA_HEAP_OPTS": "-Xms256m -Xmx512m -XX:TieredStopAtLevel=1",
+        }
+        done = subprocess.run(
+            [_KAFKA_UP, str(port)],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=_START_TIMEOUT_S,
+        )
+        if done.returncode != 0:
+            missing(f"Apache Kafka could not be started: {done.stderr.strip()[-500:]}")
+        self._pid = int(done.stdout.split()[-1])
+
+    def stop(self) -> None:
+        """End it; its files are not needed any more."""
+        os.kill(self._pid, signal.SIGKILL)
+
+
+def _free_port_pair() -> int:
+    """A port that is free, as is the next one, which kafka-up takes for the controller."""
+    while True:
+        with socket.socket() as first, socket.socket() as second:
+            first.bind(("127.0.0.1", 0))
+            port: int = first.getsockname()[1]
+            try:
+                second.bind(("127.0.0.1", port + 1))
+            except OSError:
+                continue
+            return port
