@@ -8,13 +8,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from plog.wire.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 from plog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from plog.wire.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from plog.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from plog.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
 from plog.wire.messages.fetch import FetchRequest, FetchResponse
 from plog.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from plog.wire.messages.incremental_alter_configs import (
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
 from plog.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from plog.wire.messages.list_config_resources import (
+    ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
+)
 from plog.wire.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from plog.wire.messages.metadata import MetadataRequest, MetadataResponse
 from plog.wire.messages.produce import ProduceRequest, ProduceResponse
@@ -40,6 +49,9 @@ APIS = (
     Api(DeleteTopicsRequest, DeleteTopicsResponse),
     Api(InitProducerIdRequest, InitProducerIdResponse),
     Api(DescribeConfigsRequest, DescribeConfigsResponse),
+    Api(AlterConfigsRequest, AlterConfigsResponse),
+    Api(IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse),
+    Api(ListConfigResourcesRequest, ListConfigResourcesResponse),
 )
 
 API_BY_KEY: dict[int, Api] = {api.request.api_key: api for api in APIS}
