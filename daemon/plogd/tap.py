@@ -65,7 +65,9 @@ class Options(usage.Options):
         try:
             self.loaded = self.load()
         except ConfigError as error:
-            raise usage.UsageError(f"the settings cannot be used:\n{error}") from error
+            lines = [str(error), *(f"warning: {warning}" for warning in error.warnings)]
+            problems = "\n".join(lines)
+            raise usage.UsageError(f"the settings cannot be used:\n{problems}") from error
         if self["check-config"]:
             for warning in self.loaded.warnings:
                 print(f"warning: {warning}")

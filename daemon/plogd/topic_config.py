@@ -405,11 +405,14 @@ def _broker_value(broker: BrokerConfig, row: Setting) -> Value:
 
 
 def _broker_synonyms(broker: BrokerConfig, row: Setting) -> Iterator[ConfigSynonym]:
-    """What somebody set for the broker, strongest first, then the defaults."""
+    """What somebody set for the broker, strongest first, then the defaults.
+
+    Where it was set counts more than under which of the names: a number of milliseconds that
+    clients set is stronger than the files' hours.
+    """
     broker_rows = settings_of(BrokerConfig)
     found = [s for name, _ in row.synonyms for s in synonyms_of(broker, broker_rows[name])]
-    yield from (s for s in found if s.source is not ConfigSource.DEFAULT)
-    yield from (s for s in found if s.source is ConfigSource.DEFAULT)
+    yield from sorted(found, key=lambda synonym: synonym.source)  # Numbered in this order.
 
 
 def _parse(row: Setting, text: str) -> Value:

@@ -136,7 +136,7 @@ def test_questions_about_the_policy_and_the_time() -> None:
 def test_a_topics_own_value_is_described_before_the_brokers_and_the_default() -> None:
     broker = load_config([], ["log.retention.ms=5", "log.retention.hours=1"]).config
     entry = {e.name: e for e in describe(broker, {"retention.ms": " 6"})}["retention.ms"]
-    assert (entry.value, entry.source, entry.is_default) == ("6", ConfigSource.DYNAMIC_TOPIC, False)
+    assert (entry.value, entry.source) == ("6", ConfigSource.DYNAMIC_TOPIC)
     assert [(s.name, s.value, s.source.name) for s in entry.synonyms] == [
         ("retention.ms", "6", "DYNAMIC_TOPIC"),
         ("log.retention.ms", "5", "STATIC_BROKER"),

@@ -1,6 +1,6 @@
 """The broker's settings: their table, reading them, describing them. Re-exports only."""
 
-from plogd.config.broker_config import BrokerConfig, cross_check
+from plogd.config.broker_config import BrokerConfig, DynamicSettings, cross_check
 from plogd.config.general_settings import DEFAULT_DATA_DIR
 from plogd.config.listener import Listener
 from plogd.config.loading import ConfigError, LoadedConfig, Origin, Reload, load_config, reloadable
@@ -13,6 +13,7 @@ __all__ = [
     "ConfigError",
     "ConfigSource",
     "ConfigSynonym",
+    "DynamicSettings",
     "Listener",
     "LoadedConfig",
     "Origin",

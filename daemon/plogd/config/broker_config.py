@@ -5,6 +5,8 @@ field each. Only what has an effect stands there, because DescribeConfigs shows 
 be true; Kafka's other names are in known_settings.py. Reading files is loading.py's work; a topic's
 own settings are in plogd/topic_config.py.
 
+What clients set while the broker runs lies over the files' values: see dynamic.py.
+
 A `BrokerConfig` that came through `load_config` holds only allowed values; one built by hand, as in
 tests, is not checked.
 """
@@ -12,10 +14,11 @@ tests, is not checked.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from plogd.config.general_settings import DEFAULT_DATA_DIR, GeneralSettings
+from plogd.config.known_settings import EARLIER_NAMES, KAFKA_4_NAMES, is_known_to_kafka
 from plogd.config.listener import (
     Listener,
     advertised_listeners,
@@ -30,8 +33,24 @@ from plogd.config.setting import (
     ConfigSynonym,
     Setting,
     Value,
+    nearest_name,
     settings_of,
 )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DynamicSettings:
+    """What clients have set while brokers ran, as texts; `broker` is stronger than `cluster`."""
+
+    cluster: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    """For every broker."""
+    broker: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    """For this one alone."""
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Whatever is set on either level."""
+        return frozenset(self.cluster) | frozenset(self.broker)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,6 +59,11 @@ class BrokerConfig(LogSettings, NetworkSettings, GeneralSettings):
 
     # Names set in a file or on the command line, even if to the default. Not a setting itself.
     explicit: frozenset[str] = dataclasses.field(default=frozenset(), compare=False, repr=False)
+    # What lies over the files' values, with what lies beneath it; neither is a setting.
+    dynamic: DynamicSettings = dataclasses.field(
+        default=DynamicSettings(), compare=False, repr=False
+    )
+    static: BrokerConfig | None = dataclasses.field(default=None, compare=False, repr=False)
 
     def value(self, row: Setting) -> Value:
         """The value of one setting."""
@@ -79,7 +103,7 @@ class BrokerConfig(LogSettings, NetworkSettings, GeneralSettings):
             name=row.name,
             value=row.shown(self.value(row)),
             source=synonyms[0].source if synonyms else ConfigSource.DEFAULT,
-            read_only=row.update == "read-only",
+            read_only=not row.is_dynamic,
             sensitive=row.sensitive,
             type=row.type,
             documentation=row.doc,
@@ -88,17 +112,34 @@ class BrokerConfig(LogSettings, NetworkSettings, GeneralSettings):
 
 
 def synonyms_of(config: BrokerConfig, row: Setting) -> Iterator[ConfigSynonym]:
-    """The value somebody set, then the default; a default of null is no synonym, as in Kafka."""
-    if config.is_set(row):
+    """The values somebody set, strongest first, then the default if it is not null, as in Kafka."""
+    for texts, source in (
+        (config.dynamic.broker, ConfigSource.DYNAMIC_BROKER),
+        (config.dynamic.cluster, ConfigSource.DYNAMIC_DEFAULT_BROKER),
+    ):
+        if row.name in texts:
+            value = row.shown(row.parse(texts[row.name]))
+            yield ConfigSynonym(name=row.name, value=value, source=source)
+    static = config.static or config
+    if static.is_set(row):
         yield ConfigSynonym(
             name=row.name,
-            value=row.shown(config.value(row)),
+            value=row.shown(static.value(row)),
             source=ConfigSource.STATIC_BROKER,
         )
     if row.default is not None:
         yield ConfigSynonym(
             name=row.name, value=row.shown(row.default), source=ConfigSource.DEFAULT
         )
+
+
+def why_unused(name: str) -> str:
+    """Why a name that is in no table has no effect, with the nearest one if it may be misspelt."""
+    if is_known_to_kafka(name):
+        return f"{name} is known to Kafka, not used by plog yet"
+    nearest = nearest_name(name, [*settings_of(BrokerConfig), *KAFKA_4_NAMES, *EARLIER_NAMES])
+    hint = f"; did you mean {nearest}?" if nearest else ""
+    return f"{name} is not a setting{hint}"
 
 
 def cross_check(config: BrokerConfig) -> Iterator[tuple[str, str]]:

@@ -33,15 +33,24 @@ Kafka lacks start with `plog.`. A name nobody knows gives a warning with the nea
 that Kafka knows and plog does not use yet gives one that says so. A wrong value keeps the broker
 from starting: it is reported with its file, its line and what would be allowed.
 
-*Reload* says what a `SIGHUP` does: **yes** takes the new value over, **restart** reports that it
-needs one. [etc/server.properties](../etc/server.properties) holds the broker's settings with their
-defaults.
+*Changes* says when a new value counts. **restart**: when the broker starts again; a `SIGHUP`, which
+reads the files again, reports that. **reload**: after a `SIGHUP`. **at once**: after a `SIGHUP`,
+and when a client sets it with Kafka's admin API, as `kafka-configs.sh --alter` does, for one broker
+(`--entity-name 1`) or for all (`--entity-default`). **at once, per broker**: for one broker only.
+What clients set survives a restart and is stronger than the files: first what was set for this
+broker, then what was set for all of them, then the files, then the default. To give it back to the
+files, delete it (`--delete-config`). A name that is not in these tables is refused; Kafka keeps any
+name for a broker, in case a plug-in reads it.
+
+[etc/server.properties](../etc/server.properties) holds the broker's settings with their defaults.
 """
 
 _TOPICS_HEAD = """\
 ## Settings of a topic
 
-Given when a topic is created. A topic that does not set one gets the broker's value, the first of
+Given when a topic is created, and changed at once at any time, as with `kafka-configs.sh
+--entity-type topics`. A segment keeps its indexes' settings until the next begins. A topic that
+does not set one gets the broker's value, the first of
 those named under *Falls back to* that is set; without such a name it gets the default.
 """
 
@@ -52,12 +61,26 @@ _PROPERTIES_HEAD = """\
 """
 
 
+_CHANGES = {
+    "read-only": "restart",
+    "reload": "reload",
+    "per-broker": "at once, per broker",
+    "cluster-wide": "at once",
+}
+_FACTS = {
+    "read-only": "",
+    "reload": "Reloaded by SIGHUP",
+    "per-broker": "Reloaded by SIGHUP, or set at run time",
+    "cluster-wide": "Reloaded by SIGHUP, or set at run time",
+}
+
+
 def markdown() -> str:
     """The text of docs/configuration.md."""
     parts = [_MARKDOWN_HEAD]
     for group, rows in _by_group(settings_of(BrokerConfig)):
         parts.append(f"## {group}\n")
-        parts.append(_table(("Setting", "Default", "Allowed", "Reload", "Meaning"), rows))
+        parts.append(_table(("Setting", "Default", "Allowed", "Changes", "Meaning"), rows))
     parts.append(_TOPICS_HEAD)
     topic_rows = list(settings_of(TopicConfig).values())
     parts.append(_table(("Setting", "Default", "Allowed", "Falls back to", "Meaning"), topic_rows))
@@ -92,7 +115,7 @@ def _table(columns: tuple[str, ...], rows: list[Setting]) -> str:
             "Setting": "<br>".join([f"`{row.name}`", *(f"or `{name}`" for name in row.aliases)]),
             "Default": _default_cell(row),
             "Allowed": row.type.name.lower() + (f": {row.allowed}" if row.allowed else ""),
-            "Reload": "restart" if row.update == "read-only" else "yes",
+            "Changes": _CHANGES[row.update],
             "Falls back to": "<br>".join(f"`{name}`" for name, _ in row.synonyms),
             "Meaning": row.doc,
         }
@@ -131,7 +154,7 @@ def _readable(row: Setting) -> str:
 def _commented(row: Setting) -> str:
     text = textwrap.wrap(row.doc.replace("`", ""), 98, break_on_hyphens=False)
     facts = [f"Allowed: {row.allowed}" if row.allowed else "", row.unit and f"Unit: {row.unit}"]
-    facts.append("" if row.update == "read-only" else "Reloaded by SIGHUP")
+    facts.append(_FACTS[row.update])
     text += [". ".join(fact for fact in facts if fact) + "."] if any(facts) else []
     value = row.format(row.default)
     shown = "" if value is None else escape_value(value)

@@ -47,9 +47,11 @@ class GeneralSettings:
     num_recovery_threads_per_data_dir: int = setting(
         "num.recovery.threads.per.data.dir",
         2,
-        "How many logs of one directory are loaded, recovered or closed at the same time.",
+        "How many logs of one directory are loaded or recovered at the same time. A new value"
+        " counts at the next start.",
         at_least=1,
         importance="high",
+        update="cluster-wide",
     )
 
     num_partitions: int = setting(
@@ -108,5 +110,6 @@ class GeneralSettings:
         "The least important events that are logged. A log that twistd writes itself (its "
         "options `--logfile` and `--logger`) has them all.",
         one_of=LOG_LEVELS,
-        update="per-broker",
+        any_case=True,
+        update="cluster-wide",
     )

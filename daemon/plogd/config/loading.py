@@ -15,18 +15,23 @@ from pathlib import Path
 from typing import Any
 
 from plog.errors import PlogError
-from plogd.config.broker_config import BrokerConfig, cross_check
-from plogd.config.known_settings import EARLIER_NAMES, KAFKA_4_NAMES, REFUSED, is_known_to_kafka
+from plogd.config.broker_config import BrokerConfig, cross_check, why_unused
+from plogd.config.known_settings import REFUSED
 from plogd.config.properties import PropertiesError, parse_properties
-from plogd.config.setting import Setting, nearest_name, settings_of
+from plogd.config.setting import Setting, settings_of
 
 
 class ConfigError(PlogError):
-    """The settings cannot be used; `problems` are all there is to correct, one line each."""
+    """The settings cannot be used; `problems` are all there is to correct, one line each.
 
-    def __init__(self, problems: Sequence[str]) -> None:
+    `warnings` is what would have been warned about had they been right: a misspelt name is often
+    why a value is wrong.
+    """
+
+    def __init__(self, problems: Sequence[str], warnings: Sequence[str] = ()) -> None:
         super().__init__("\n".join(problems))
         self.problems = tuple(problems)
+        self.warnings = tuple(warnings)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,17 +90,17 @@ def load_config(files: Sequence[str | Path], overrides: Sequence[str] = ()) -> L
     problems += [f"{g}: {REFUSED[g.name]}" for g in given if g.name in REFUSED and g.text.strip()]
     values = _parse(chosen, problems)
     if problems:
-        raise ConfigError(problems)
+        raise ConfigError(problems, warnings)
     config = BrokerConfig(explicit=frozenset(chosen), **values)
     problems = [_located(name, problem, config, chosen) for name, problem in cross_check(config)]
     if problems:
-        raise ConfigError(problems)
+        raise ConfigError(problems, warnings)
     sources = {name: g.origin for name, g in chosen.items()}
     return LoadedConfig(config=config, warnings=tuple(warnings), sources=sources)
 
 
 def reloadable(old: BrokerConfig, new: BrokerConfig) -> Reload:
-    """What of `new` a running broker that uses `old` may take over."""
+    """What of `new` a running broker that uses `old` may take over; both as the files have it."""
     applied: list[Setting] = []
     needs_restart: list[Setting] = []
     for row in settings_of(BrokerConfig).values():
@@ -168,21 +173,13 @@ def _choose(given: Sequence[_Given]) -> tuple[dict[str, _Given], list[str]]:
     for g in given:
         name = own_name.get(g.name, g.name)
         if name not in rows:
-            warnings.append(f"{g.origin} {_why_unused(g.name)}")
+            warnings.append(f"{g.origin} {why_unused(g.name)}")
             continue
         earlier = chosen.get(name)
         if earlier is not None and earlier.name != g.name and earlier.text != g.text:
             warnings.append(f"{g} replaces {earlier}: they are two names of one setting")
         chosen[name] = g
     return chosen, list(dict.fromkeys(warnings))
-
-
-def _why_unused(name: str) -> str:
-    if is_known_to_kafka(name):
-        return f"{name} is known to Kafka, not used by plog yet"
-    nearest = nearest_name(name, [*settings_of(BrokerConfig), *KAFKA_4_NAMES, *EARLIER_NAMES])
-    hint = f"; did you mean {nearest}?" if nearest else ""
-    return f"{name} is not a setting{hint}"
 
 
 def _parse(chosen: Mapping[str, _Given], problems: list[str]) -> dict[str, Any]:

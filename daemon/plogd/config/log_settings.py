@@ -59,7 +59,7 @@ class LogSettings:
         at_least=1,
         unit="hours",
         importance="high",
-        update="cluster-wide",
+        update="reload",
     )
     log_roll_jitter_ms: int | None = setting(
         "log.roll.jitter.ms",
@@ -79,7 +79,7 @@ class LogSettings:
         at_least=0,
         unit="hours",
         importance="high",
-        update="cluster-wide",
+        update="reload",
     )
     log_index_interval_bytes: int = setting(
         "log.index.interval.bytes",
@@ -222,7 +222,7 @@ class LogSettings:
         also=(-1,),
         unit="minutes",
         importance="high",
-        update="cluster-wide",
+        update="reload",
     )
     log_retention_hours: int = setting(
         "log.retention.hours",
@@ -232,7 +232,7 @@ class LogSettings:
         also=(-1,),
         unit="hours",
         importance="high",
-        update="cluster-wide",
+        update="reload",
     )
     log_retention_bytes: int = setting(
         "log.retention.bytes",

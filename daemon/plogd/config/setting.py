@@ -20,7 +20,9 @@ from typing import Any, Literal, TypeAlias, TypeVar, cast
 T = TypeVar("T")
 
 Value: TypeAlias = bool | int | float | str | tuple[str, ...] | None
-UpdateMode: TypeAlias = Literal["read-only", "per-broker", "cluster-wide"]
+UpdateMode: TypeAlias = Literal["read-only", "reload", "per-broker", "cluster-wide"]
+"""When a new value counts: after a restart; after a reload of the files; or at once, if a client
+sets it for one broker only, or for one or all. What counts at once may be reloaded, too."""
 Importance: TypeAlias = Literal["high", "medium", "low"]
 
 INT_MAX = 2**31 - 1
@@ -51,12 +53,12 @@ class SettingType(IntEnum):
 class ConfigSource(IntEnum):
     """Where a value comes from, numbered as DescribeConfigs numbers it."""
 
-    UNKNOWN = 0
     DYNAMIC_TOPIC = 1
     DYNAMIC_BROKER = 2
     DYNAMIC_DEFAULT_BROKER = 3
     STATIC_BROKER = 4
     DEFAULT = 5
+    DYNAMIC_BROKER_LOGGER = 6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,11 +83,6 @@ class ConfigEntry:
     documentation: str
     synonyms: tuple[ConfigSynonym, ...]
 
-    @property
-    def is_default(self) -> bool:
-        """Whether nobody has set it (the flag of DescribeConfigs version 0)."""
-        return self.source is ConfigSource.DEFAULT
-
 
 _INTEGER = re.compile(r"[+-]?[0-9]+", re.ASCII)
 _DECIMAL = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?", re.ASCII)
@@ -98,7 +95,10 @@ _WHOLE_NUMBER_LIMIT = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """One row of a table. `also` holds values allowed outside the bounds, such as -1 for "none"."""
+    """One row of a table. `also` holds values allowed outside the bounds, such as -1 for "none".
+
+    With `any_case` the values of `one_of` may be written in capitals, too.
+    """
 
     name: str
     type: SettingType
@@ -108,6 +108,7 @@ class Setting:
     at_most: float | None = None
     also: tuple[int, ...] = ()
     one_of: tuple[str, ...] = ()
+    any_case: bool = False
     unit: str = ""
     importance: Importance = "medium"
     update: UpdateMode = "read-only"
@@ -120,6 +121,11 @@ class Setting:
     def attribute(self) -> str:
         """The field that holds the value: the name with underscores for dots."""
         return self.name.replace(".", "_")
+
+    @property
+    def is_dynamic(self) -> bool:
+        """Whether a client may change it while the broker runs."""
+        return self.update in ("per-broker", "cluster-wide")
 
     @property
     def sensitive(self) -> bool:
@@ -175,7 +181,7 @@ class Setting:
             return float(text)
         if self.type is SettingType.LIST:
             return tuple(item.strip() for item in text.split(",")) if text else ()
-        return text
+        return text.lower() if self.any_case else text
 
     def _check(self, value: Value) -> None:
         if isinstance(value, tuple):
@@ -253,6 +259,7 @@ def setting(
     at_most: float | None = None,
     also: tuple[int, ...] = (),
     one_of: tuple[str, ...] = (),
+    any_case: bool = False,
     unit: str = "",
     importance: Importance = "medium",
     update: UpdateMode = "read-only",
@@ -270,6 +277,7 @@ def setting(
         at_most=at_most,
         also=also,
         one_of=one_of,
+        any_case=any_case,
         unit=unit,
         importance=importance,
         update=update,

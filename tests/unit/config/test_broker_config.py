@@ -61,7 +61,7 @@ def test_the_default_listener_takes_every_interface_and_advertises_nothing() -> 
 
 def test_a_default_is_described_as_one() -> None:
     entry = {e.name: e for e in BrokerConfig().describe()}["num.partitions"]
-    assert (entry.value, entry.source, entry.is_default) == ("1", ConfigSource.DEFAULT, True)
+    assert (entry.value, entry.source) == ("1", ConfigSource.DEFAULT)
     assert (entry.type, entry.read_only, entry.sensitive) == (SettingType.INT, True, False)
     assert entry.synonyms == (
         ConfigSynonym(name="num.partitions", value="1", source=ConfigSource.DEFAULT),

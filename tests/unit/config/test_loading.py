@@ -185,6 +185,20 @@ def test_the_settings_kafka_ships_with_are_taken_with_warnings_only(tmp_path: Pa
     assert len(loaded.warnings) == 4
 
 
+def test_the_level_of_the_log_may_be_written_in_capitals() -> None:
+    assert load_config([], ["plog.log.level=DEBUG"]).config.plog_log_level == "debug"
+    assert problems("plog.log.level=LOUD")
+
+
+@pytest.mark.parametrize("wrong", ["num.partitions=0", "log.dirs="])
+def test_warnings_are_told_beside_what_is_wrong(wrong: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load_config([], [wrong, "num.partition=3"])
+    assert caught.value.warnings == (
+        "-o num.partition is not a setting; did you mean num.partitions?",
+    )
+
+
 def test_a_reload_takes_over_what_may_change_and_tells_the_rest() -> None:
     old = load_config([], ["node.id=1", "log.retention.hours=5"]).config
     new = load_config([], ["node.id=2", "plog.log.level=debug", "listeners=PLAINTEXT://:1"]).config

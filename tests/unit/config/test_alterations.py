@@ -1,0 +1,77 @@
+"""What IncrementalAlterConfigs makes of a resource's settings."""
+
+from __future__ import annotations
+
+import pytest
+
+from plog.errors import InvalidConfig, InvalidRequest
+from plogd.config.alterations import Alteration, Operation, altered, check_alterations
+from plogd.config.setting import settings_of
+from plogd.topic_config import TopicConfig
+
+ROWS = settings_of(TopicConfig)
+SET, DELETE, APPEND, SUBTRACT = Operation
+
+
+def change(name: str, operation: int, value: str | None = None) -> Alteration:
+    return Alteration(name=name, operation=operation, value=value)
+
+
+def test_what_is_not_named_stays() -> None:
+    current = {"retention.ms": "5", "segment.ms": "6", "flush.ms": "7"}
+    changes = [change("retention.ms", SET, "9"), change("segment.ms", DELETE, "ignored")]
+    assert altered(current, changes, ROWS) == {"retention.ms": "9", "flush.ms": "7"}
+    assert current["retention.ms"] == "5"
+
+
+def test_deleting_what_is_not_there_is_nothing() -> None:
+    assert altered({}, [change("no.such.name", DELETE)], ROWS) == {}
+
+
+@pytest.mark.parametrize(
+    ("current", "operation", "value", "expected"),
+    [
+        ("delete", APPEND, "compact", "delete,compact"),
+        ("delete,compact", APPEND, "compact", "delete,compact"),
+        ("", APPEND, "compact", "compact"),
+        (None, APPEND, "compact,compact", "delete,compact"),
+        ("delete", APPEND, " delete , compact", "delete,compact"),
+        ("delete, compact", SUBTRACT, "delete", "compact"),
+        ("compact", SUBTRACT, "delete", "compact"),
+        ("compact", SUBTRACT, "", "compact"),
+        ("compact", APPEND, "", "compact,"),
+        (None, SUBTRACT, "delete", ""),
+    ],
+)
+def test_lists_grow_and_shrink_from_their_default_on(
+    current: str | None, operation: int, value: str, expected: str
+) -> None:
+    texts = {} if current is None else {"cleanup.policy": current}
+    assert altered(texts, [change("cleanup.policy", operation, value)], ROWS) == {
+        "cleanup.policy": expected
+    }
+
+
+@pytest.mark.parametrize("operation", [APPEND, SUBTRACT])
+@pytest.mark.parametrize("name", ["retention.ms", "no.such.name"])
+def test_only_lists_do(name: str, operation: int) -> None:
+    with pytest.raises(InvalidConfig, match=f"{name} because its type is not LIST"):
+        altered({}, [change(name, operation, "1")], ROWS)
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ([change("a", SET, "1"), change("a", DELETE)], "duplicate config keys: a"),
+        ([change("a", SET), change("b", APPEND)], "Null value not supported for : a, b"),
+        ([change("a", 4, "1")], "a: there is no operation 4"),
+        ([change("a", -1, "1")], "a: there is no operation -1"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(changes: list[Alteration], problem: str) -> None:
+    with pytest.raises(InvalidRequest, match=problem):
+        check_alterations(changes)
+
+
+def test_a_deletion_needs_no_value() -> None:
+    check_alterations([change("a", DELETE), change("b", SET, "")])

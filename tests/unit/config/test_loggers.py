@@ -1,0 +1,68 @@
+"""The one logger: its level, and what cannot be asked of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from plog.errors import InvalidConfig, InvalidRequest, KafkaError
+from plogd.config.alterations import Alteration, Operation
+from plogd.config.loggers import alter_loggers, describe_loggers
+
+SET, DELETE, APPEND, SUBTRACT = Operation
+
+
+class FakeLogs:
+    level = "info"
+
+    def set_level(self, level: str) -> None:
+        self.level = level
+
+
+def alter(
+    logs: FakeLogs | None, *changes: tuple[str, int, str], validate_only: bool = False
+) -> None:
+    alterations = [Alteration(name=n, operation=o, value=v) for n, o, v in changes]
+    alter_loggers(logs, alterations, validate_only=validate_only)
+
+
+@pytest.mark.parametrize(
+    ("name", "level"), [("DEBUG", "debug"), ("WARN", "warn"), ("FATAL", "critical")]
+)
+def test_levels_have_log4js_names(name: str, level: str) -> None:
+    logs = FakeLogs()
+    alter(logs, ("root", SET, name))
+    assert logs.level == level
+    [entry] = describe_loggers(logs)
+    assert (entry.name, entry.value, entry.read_only) == ("root", name, False)
+
+
+def test_a_mere_check_changes_nothing() -> None:
+    logs = FakeLogs()
+    alter(logs, ("root", SET, "DEBUG"), validate_only=True)
+    assert logs.level == "info"
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        (("root", SET, "debug"), InvalidConfig),
+        (("root", SET, "TRACE"), InvalidConfig),
+        (("kafka.server", SET, "DEBUG"), InvalidConfig),
+        (("root", DELETE, ""), InvalidRequest),
+        (("root", APPEND, "DEBUG"), InvalidRequest),
+        (("root", SUBTRACT, "DEBUG"), InvalidRequest),
+    ],
+)
+def test_what_there_is_not_is_refused_and_nothing_changes(
+    change: tuple[str, int, str], error: type[KafkaError]
+) -> None:
+    logs = FakeLogs()
+    with pytest.raises(error):
+        alter(logs, ("root", SET, "DEBUG"), change)
+    assert logs.level == "info"
+
+
+def test_where_another_program_writes_the_log_there_is_no_logger() -> None:
+    assert describe_loggers(None) == []
+    with pytest.raises(InvalidConfig, match="twistd"):
+        alter(None, ("root", SET, "DEBUG"))
