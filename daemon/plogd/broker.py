@@ -12,11 +12,15 @@ Called on the reactor's thread. Source: Kafka 4.0 BrokerServer, BrokerMetadataPu
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from plog.types import TopicPartition
 from plogd.apis.context import ConnectionContext
 from plogd.apis.dispatch import Dispatcher
-from plogd.config import BrokerConfig
+from plogd.config import BrokerConfig, DynamicSettings
+from plogd.config.dynamic import overlay, told_changes
+from plogd.config.loggers import Logs
+from plogd.controller.configs import Configs
 from plogd.controller.controller import Controller
 from plogd.controller.topics import Defaults
 from plogd.coordinator.producer_ids import ProducerIds
@@ -25,7 +29,7 @@ from plogd.log.log import Log
 from plogd.log.log_manager import LogManager
 from plogd.metadata.cache import MetadataCache, TopicState
 from plogd.metadata.embedded import METADATA_PARTITION, METADATA_TOPIC_ID, EmbeddedStore
-from plogd.metadata.store import BrokerRegistration, Endpoint
+from plogd.metadata.store import BrokerRegistration, Endpoint, Key
 from plogd.metrics import Registry
 from plogd.ports import Clock, Files, Jobs, Later, Random, Report, Timers, Turn, silence, spawn
 from plogd.replica.fetch_sessions import FetchSessionCache
@@ -44,6 +48,7 @@ _METADATA_LOG_CONFIG = TopicConfig(
 class Broker:
     """See the module's text. Its parts are public: request handlers work with them."""
 
+    configs: Configs
     controller: Controller
     producer_ids: ProducerIds
     store: EmbeddedStore
@@ -63,6 +68,9 @@ class Broker:
         on_bug: Callable[[str, Exception], None] | None = None,
     ) -> None:
         self.config = config
+        """What is in use: the files' settings with those under them that clients have set."""
+        self._static_config = config
+        self._dynamic_settings = DynamicSettings()
         self.clock = clock
         self.timers = timers
         self.random = random
@@ -72,6 +80,10 @@ class Broker:
         """Whether requests can be served."""
         self.on_last_log_dir_failed: Callable[[], None] = lambda: None
         """Hears that nothing can be served any more."""
+        self.on_config: Callable[[BrokerConfig], None] = lambda config: None
+        """Hears of the settings to use from now on."""
+        self.logs: Logs | None = None
+        """Who writes the log, if a client may say how much of it."""
         self._turn = turn
         self._report = report
         self._on_bug = on_bug
@@ -135,6 +147,8 @@ class Broker:
         )
         self.store = EmbeddedStore(metadata_log, clock=self.clock, turn=self._turn)
         self.store.open()
+        self._load_dynamic_settings()
+        self.store.watch(("config",), self._settings_changed)
         broker_epoch = await self.store.register_broker(self._registration())
         self.producer_ids = ProducerIds(
             self.store, broker_id=self.config.node_id, broker_epoch=broker_epoch
@@ -146,6 +160,7 @@ class Broker:
             random=self.random,
             report=self._report,
         )
+        self.configs = Configs(self.store, self.controller, lambda: self.config)
         topics = await self.controller.load()
         await self._load_logs(topics)
         await self.replica_manager.start_topics(topics)
@@ -175,10 +190,50 @@ class Broker:
     # -- settings -----------------------------------------------------------------------------
 
     def update_config(self, config: BrokerConfig) -> None:
-        """Use `config` from now on, for all that may change while the broker runs."""
+        """Use the files' settings in `config` from now on; what clients have set stays stronger."""
+        self._static_config = config
+        self._use_settings()
+
+    def _load_dynamic_settings(self) -> None:
+        self._dynamic_settings = DynamicSettings(
+            cluster=self.store.get(("config", "broker", ""))[0] or {},
+            broker=self.store.get(("config", "broker", str(self.config.node_id)))[0] or {},
+        )
+        self._use_settings()
+
+    def _use_settings(self) -> None:
+        """Take over all that may change while the broker runs."""
+        config, problems = overlay(self._static_config, self._dynamic_settings)
+        for problem in problems:
+            self._report("{problem}", problem=problem, level="warn")
         self.config = config
         self.log_manager.update_config(config)
         self.replica_manager.update_config(config)
+        self.on_config(config)
+
+    def _settings_changed(self, key: Key, value: Mapping[str, str] | None, _version: int) -> None:
+        """A client has changed settings, and that is durable."""
+        match key:
+            case ("config", "topic", str(name)):
+                topic = self.cache.topic(name)
+                if topic is None or self.store.get(("topic", name))[0] is None:
+                    return  # Its logs are just being made, or deleted.
+                self._report_change(f"topic {name}", topic.config, value)
+                self.replica_manager.update_topic_config(name, value or {})
+            case ("config", "broker", ""):
+                self._report_change("all brokers", self._dynamic_settings.cluster, value)
+                self._dynamic_settings = replace(self._dynamic_settings, cluster=value or {})
+                self._use_settings()
+            case ("config", "broker", str(entity)) if entity == str(self.config.node_id):
+                self._report_change(f"broker {entity}", self._dynamic_settings.broker, value)
+                self._dynamic_settings = replace(self._dynamic_settings, broker=value or {})
+                self._use_settings()
+
+    def _report_change(
+        self, what: str, old: Mapping[str, str], new: Mapping[str, str] | None
+    ) -> None:
+        changes = told_changes(old, new or {})
+        self._report("settings of {what} changed: {changes}", what=what, changes=changes)
 
     def _topic_defaults(self) -> Defaults:
         return Defaults(

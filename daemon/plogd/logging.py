@@ -46,6 +46,16 @@ class LineObserver:
     def set_level(self, level: str) -> None:
         """From now on write events of at least this level, a value of ``plog.log.level``."""
         self._least = _IMPORTANCE[LogLevel.levelWithName(level)]
+        self._level = level
+
+    @property
+    def level(self) -> str:
+        """What `set_level` was given last."""
+        return self._level
+
+    def writes(self, level: str) -> bool:
+        """Whether events of this level are written."""
+        return _IMPORTANCE[LogLevel.levelWithName(level)] >= self._least
 
     def __call__(self, event: Mapping[str, Any]) -> None:
         level = event.get("log_level") or LogLevel.info

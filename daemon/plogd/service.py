@@ -27,8 +27,7 @@ from twisted.python.failure import Failure
 from plog.errors import PlogError
 from plogd import __version__
 from plogd.broker import Broker
-from plogd.config import ConfigError, LoadedConfig
-from plogd.config.loading import reloadable
+from plogd.config import BrokerConfig, ConfigError, LoadedConfig, Reload, reloadable
 from plogd.http.process_metrics import register_process_metrics
 from plogd.http.status import Status
 from plogd.logging import LineObserver
@@ -71,6 +70,7 @@ class BrokerService(Service):
         self._reactor = reactor
         self._load = load
         self._observer = observer
+        self._log_level = loaded.config.plog_log_level
         self._notifier = ServiceNotifier(os.environ)
         self._clock = SystemClock()
         self._timers = ReactorTimers(reactor)
@@ -128,6 +128,8 @@ class BrokerService(Service):
             on_bug=_log_bug,
         )
         self.broker.on_last_log_dir_failed = self._no_log_dir_left
+        self.broker.on_config = self._use
+        self.broker.logs = self._observer
         self._connections = Connections(
             self.broker.dispatch,
             config,
@@ -212,29 +214,49 @@ class BrokerService(Service):
         """Read the settings again and use those that may change while the broker runs."""
         self._notifier.reloading(self._clock.monotonic_ms())
         try:
-            self._use(self._load())
+            self._take_over(self._load())
         except ConfigError as error:
             for problem in error.problems:
                 log.error("the settings stay as they were: {problem}", problem=problem)
+            for warning in error.warnings:
+                log.warn("{warning}", warning=warning)
         if self._listeners is not None:
             self._notifier.ready(f"listening on {self._addresses}")
 
-    def _use(self, loaded: LoadedConfig) -> None:
+    def _take_over(self, loaded: LoadedConfig) -> None:
         reload = reloadable(self._loaded.config, loaded.config)
         for warning in loaded.warnings:
             log.warn("{warning}", warning=warning)
         self._loaded = LoadedConfig(
             config=reload.config, warnings=loaded.warnings, sources=loaded.sources
         )
+        # Under the old level or the new one, whichever lets it be seen.
+        told_first = self._observer is not None and self._observer.writes("info")
+        if told_first:
+            self._tell(reload)
         self.broker.update_config(reload.config)
-        self._connections.apply_settings(reload.config)
-        if self._observer is not None:
-            self._observer.set_level(reload.config.plog_log_level)
+        if not told_first:
+            self._tell(reload)
+
+    def _tell(self, reload: Reload) -> None:
         log.info(
             "reloaded the settings: {applied} changed; {pending} wait for a restart",
             applied=", ".join(reload.applied) or "nothing",
             pending=", ".join(reload.needs_restart) or "none",
         )
+        covered = [name for name in reload.applied if name in self.broker.config.dynamic.names]
+        if covered:
+            log.info(
+                "{names}: what clients have set at run time still counts", names=", ".join(covered)
+            )
+
+    def _use(self, config: BrokerConfig) -> None:
+        """The settings in use have changed, by a reload or by a client."""
+        self._connections.apply_settings(config)
+        # Only when it changes: a client may have set another level for now (loggers.py).
+        if self._observer is not None and config.plog_log_level != self._log_level:
+            self._log_level = config.plog_log_level
+            self._observer.set_level(self._log_level)
 
     # -- stop ---------------------------------------------------------------------------------
 

@@ -136,6 +136,13 @@ def test_a_wrong_value_is_named_with_file_line_and_range(tmp_path: Path) -> None
     assert any("log.retention.ms" in line and f"{file}:3" in line for line in lines), done.stderr
 
 
+def test_a_misspelt_name_is_told_beside_a_wrong_value() -> None:
+    done = _check_config("-o", "num.partitions=0", "-o", "num.partition=3")
+    assert done.returncode == 2
+    assert "num.partitions=0" in done.stderr
+    assert "warning: -o num.partition is not a setting" in done.stderr
+
+
 def test_an_unknown_setting_gets_the_nearest_name() -> None:
     done = _check_config("-o", "log.retention.byte=1")
     assert done.returncode == 0
@@ -168,6 +175,18 @@ def test_a_hang_up_reloads_what_may_change(tmp_path: Path) -> None:
         broker.reload()
         assert "the settings stay as they were" in broker.log_text()
         Kcat(broker.bootstrap_servers).produce("still-here", b"x\n")
+
+
+@pytest.mark.parametrize("levels", [("info", "WARN"), ("warn", "Info")])
+def test_a_reload_to_another_level_of_the_log_is_told(
+    tmp_path: Path, levels: tuple[str, str]
+) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text(f"plog.log.level={levels[0]}\n")
+    with BrokerProcess(tmp_path / "broker", config_file=file) as broker:
+        file.write_text(f"plog.log.level={levels[1]}\n")
+        broker.reload()
+        assert "reloaded the settings: plog.log.level changed" in broker.log_text()
 
 
 def test_the_pages_for_monitoring(plog_broker_factory: BrokerFactory) -> None:

@@ -77,6 +77,9 @@ def test_the_level_may_change_while_running() -> None:
     observer.set_level("debug")
     observer(event("after", "debug"))
     assert [part.split()[-1] for part in parts] == ["after"]
+    assert (observer.level, observer.writes("debug")) == ("debug", True)
+    observer.set_level("warn")
+    assert (observer.writes("info"), observer.writes("warn")) == (False, True)
 
 
 @pytest.mark.parametrize("namespace", ["twisted.web.server.Site", "log_legacy"])

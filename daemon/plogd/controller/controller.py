@@ -13,8 +13,9 @@ Source: Kafka 4.0 ReplicationControlManager.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
-from typing import Protocol
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Protocol, TypeVar
 
 from plog.errors import KafkaError, TopicAlreadyExists, UnknownTopicOrPartition
 from plog.types import ZERO_UUID, Uuid, uuid_to_text
@@ -33,6 +34,8 @@ from plogd.metadata.store import (
     Written,
 )
 from plogd.ports import Later, Random, Report, silence, spawn
+
+T = TypeVar("T")
 
 _RESERVED_IDS = (ZERO_UUID, bytes(15) + b"\x01")
 """No topic has these: "none", and the metadata log."""
@@ -86,6 +89,7 @@ class Controller:
 
     async def _load(self) -> list[TopicState]:
         self._term = await self._store.campaign()
+        self._store.watch(("config", "topic"), self._config_changed)
         partitions = self._store.load(("partition",))
         configs = self._store.load(("config", "topic"))
         for key, (value, version) in self._store.load(("topic",)).items():
@@ -108,6 +112,11 @@ class Controller:
         self._versions[topic.name] = version
         self._names[collision_key(topic.name)] = topic.name
 
+    def _config_changed(self, key: Key, value: Mapping[str, str] | None, _version: int) -> None:
+        topic = self._topics.get(str(key[2]))
+        if topic is not None:
+            self._topics[topic.name] = replace(topic, config=value or {})
+
     def _forget(self, name: str) -> None:
         del self._topics[name], self._versions[name], self._names[collision_key(name)]
 
@@ -127,6 +136,17 @@ class Controller:
             self._busy[key].popleft().succeed(None)
         else:
             del self._busy[key]
+
+    def alone_with(self, name: str, operation: Callable[[], Later[T]]) -> Later[T]:
+        """The outcome of `operation`, run while no other is at work on the topic of this name."""
+        return shielded(spawn(self._alone_with(collision_key(name), operation)))
+
+    async def _alone_with(self, key: str, operation: Callable[[], Later[T]]) -> T:
+        await self._enter(key)
+        try:
+            return await operation()
+        finally:
+            self._leave(key)
 
     # -- creating -----------------------------------------------------------------------------
 

@@ -300,6 +300,7 @@ class LogManager:
             hooks=self._hooks,
         )
         log.flush_before_visible = self._config.plog_flush_before_visible
+        log.producer_state.expiration_ms = self._config.producer_id_expiration_ms
         if self._dirs[state.log_dir].offline:
             log.go_offline()  # It failed while the log was being made or loaded.
         self.logs[log.topic_partition] = log

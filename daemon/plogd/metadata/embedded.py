@@ -161,6 +161,10 @@ class EmbeddedStore:
 
     # -- reading ------------------------------------------------------------------------------
 
+    def get(self, key: Key) -> tuple[Any, int]:
+        """The durable value of a key, and its version."""
+        return self._image.get(key)
+
     def load(self, prefix: Key) -> dict[Key, tuple[Any, int]]:
         """All durable keys that begin with `prefix`."""
         return self._image.load(prefix)

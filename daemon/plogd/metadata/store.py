@@ -7,7 +7,8 @@ Keys and their values:
 
     ("topic", name)            TopicValue           who holds which partition
     ("partition", name, n)     PartitionValue       leader, epoch, in-sync replicas
-    ("config", type, entity)   Mapping[str, str]    settings of a topic ("topic", name)
+    ("config", type, entity)   Mapping[str, str]    settings of a topic ("topic", name), of a broker
+                                                    ("broker", id), of all brokers ("broker", "")
     ("producer_ids",)          ProducerIdsValue     the first producer id nobody has been given
     ("broker", id)             BrokerRegistration   read only: see `register_broker`
     ("feature", name)          int                  level of a feature the stored records need
@@ -122,6 +123,10 @@ class MetadataStore(Protocol):
 
     max_atomic_changes: int
     """How many changes `write_atomic` takes."""
+
+    def get(self, key: Key) -> tuple[Any, int]:
+        """The value of one key and its version; (None, ABSENT) if it is not there."""
+        ...
 
     def load(self, prefix: Key) -> dict[Key, tuple[Any, int]]:
         """All keys that begin with `prefix`, with value and version."""

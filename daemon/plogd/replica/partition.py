@@ -33,6 +33,7 @@ from plogd.log.leader_epochs import UNDEFINED_EPOCH, UNDEFINED_OFFSET
 from plogd.log.log import Log
 from plogd.log.log_results import AppendInfo
 from plogd.metadata.cache import PartitionState
+from plogd.topic_config import TopicConfig
 
 ACKS_ALL = -1
 NO_EPOCH = -1
@@ -180,6 +181,14 @@ class Partition:
         if self.log.acknowledged_end_offset > self.log.high_watermark:
             self._log_advanced()
         return info
+
+    def update_config(self, config: TopicConfig) -> None:
+        """Use other settings from now on, those for what was appended before included."""
+        old, self.log.config = self.log.config, config
+        if config.flush_messages < old.flush_messages and self.log.has_unflushed:
+            self.log.request_sync()
+        if self.log.acknowledged_end_offset > self.log.high_watermark:
+            self._log_advanced()
 
     def _log_advanced(self) -> None:
         self._raise_high_watermark()

@@ -11,7 +11,8 @@ Invariant: a completion never runs inside an append or a sync's end, but from th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from plog.errors import (
     InconsistentTopicId,
@@ -294,6 +295,7 @@ class ReplicaManager:
         return TopicConfig.resolve(self.config, topic.config)
 
     def _lead(self, topic: TopicState) -> None:
+        topic_config = self._topic_config(topic)  # It may have changed since its logs were made.
         for state in topic.partitions:
             key = TopicPartition(topic.name, state.partition)
             log = self._log_manager.get(key)
@@ -302,6 +304,7 @@ class ReplicaManager:
             partition = Partition(
                 log=log, broker_id=self.config.node_id, on_progress=self._progress
             )
+            partition.update_config(topic_config)
             partition.make_leader(state)
             self._partitions[key] = partition
         self._cache.update(topic)
@@ -310,11 +313,22 @@ class ReplicaManager:
         """The broker's settings have changed: those that topics fall back to, too."""
         self.config = config
         for topic in self._cache.topics():
-            topic_config = self._topic_config(topic)
-            for state in topic.partitions:
-                partition = self._partitions.get((topic.name, state.partition))
-                if partition is not None:
-                    partition.log.config = topic_config
+            self._update_logs(topic)
+
+    def update_topic_config(self, name: str, overrides: Mapping[str, str]) -> None:
+        """The settings of a topic's own have changed; nothing if it is not served (yet)."""
+        topic = self._cache.topic(name)
+        if topic is not None:
+            topic = replace(topic, config=overrides)
+            self._cache.update(topic)
+            self._update_logs(topic)
+
+    def _update_logs(self, topic: TopicState) -> None:
+        topic_config = self._topic_config(topic)
+        for state in topic.partitions:
+            partition = self._partitions.get((topic.name, state.partition))
+            if partition is not None:
+                partition.update_config(topic_config)
 
     def set_without_log(self, keys: Iterable[TopicPartition]) -> None:
         """These partitions lie in a log directory that cannot be read: they are offline."""

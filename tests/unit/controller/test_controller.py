@@ -16,7 +16,7 @@ from plogd.controller.controller import Controller
 from plogd.controller.topics import Defaults, NewTopic
 from plogd.metadata.cache import TopicState
 from plogd.metadata.image import MetadataImage
-from plogd.metadata.store import Change, Conflict, Key, Outcome, TopicValue, Written
+from plogd.metadata.store import Change, Conflict, Key, Outcome, TopicValue, Watcher, Written
 from plogd.ports import Later, ready
 from tests.helpers.sim_ports import SimPorts, outcome
 
@@ -29,7 +29,14 @@ class MemoryStore:
     def __init__(self) -> None:
         self.image = MetadataImage()
         self.waiting: list[tuple[list[Change], Later[list[Outcome]]]] = []
+        self.watchers: list[Watcher] = []
         self._offset = 0
+
+    def get(self, key: Key) -> tuple[Any, int]:
+        return self.image.get(key)
+
+    def watch(self, prefix: Key, watcher: Watcher) -> None:
+        self.watchers.append(watcher)
 
     def load(self, prefix: Key) -> dict[Key, tuple[Any, int]]:
         return self.image.load(prefix)
@@ -92,7 +99,7 @@ class Setup:
         self.brokers = FakeBrokers()
         self.reports: list[str] = []
         self.controller = Controller(
-            store=self.store,  # type: ignore[arg-type]  # it has no brokers or watchers
+            store=self.store,  # type: ignore[arg-type]  # it has no brokers
             brokers=self.brokers,
             defaults=lambda: Defaults(num_partitions=2, replication_factor=1, brokers=(1,)),
             random=SimPorts().random,
@@ -282,3 +289,20 @@ def test_a_new_controller_knows_what_the_store_holds() -> None:
     deletion = again.controller.delete_topic("t", topic.topic_id)
     again.store.finish()
     outcome(deletion)
+
+
+def test_an_operation_waits_for_the_others_on_its_topic() -> None:
+    setup = Setup()
+    creation = setup.create("t.a")
+    begun: list[str] = []
+
+    def operation(name: str) -> Later[str]:
+        begun.append(name)
+        return ready(name)
+
+    waiting = setup.controller.alone_with("t_a", lambda: operation("t_a"))
+    other = setup.controller.alone_with("u", lambda: operation("u"))
+    assert (outcome(other), begun) == ("u", ["u"])
+    setup.store.finish()
+    assert creation.done
+    assert (outcome(waiting), begun) == ("t_a", ["u", "t_a"])

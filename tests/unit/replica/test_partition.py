@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -54,6 +55,26 @@ def test_the_high_watermark_follows_what_is_durable() -> None:
     assert (partition.log.log_end_offset, partition.high_watermark) == (2, 0)
     broker.settle()
     assert partition.high_watermark == 2
+
+
+def test_a_flush_that_is_relaxed_later_shows_what_was_appended_before() -> None:
+    broker, partition = make()
+    append(partition, b"a", b"b")
+    partition.update_config(replace(partition.log.config, flush_messages=100))
+    assert (partition.high_watermark, partition.log.durable_end_offset) == (2, 0)
+    broker.settle()
+    assert partition.log.durable_end_offset == 2
+
+
+def test_a_flush_that_is_tightened_later_syncs_what_was_appended_before() -> None:
+    broker, partition = make(flush_messages="100")
+    append(partition, b"a", b"b")
+    broker.settle()
+    assert (partition.high_watermark, partition.log.durable_end_offset) == (2, 0)
+    partition.update_config(replace(partition.log.config, flush_messages=1))
+    assert partition.high_watermark == 2
+    broker.settle()
+    assert partition.log.durable_end_offset == 2
 
 
 def test_with_a_relaxed_flush_it_follows_the_append() -> None:

@@ -366,6 +366,17 @@ def test_a_topic_config_changes_with_the_brokers() -> None:
     assert manager.partition("t", 1).log.config.retention_ms == 1234
 
 
+def test_a_topic_config_changes_with_its_own_settings() -> None:
+    broker, manager = make()
+    manager.update_topic_config("t", {"retention.ms": "77"})
+    assert manager.partition("t", 1).log.config.retention_ms == 77
+    topic = broker.broker.cache.topic("t")
+    assert topic is not None
+    assert topic.config == {"retention.ms": "77"}
+    manager.update_topic_config("nobody", {"retention.ms": "77"})
+    assert broker.broker.cache.topic("nobody") is None
+
+
 def test_partitions_of_a_directory_that_cannot_be_read_are_offline() -> None:
     _, manager = make()
     manager.set_without_log([TopicPartition("lost", 3)])

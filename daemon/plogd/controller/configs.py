@@ -1,0 +1,92 @@
+"""Changes of the settings of topics and brokers, written to the metadata store.
+
+A resource's settings change as a whole or not at all, and an outcome is told only when it is
+durable. Two who change the same resource at the same time do not lose each other's changes: who
+comes second starts again from what the first has written. A topic's settings change only between
+other operations on it, so that none are left behind by one that has just been deleted.
+
+What the changes do is not decided here: the broker watches the store (broker.py).
+Called on the reactor's thread. Source: Kafka 4.3 ConfigurationControlManager.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TypeAlias
+
+from plog.errors import InvalidRequest, NotController, UnknownTopicOrPartition
+from plogd.config import BrokerConfig
+from plogd.config.dynamic import broker_id_of, check_change
+from plogd.controller.controller import Controller
+from plogd.controller.topics import validate_name
+from plogd.controller.waiting import shielded
+from plogd.metadata.store import Change, Conflict, Fenced, Key, MetadataStore
+from plogd.ports import Later, spawn
+from plogd.topic_config import validate_overrides
+
+Alter: TypeAlias = Callable[[Mapping[str, str]], dict[str, str]]
+"""Makes the new settings of those there are; may raise the KafkaError a client is to see."""
+Check: TypeAlias = Callable[[Mapping[str, str], Mapping[str, str]], None]
+"""Raises unless the settings may go from the first to the second."""
+
+
+class Configs:
+    """See the module's text. `config` is the broker's, as it is in use."""
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        controller: Controller,
+        config: Callable[[], BrokerConfig],
+    ) -> None:
+        self._store = store
+        self._controller = controller
+        self._config = config
+
+    def alter_topic(self, name: str, alter: Alter, *, validate_only: bool) -> Later[None]:
+        """Change the settings of a topic; fails with the KafkaError the client is to see."""
+        return self._controller.alone_with(
+            name, lambda: spawn(self._alter_topic(name, alter, validate_only))
+        )
+
+    async def _alter_topic(self, name: str, alter: Alter, validate_only: bool) -> None:
+        if not name:
+            raise InvalidRequest("Default topic resources are not allowed.")
+        validate_name(name)
+
+        def check(_old: Mapping[str, str], new: Mapping[str, str]) -> None:
+            validate_overrides(new)
+            if self._store.get(("topic", name))[0] is None:
+                raise UnknownTopicOrPartition(f"The topic '{name}' does not exist.")
+
+        await self._write(("config", "topic", name), alter, check, validate_only)
+
+    def alter_broker(self, name: str, alter: Alter, *, validate_only: bool) -> Later[None]:
+        """Change the settings of this broker, or of all of them if `name` is empty."""
+        return shielded(spawn(self._alter_broker(name, alter, validate_only)))
+
+    async def _alter_broker(self, name: str, alter: Alter, validate_only: bool) -> None:
+        node_id = self._config().node_id
+        if name and broker_id_of(name) != node_id:
+            raise InvalidRequest(f"Unexpected broker id, expected {node_id}, but received {name}")
+
+        def check(old: Mapping[str, str], new: Mapping[str, str]) -> None:
+            check_change(self._config(), old, new, one_broker=bool(name))
+
+        entity = str(node_id) if name else ""
+        await self._write(("config", "broker", entity), alter, check, validate_only)
+
+    async def _write(self, key: Key, alter: Alter, check: Check, validate_only: bool) -> None:
+        while True:
+            value, version = self._store.get(key)
+            old: Mapping[str, str] = value or {}
+            new = alter(old)
+            check(old, new)
+            if validate_only or new == old:
+                return
+            change = Change(key=key, value=new or None, expected=version)
+            [outcome] = await self._store.write([change])
+            if isinstance(outcome, Fenced):
+                raise NotController("another controller has taken over: nothing was changed")
+            if not isinstance(outcome, Conflict):
+                return
