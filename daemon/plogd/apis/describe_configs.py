@@ -2,14 +2,14 @@
 
 Versions served 1-4: 1 synonyms (KIP-226), 3 types and documentation (KIP-569), 4 flexible.
 
-The values are what is in effect. Resources without settings of their own here (loggers, groups,
-client metrics) are refused one by one, as is a broker that is not this one.
+The values are what is in effect. The broker without a name stands for what was set for all of
+them. Groups and client metrics have no settings here, which is what is answered.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from plog.errors import InvalidRequest, KafkaError, UnknownTopicOrPartition
 from plog.wire.messages.describe_configs import (
@@ -20,16 +20,17 @@ from plog.wire.messages.describe_configs import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
+from plogd.apis.config_resources import ResourceType, check_broker
 from plogd.apis.context import RequestContext
 from plogd.config import ConfigEntry
+from plogd.config.dynamic import broker_id_of, describe_cluster
+from plogd.config.loggers import describe_loggers
 from plogd.controller.topics import validate_name
 from plogd.topic_config import describe
 
 if TYPE_CHECKING:
     from plogd.broker import Broker
 
-TOPIC: Final = 2
-BROKER: Final = 4
 _FIRST_VERSION_WITH_DOCUMENTATION = 3
 
 
@@ -67,22 +68,35 @@ def _result(
 
 def _entries(resource: DescribeConfigsResource, broker: Broker) -> Sequence[ConfigEntry]:
     name = resource.resource_name
-    if resource.resource_type == TOPIC:
-        validate_name(name)
-        topic = broker.cache.topic(name)
-        if topic is None:
-            raise UnknownTopicOrPartition()
-        return describe(broker.config, topic.config)
-    if resource.resource_type == BROKER:
-        if not name:
-            return []  # The cluster-wide dynamic settings: there are none yet.
-        if name != str(broker.config.node_id):
-            raise InvalidRequest(
-                f"Unexpected broker id, expected {broker.config.node_id} or empty string, but "
-                f"received {name}"
-            )
-        return broker.config.describe()
-    raise InvalidRequest(f"Unsupported resource type: {resource.resource_type}")
+    match resource.resource_type:
+        case ResourceType.TOPIC:
+            validate_name(name)
+            topic = broker.cache.topic(name)
+            if topic is None:
+                raise UnknownTopicOrPartition()
+            return describe(broker.config, topic.config)
+        case ResourceType.BROKER:
+            return _broker_entries(name, broker)
+        case ResourceType.BROKER_LOGGER:
+            check_broker(name, broker)
+            return describe_loggers(broker.logs)
+        case ResourceType.CLIENT_METRICS | ResourceType.GROUP:
+            if not name:
+                raise InvalidRequest("The resource's name must not be empty")
+            return []
+        case _:
+            raise InvalidRequest(f"Unsupported resource type: {resource.resource_type}")
+
+
+def _broker_entries(name: str, broker: Broker) -> Sequence[ConfigEntry]:
+    config = broker.config
+    if not name:
+        return describe_cluster(config)
+    if broker_id_of(name) != config.node_id:
+        raise InvalidRequest(
+            f"Unexpected broker id, expected {config.node_id} or empty string, but received {name}"
+        )
+    return config.describe()
 
 
 def _config(

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from plog.wire.api_keys import ApiKey
 from plog.wire.messages import API_BY_KEY
 from plog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from plog.wire.messages.list_config_resources import ListConfigResourcesResponse
 from plog.wire.schema import ApiMessage
+from plogd.apis.alter_configs import handle_alter_configs, refuse_alter_configs
 from plogd.apis.api_versions import Advertised, handle_api_versions, refuse_api_versions
 from plogd.apis.context import RequestContext
 from plogd.apis.create_topics import handle_create_topics, refuse_create_topics
@@ -21,11 +23,16 @@ from plogd.apis.delete_topics import handle_delete_topics, refuse_delete_topics
 from plogd.apis.describe_configs import handle_describe_configs, refuse_describe_configs
 from plogd.apis.fetch import handle_fetch, refuse_fetch
 from plogd.apis.find_coordinator import handle_find_coordinator, refuse_find_coordinator
+from plogd.apis.incremental_alter_configs import (
+    handle_incremental_alter_configs,
+    refuse_incremental_alter_configs,
+)
 from plogd.apis.init_producer_id import handle_init_producer_id, refuse_init_producer_id
+from plogd.apis.list_config_resources import handle_list_config_resources
 from plogd.apis.list_offsets import handle_list_offsets, refuse_list_offsets
 from plogd.apis.metadata import handle_metadata, refuse_metadata
 from plogd.apis.produce import handle_produce, refuse_produce
-from plogd.apis.refusals import Refusal
+from plogd.apis.refusals import Refusal, refuse_at_top_level
 from plogd.ports import Later
 
 if TYPE_CHECKING:
@@ -82,6 +89,21 @@ HANDLERS: tuple[Row, ...] = (
     Row(ApiKey.DELETE_TOPICS, 1, 6, handle_delete_topics, refuse_delete_topics),
     Row(ApiKey.INIT_PRODUCER_ID, 0, 5, handle_init_producer_id, refuse_init_producer_id),
     Row(ApiKey.DESCRIBE_CONFIGS, 1, 4, handle_describe_configs, refuse_describe_configs),
+    Row(ApiKey.ALTER_CONFIGS, 0, 2, handle_alter_configs, refuse_alter_configs),
+    Row(
+        ApiKey.INCREMENTAL_ALTER_CONFIGS,
+        0,
+        1,
+        handle_incremental_alter_configs,
+        refuse_incremental_alter_configs,
+    ),
+    Row(
+        ApiKey.LIST_CONFIG_RESOURCES,
+        0,
+        1,
+        handle_list_config_resources,
+        refuse_at_top_level(ListConfigResourcesResponse),
+    ),
 )
 
 ADVERTISED: tuple[Advertised, ...] = tuple(row.advertised for row in HANDLERS)

@@ -8,9 +8,10 @@ import pytest
 
 from plog.errors import ErrorCode
 from plog.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from plogd.logging import LineObserver
 from tests.helpers.sim_broker import SimBroker, create_topic
 
-TOPIC, BROKER = 2, 4
+TOPIC, BROKER, LOGGER = 2, 4, 8
 
 
 @pytest.fixture(scope="module")
@@ -97,14 +98,31 @@ def test_the_cluster_wide_defaults_are_none(broker: SimBroker) -> None:
         (TOPIC, "a/b", ErrorCode.INVALID_TOPIC_EXCEPTION),
         (BROKER, "2", ErrorCode.INVALID_REQUEST),
         (BROKER, "one", ErrorCode.INVALID_REQUEST),
-        (8, "1", ErrorCode.INVALID_REQUEST),
-        (16, "x", ErrorCode.INVALID_REQUEST),
-        (32, "g", ErrorCode.INVALID_REQUEST),
+        (LOGGER, "", ErrorCode.INVALID_REQUEST),
+        (LOGGER, "2", ErrorCode.INVALID_REQUEST),
+        (LOGGER, "one", ErrorCode.INVALID_REQUEST),
+        (16, "", ErrorCode.INVALID_REQUEST),
+        (32, "", ErrorCode.INVALID_REQUEST),
+        (3, "x", ErrorCode.INVALID_REQUEST),
     ],
 )
 def test_what_is_not_there(broker: SimBroker, resource_type: int, name: str, code: int) -> None:
     result = ask(broker, resource_type, name)
     assert (result.error_code, bool(result.error_message), result.configs) == (code, True, [])
+
+
+@pytest.mark.parametrize(("resource_type", "name"), [(16, "x"), (32, "g"), (LOGGER, "1")])
+def test_what_has_no_settings_here(broker: SimBroker, resource_type: int, name: str) -> None:
+    """Nobody watches the log of this broker, so that it has no logger to tell of."""
+    result = ask(broker, resource_type, name)
+    assert (result.error_code, result.configs) == (0, [])
+
+
+def test_the_level_of_the_one_logger() -> None:
+    started = SimBroker().start()
+    started.broker.logs = LineObserver(lambda _: None, "warn", for_journal=False)
+    [config] = ask(started, LOGGER, "1").configs
+    assert (config.name, config.value, config.config_source) == ("root", "WARN", 6)
 
 
 def test_several_resources_each_with_its_own_outcome(broker: SimBroker) -> None:

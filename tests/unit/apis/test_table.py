@@ -17,6 +17,9 @@ KAFKA_4_3 = {
     20: (1, 6),
     22: (0, 5),
     32: (1, 4),
+    33: (0, 2),
+    44: (0, 1),
+    74: (0, 1),
 }
 # Versions all the listed clients of an API share; a broker without them is of no use to some.
 COMMON = {0: (3, 7), 1: (4, 11), 2: (1, 2), 3: (0, 4), 10: (0, 1), 18: (0, 2), 19: (2, 3)}

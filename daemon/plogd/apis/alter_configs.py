@@ -1,0 +1,61 @@
+"""AlterConfigs (key 33): a resource gets these settings, and loses all others it had.
+
+Versions served 0-2; 2 is flexible.
+
+Two clients that change different settings of a resource undo each other's work with it, which is
+why IncrementalAlterConfigs came (KIP-339). Loggers cannot be changed by it. What is allowed is
+decided by the resource's room; see config_resources.py.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from plog.errors import KafkaError
+from plog.wire.messages.alter_configs import (
+    AlterConfigsRequest,
+    AlterConfigsResource,
+    AlterConfigsResponse,
+)
+from plogd.apis.config_resources import ResourceChange, alter_all, refused
+from plogd.apis.context import RequestContext
+from plogd.config.alterations import check_names, check_values
+from plogd.ports import Later
+
+if TYPE_CHECKING:
+    from plogd.broker import Broker
+
+
+def handle_alter_configs(
+    request: AlterConfigsRequest, context: RequestContext, broker: Broker
+) -> Later[AlterConfigsResponse]:
+    """Replace the settings of each resource."""
+    changes = [_change(resource) for resource in request.resources]
+    outcomes = alter_all(changes, broker, validate_only=request.validate_only)
+    return outcomes.map(lambda responses: AlterConfigsResponse(responses=responses))
+
+
+def _change(resource: AlterConfigsResource) -> ResourceChange:
+    pairs = [(config.name, config.value) for config in resource.configs]
+
+    def check() -> None:
+        check_names(name for name, _ in pairs)
+        check_values(pairs)
+
+    return ResourceChange(
+        resource_type=resource.resource_type,
+        name=resource.resource_name,
+        check=check,
+        alter=lambda _old, _rows: {name: value for name, value in pairs if value is not None},
+    )
+
+
+def refuse_alter_configs(
+    request: AlterConfigsRequest, context: RequestContext, error: KafkaError
+) -> AlterConfigsResponse:
+    """The answer in which every resource gets `error`."""
+    return AlterConfigsResponse(
+        responses=[
+            refused(one.resource_type, one.resource_name, error) for one in request.resources
+        ]
+    )

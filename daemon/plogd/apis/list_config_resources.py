@@ -1,0 +1,53 @@
+"""ListConfigResources (key 74): the resources there are that have, or may have, settings.
+
+Versions served 0-1. Version 0 asks for client metrics only, of which there are none here; 1 for any
+types, all of them if it names none (KIP-1142). A type that is not known refuses the whole request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from plog.errors import UnsupportedVersion
+from plog.wire.messages.list_config_resources import (
+    ConfigResource,
+    ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
+)
+from plogd.apis.config_resources import ResourceType
+from plogd.apis.context import RequestContext
+
+if TYPE_CHECKING:
+    from plogd.broker import Broker
+
+_FIRST_VERSION_WITH_TYPES = 1
+
+
+def handle_list_config_resources(
+    request: ListConfigResourcesRequest, context: RequestContext, broker: Broker
+) -> ListConfigResourcesResponse:
+    """Name every resource of the types asked for."""
+    if context.version < _FIRST_VERSION_WITH_TYPES:
+        asked = {int(ResourceType.CLIENT_METRICS)}
+    else:
+        asked = set(request.resource_types) or set(map(int, ResourceType))
+    unknown = sorted(asked - set(map(int, ResourceType)))
+    if unknown:
+        raise UnsupportedVersion(f"Unsupported resource types: {unknown}")
+    return ListConfigResourcesResponse(
+        config_resources=[
+            ConfigResource(resource_name=name, resource_type=resource_type)
+            for resource_type in ResourceType
+            if resource_type in asked
+            for name in _names(resource_type, broker)
+        ]
+    )
+
+
+def _names(resource_type: ResourceType, broker: Broker) -> Iterator[str]:
+    match resource_type:
+        case ResourceType.TOPIC:
+            yield from (topic.name for topic in broker.cache.topics())
+        case ResourceType.BROKER | ResourceType.BROKER_LOGGER:
+            yield str(broker.config.node_id)

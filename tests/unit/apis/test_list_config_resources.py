@@ -1,0 +1,48 @@
+"""ListConfigResources, from frame to frame."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from plog.errors import ErrorCode
+from plog.wire.messages.list_config_resources import ListConfigResourcesRequest
+from tests.helpers.sim_broker import SimBroker, create_topic
+
+
+@pytest.fixture(scope="module")
+def broker() -> SimBroker:
+    started = SimBroker(node_id=7).start()
+    for name in ("u", "t"):
+        create_topic(started, name)
+    return started
+
+
+def ask(broker: SimBroker, *types: int, version: int = 1) -> Any:
+    return broker.ask(ListConfigResourcesRequest(resource_types=list(types)), version)
+
+
+def listed(broker: SimBroker, *types: int) -> list[tuple[int, str]]:
+    answer = ask(broker, *types)
+    assert answer.error_code == 0
+    return [(one.resource_type, one.resource_name) for one in answer.config_resources]
+
+
+def test_everything_unless_types_are_named(broker: SimBroker) -> None:
+    assert listed(broker) == [(2, "t"), (2, "u"), (4, "7"), (8, "7")]
+
+
+def test_the_types_that_are_named_once_each(broker: SimBroker) -> None:
+    assert listed(broker, 4, 4) == [(4, "7")]
+    assert listed(broker, 2, 8) == [(2, "t"), (2, "u"), (8, "7")]
+    assert listed(broker, 16, 32) == []
+
+
+def test_version_0_asks_for_client_metrics_only(broker: SimBroker) -> None:
+    assert ask(broker, version=0).config_resources == []
+
+
+def test_a_type_nobody_knows_refuses_the_request(broker: SimBroker) -> None:
+    answer = ask(broker, 2, 3)
+    assert (answer.error_code, answer.config_resources) == (ErrorCode.UNSUPPORTED_VERSION, [])
