@@ -14,7 +14,7 @@ import pytest
 
 from plogd.testing.broker_process import BrokerProcess
 from plogd.testing.plugin import BrokerFactory
-from tests.helpers.kafka_tools import KafkaTools
+from tests.helpers.kafka_tools import KafkaTools, RunTool
 from tests.helpers.kcat import Kcat
 from tests.helpers.outside_broker import OutsideBroker, outside_broker
 
@@ -68,6 +68,14 @@ def kcat(broker: BrokerProcess) -> Kcat:
 
 
 @pytest.fixture(scope="session")
-def kafka_tools() -> KafkaTools:
+def kafka_tools() -> Iterator[KafkaTools]:
     """Apache Kafka's Java tools, installed on first use."""
-    return KafkaTools.installed()
+    tools = KafkaTools.installed()
+    yield tools
+    tools.close()
+
+
+@pytest.fixture
+def run(kafka_tools: KafkaTools, broker: BrokerProcess) -> RunTool:
+    """Run one of Kafka's Java tools against the shared broker."""
+    return kafka_tools.against(broker.bootstrap_servers)
