@@ -15,7 +15,9 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import count
 
+PRODUCE = 0
 METADATA = 3
 _HEADER = struct.Struct(">hhi")  # The start of every request: api key, version, correlation id.
 
@@ -31,6 +33,23 @@ class Answer:
 
 OnAnswer = Callable[[Answer], bytes | None]
 """The payload to send on instead, or None to lose the answer and cut the connection."""
+
+
+class LoseEveryThird:
+    """Loses every third answer to Produce, `losses` times, and cuts the connection instead."""
+
+    def __init__(self, losses: int) -> None:
+        self.lost = 0
+        self._losses = losses
+        self._answers = count(1)
+
+    def __call__(self, answer: Answer) -> bytes | None:
+        if answer.api_key != PRODUCE or self.lost == self._losses:
+            return answer.payload
+        if next(self._answers) % 3 == 0:
+            self.lost += 1
+            return None
+        return answer.payload
 
 
 class Proxy:

@@ -10,9 +10,8 @@ from itertools import count
 
 from plogd.testing.broker_process import BrokerProcess
 from tests.helpers.confluent import create_topic, produce, read
-from tests.helpers.proxy import Answer, Proxy
+from tests.helpers.proxy import PRODUCE, Answer, LoseEveryThird, Proxy
 
-PRODUCE = 0
 MESSAGES = 3000
 SENT = [{"value": b"%d" % i} for i in range(MESSAGES)]
 # Small batches, so that many answers can get lost, and retries that do not wait.
@@ -25,25 +24,9 @@ MANY_BATCHES = {
 LOSSES = 15
 
 
-class LoseEveryThird:
-    """Cuts the connection instead of passing on every third answer to Produce, `LOSSES` times."""
-
-    def __init__(self) -> None:
-        self.lost = 0
-        self._answers = count(1)
-
-    def __call__(self, answer: Answer) -> bytes | None:
-        if answer.api_key != PRODUCE or self.lost == LOSSES:
-            return answer.payload
-        if next(self._answers) % 3 == 0:
-            self.lost += 1
-            return None
-        return answer.payload
-
-
 def _values_after_lost_answers(broker: BrokerProcess, topic: str, idempotent: bool) -> list[bytes]:
     create_topic(broker.bootstrap_servers, topic)
-    lose = LoseEveryThird()
+    lose = LoseEveryThird(LOSSES)
     with Proxy(broker.bootstrap_servers, lose) as proxy:
         config = {**MANY_BATCHES, "enable.idempotence": idempotent, "acks": "all"}
         errors = produce(proxy.bootstrap_servers, topic, SENT, config)
