@@ -9,10 +9,28 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from plog.wire.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
+from plog.wire.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+)
 from plog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from plog.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
 from plog.wire.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from plog.wire.messages.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
 from plog.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from plog.wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from plog.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
+from plog.wire.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
+from plog.wire.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+)
+from plog.wire.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
+from plog.wire.messages.describe_topic_partitions import (
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+)
+from plog.wire.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
 from plog.wire.messages.fetch import FetchRequest, FetchResponse
 from plog.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from plog.wire.messages.incremental_alter_configs import (
@@ -25,8 +43,17 @@ from plog.wire.messages.list_config_resources import (
     ListConfigResourcesResponse,
 )
 from plog.wire.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from plog.wire.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+)
 from plog.wire.messages.metadata import MetadataRequest, MetadataResponse
+from plog.wire.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+)
 from plog.wire.messages.produce import ProduceRequest, ProduceResponse
+from plog.wire.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
 from plog.wire.schema import ApiMessage
 
 
@@ -47,11 +74,23 @@ APIS = (
     Api(ApiVersionsRequest, ApiVersionsResponse),
     Api(CreateTopicsRequest, CreateTopicsResponse),
     Api(DeleteTopicsRequest, DeleteTopicsResponse),
+    Api(DeleteRecordsRequest, DeleteRecordsResponse),
     Api(InitProducerIdRequest, InitProducerIdResponse),
+    Api(OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse),
     Api(DescribeConfigsRequest, DescribeConfigsResponse),
     Api(AlterConfigsRequest, AlterConfigsResponse),
+    Api(DescribeLogDirsRequest, DescribeLogDirsResponse),
+    Api(CreatePartitionsRequest, CreatePartitionsResponse),
+    Api(ElectLeadersRequest, ElectLeadersResponse),
     Api(IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse),
+    Api(AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse),
+    Api(ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse),
+    Api(DescribeQuorumRequest, DescribeQuorumResponse),
+    Api(UpdateFeaturesRequest, UpdateFeaturesResponse),
+    Api(DescribeClusterRequest, DescribeClusterResponse),
+    Api(DescribeProducersRequest, DescribeProducersResponse),
     Api(ListConfigResourcesRequest, ListConfigResourcesResponse),
+    Api(DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse),
 )
 
 API_BY_KEY: dict[int, Api] = {api.request.api_key: api for api in APIS}

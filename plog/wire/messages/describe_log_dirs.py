@@ -1,0 +1,66 @@
+"""DescribeLogDirs (key 35): what lies where, and how much room there is.
+
+  2  flexible
+  3  an error for the request as a whole
+  4  total and usable bytes (KIP-827)
+  5  cordoned directories (KIP-1066)
+
+Version 0 is gone since Kafka 4.0, but kafka-python 2.3 knows no other: it looks as version 1 does.
+"""
+
+from __future__ import annotations
+
+from plog.wire.api_keys import ApiKey
+from plog.wire.schema import ApiMessage, Struct, field, int16, int32, int64
+
+
+class DescribableLogDirTopic(Struct):
+    """Partitions to tell of."""
+
+    topic: str = field()
+    partitions: list[int32] = field()
+
+
+class DescribeLogDirsRequest(
+    ApiMessage, api_key=ApiKey.DESCRIBE_LOG_DIRS, versions="0-5", flexible="2+"
+):
+    """What to tell of; null for every partition."""
+
+    topics: list[DescribableLogDirTopic] | None = field()
+
+
+class DescribeLogDirsPartition(Struct):
+    """A log; a future one is to replace the partition's current log."""
+
+    partition_index: int32 = field()
+    partition_size: int64 = field()
+    offset_lag: int64 = field()
+    is_future_key: bool = field()
+
+
+class DescribeLogDirsTopic(Struct):
+    """The logs of a topic in one directory."""
+
+    name: str = field()
+    partitions: list[DescribeLogDirsPartition] = field()
+
+
+class DescribeLogDirsResult(Struct):
+    """A log directory; bytes are of its whole file system, -1 if they are not known."""
+
+    error_code: int16 = field()
+    log_dir: str = field()
+    topics: list[DescribeLogDirsTopic] = field()
+    total_bytes: int64 = field("4+", default=-1, ignorable=True)
+    usable_bytes: int64 = field("4+", default=-1, ignorable=True)
+    is_cordoned: bool = field("5+", ignorable=True)
+
+
+class DescribeLogDirsResponse(
+    ApiMessage, api_key=ApiKey.DESCRIBE_LOG_DIRS, versions="0-5", flexible="2+"
+):
+    """All log directories of the broker."""
+
+    throttle_time_ms: int32 = field()
+    error_code: int16 = field("3+", ignorable=True)
+    results: list[DescribeLogDirsResult] = field()

@@ -1,0 +1,48 @@
+"""ElectLeaders (key 43).
+
+1  preferred or unclean elections (KIP-460), an error for the request as a whole
+2  flexible
+"""
+
+from __future__ import annotations
+
+from plog.wire.api_keys import ApiKey
+from plog.wire.schema import ApiMessage, Struct, field, int8, int16, int32
+
+
+class TopicPartitions(Struct):
+    """Partitions that are to have their leader elected."""
+
+    topic: str = field()
+    partitions: list[int32] = field()
+
+
+class ElectLeadersRequest(ApiMessage, api_key=ApiKey.ELECT_LEADERS, versions="0-2", flexible="2+"):
+    """Elections to hold: of preferred leaders (0) or unclean ones (1); null for all partitions."""
+
+    election_type: int8 = field("1+")
+    topic_partitions: list[TopicPartitions] | None = field()
+    timeout_ms: int32 = field(default=60000)
+
+
+class PartitionResult(Struct):
+    """What became of an election."""
+
+    partition_id: int32 = field()
+    error_code: int16 = field()
+    error_message: str | None = field()
+
+
+class ReplicaElectionResult(Struct):
+    """A topic's partitions."""
+
+    topic: str = field()
+    partition_result: list[PartitionResult] = field()
+
+
+class ElectLeadersResponse(ApiMessage, api_key=ApiKey.ELECT_LEADERS, versions="0-2", flexible="2+"):
+    """What became of each election."""
+
+    throttle_time_ms: int32 = field()
+    error_code: int16 = field("1+")
+    replica_election_results: list[ReplicaElectionResult] = field()

@@ -1,0 +1,62 @@
+"""OffsetForLeaderEpoch (key 23): where the records of a leader epoch end.
+
+  2  the epoch the client knows the leader by, to fence it (KIP-320)
+  3  who asks
+  4  flexible
+
+Versions 0 and 1 are gone since Kafka 4.0.
+"""
+
+from __future__ import annotations
+
+from plog.wire.api_keys import ApiKey
+from plog.wire.schema import ApiMessage, Struct, field, int16, int32, int64
+
+
+class OffsetForLeaderPartition(Struct):
+    """A partition, the epoch its leader is known by (-1 for any), and the epoch asked about."""
+
+    partition: int32 = field()
+    current_leader_epoch: int32 = field("2+", default=-1, ignorable=True)
+    leader_epoch: int32 = field()
+
+
+class OffsetForLeaderTopic(Struct):
+    """A topic's partitions."""
+
+    topic: str = field()
+    partitions: list[OffsetForLeaderPartition] = field()
+
+
+class OffsetForLeaderEpochRequest(
+    ApiMessage, api_key=ApiKey.OFFSET_FOR_LEADER_EPOCH, versions="2-4", flexible="4+"
+):
+    """Epochs to look up; `replica_id` is a broker's, -1 a consumer's, -2 a debugger's."""
+
+    replica_id: int32 = field("3+", default=-2, ignorable=True)
+    topics: list[OffsetForLeaderTopic] = field()
+
+
+class EpochEndOffset(Struct):
+    """The largest epoch up to the one asked about, and its end; both -1 if there is none."""
+
+    error_code: int16 = field()
+    partition: int32 = field()
+    leader_epoch: int32 = field("1+", default=-1, ignorable=True)
+    end_offset: int64 = field(default=-1)
+
+
+class OffsetForLeaderTopicResult(Struct):
+    """A topic's partitions."""
+
+    topic: str = field()
+    partitions: list[EpochEndOffset] = field()
+
+
+class OffsetForLeaderEpochResponse(
+    ApiMessage, api_key=ApiKey.OFFSET_FOR_LEADER_EPOCH, versions="2-4", flexible="4+"
+):
+    """The ends that were found."""
+
+    throttle_time_ms: int32 = field("2+", ignorable=True)
+    topics: list[OffsetForLeaderTopicResult] = field()
