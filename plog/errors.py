@@ -297,10 +297,40 @@ class OffsetNotAvailable(KafkaError):
     code = ErrorCode.OFFSET_NOT_AVAILABLE
 
 
+class PreferredLeaderNotAvailable(KafkaError):
+    """The broker that should lead the partition cannot."""
+
+    code = ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+
+
+class EligibleLeadersNotAvailable(KafkaError):
+    """No broker is left that could lead the partition."""
+
+    code = ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
+
+
+class ElectionNotNeeded(KafkaError):
+    """The partition has the leader it should have."""
+
+    code = ErrorCode.ELECTION_NOT_NEEDED
+
+
+class NoReassignmentInProgress(KafkaError):
+    """The partition is not being moved."""
+
+    code = ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
+
+
 class InvalidRecord(KafkaError):
     """A batch's records break the rules of the format or of the topic."""
 
     code = ErrorCode.INVALID_RECORD
+
+
+class InvalidUpdateVersion(KafkaError):
+    """A feature cannot have this level."""
+
+    code = ErrorCode.INVALID_UPDATE_VERSION
 
 
 class ResourceNotFound(KafkaError):
@@ -325,6 +355,18 @@ class FetchSessionTopicIdError(KafkaError):
     """A fetch session changed between topic names and topic ids."""
 
     code = ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
+
+
+class MismatchedEndpointType(KafkaError):
+    """The listener is not of the type that was asked about."""
+
+    code = ErrorCode.MISMATCHED_ENDPOINT_TYPE
+
+
+class UnsupportedEndpointType(KafkaError):
+    """There is no such type of endpoint."""
+
+    code = ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
 
 
 _CLASS_BY_CODE: dict[int, type[KafkaError]] = {

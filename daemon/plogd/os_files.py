@@ -18,7 +18,7 @@ import re
 import threading
 from collections.abc import Callable
 
-from plogd.ports import Buffer, File
+from plogd.ports import Buffer, DiskSpace, File
 
 _PROBE_BYTES = 64 * 1024
 """Distance of the pages looked at by `cached`: half of what the kernel reads ahead by default."""
@@ -225,6 +225,11 @@ class OsFiles:
     def device(self, path: str) -> int:
         """The number of the file system holding `path` (st_dev)."""
         return os.stat(path).st_dev
+
+    def space(self, path: str) -> DiskSpace:
+        """How large the file system holding `path` is, and what is left to other than root."""
+        found = os.statvfs(path)
+        return DiskSpace(found.f_frsize * found.f_blocks, found.f_frsize * found.f_bavail)
 
     def lock(self, path: str) -> Callable[[], None]:
         """Take an exclusive lock on `path`; the result lets go. Raises BlockingIOError if taken.

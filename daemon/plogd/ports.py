@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator
-from typing import Any, Generic, Protocol, Self, TypeAlias, TypeVar, cast
+from typing import Any, Generic, NamedTuple, Protocol, Self, TypeAlias, TypeVar, cast
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -304,6 +304,13 @@ class File(Protocol):
         ...
 
 
+class DiskSpace(NamedTuple):
+    """A file system's size, and the part of it that this process may still use."""
+
+    total_bytes: int
+    usable_bytes: int
+
+
 class Files(Protocol):
     """A file system. A rename, a new name and a removed name last only after `sync_dir`."""
 
@@ -365,6 +372,10 @@ class Files(Protocol):
 
     def device(self, path: str) -> int:
         """The number of the file system holding `path` (st_dev)."""
+        ...
+
+    def space(self, path: str) -> DiskSpace:
+        """How large the file system holding `path` is, and what is left. A job's work."""
         ...
 
     def lock(self, path: str) -> Callable[[], None]:

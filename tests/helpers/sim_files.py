@@ -36,7 +36,7 @@ import posixpath
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from plogd.ports import Buffer, Clock, File
+from plogd.ports import Buffer, Clock, DiskSpace, File
 from tests.helpers.sim_disk import Chance, Directory, Disk, Edit, Inode, Node
 
 
@@ -369,6 +369,11 @@ class SimFiles:
             if path == _absolute(place) or path.startswith(_absolute(place) + "/")
         ]
         return self._device_by_path[max(places, key=len)] if places else 1
+
+    def space(self, path: str) -> DiskSpace:
+        self.reading("space", path)
+        total = 1 << 40 if self.capacity_bytes is None else self.capacity_bytes
+        return DiskSpace(total, max(0, total - self.used_bytes))
 
     def lock(self, path: str) -> Callable[[], None]:
         self._check_alive()

@@ -216,6 +216,20 @@ def test_all_of_a_directory_is_on_one_device(files: Files, root: str) -> None:
     assert files.device(root) == files.device(f"{root}/d")
 
 
+def test_a_file_system_has_a_size_and_room(files: Files, root: str) -> None:
+    total_bytes, usable_bytes = files.space(root)
+    assert 0 < usable_bytes <= total_bytes
+
+
+def test_room_is_what_other_than_root_may_use(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Blocks are counted in the fundamental size, and some are kept for root."""
+    found = os.statvfs_result((1 << 20, 4096, 1000, 500, 400, 0, 0, 0, 0, 255))
+    monkeypatch.setattr(os, "statvfs", lambda path: found)
+    assert OsFiles().space(str(tmp_path)) == (4096 * 1000, 4096 * 400)
+
+
 def test_lock_is_exclusive_until_it_is_let_go(files: Files, root: str) -> None:
     unlock = files.lock(f"{root}/.lock")
     with pytest.raises(BlockingIOError):

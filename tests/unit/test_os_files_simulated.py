@@ -312,6 +312,16 @@ def test_full_disk_takes_no_more_until_there_is_room() -> None:
     two.append(b"4567")
 
 
+def test_room_is_what_no_file_takes() -> None:
+    files = SimFiles(["/d"])
+    files.open_append("/d/a").append(b"12345678")
+    assert files.space("/d") == (1 << 40, (1 << 40) - 8)
+    files.capacity_bytes = 10
+    assert files.space("/d") == (10, 2)
+    files.capacity_bytes = 5
+    assert files.space("/d") == (5, 0)
+
+
 def test_damage_behind_everybodys_back_is_durable() -> None:
     files = _synced(b"durable")
     files.overwrite("/d/a", b"damaged and longer")

@@ -21,8 +21,8 @@ from plogd.log import names
 from plogd.log.checkpoints import write_topic_id
 from plogd.log.deletion import remove_tree
 from plogd.log.leader_epochs import LeaderEpochs
-from plogd.log.log import LogState
 from plogd.log.log_segment import LogSegment
+from plogd.log.log_state import LogState
 from plogd.log.producer_state import ProducerStateManager
 from plogd.ports import Files
 from plogd.topic_config import TopicConfig

@@ -16,8 +16,7 @@ Invariant: a failed append leaves no byte behind, and no state that speaks of on
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 
 from plog.errors import (
     InvalidRecord,
@@ -26,53 +25,15 @@ from plog.errors import (
     RecordListTooLarge,
 )
 from plog.records.batch import set_base_offset_and_epoch
-from plog.types import TopicPartition, Uuid
 from plogd.log.batch_validator import AppendOrigin, ValidatedBatch, validate_batches
 from plogd.log.file_records import FileRegion
 from plogd.log.flush import SyncRounds, SyncTicket
-from plogd.log.leader_epochs import LeaderEpochs
 from plogd.log.log_results import NO_DATA, AppendInfo, FetchData
 from plogd.log.log_segment import LogSegment, TimestampAndOffset
-from plogd.log.producer_state import ProducerStateManager
-from plogd.log.retention import RetentionPolicy, SegmentInfo, deletable_segments
+from plogd.log.log_state import LogHooks, LogState
+from plogd.log.retention import KEEP_EVERYTHING, RetentionPolicy, SegmentInfo, deletable_segments
 from plogd.log.segments import Segments
-from plogd.ports import Files, Report
-from plogd.topic_config import TopicConfig
-
-
-@dataclass(slots=True, kw_only=True)
-class LogState:
-    """What loading a log found on disk; see recovery.py."""
-
-    topic_partition: TopicPartition
-    topic_id: Uuid
-    directory: str
-    log_dir: str
-    config: TopicConfig
-    segments: list[LogSegment]
-    leader_epochs: LeaderEpochs
-    producer_state: ProducerStateManager
-    log_start_offset: int
-    log_end_offset: int
-    high_watermark: int
-    """As it was last written down, but within the log."""
-    recovery_point: int
-    """Everything below it was durable before this process started."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogHooks:
-    """What a log asks of the one who manages it."""
-
-    seal: Callable[[Log, LogSegment, int], None]
-    """Make a segment that was just rolled durable, in a job, then call `Log.sealed`."""
-    retire: Callable[[Log, Sequence[LogSegment]], None]
-    """Delete segments that are no longer part of the log, after ``file.delete.delay.ms``."""
-    storage_failed: Callable[[str, OSError], None]
-    """The log directory failed and must go offline."""
-    operation_failed: Callable[[str, OSError], None]
-    """A write failed: the log directory must go offline, unless it merely has no room."""
-    report: Report
+from plogd.ports import Files
 
 
 class Log:
@@ -399,7 +360,8 @@ class Log:
 
     def max_timestamp_offset(self) -> TimestampAndOffset | None:
         """The first record that carries the log's largest timestamp, or None if it is empty."""
-        latest = max(segment.max_timestamp for segment in list(self._segments))
+        start = self.log_start_offset
+        latest = max(segment.max_timestamp_from(start) for segment in list(self._segments))
         return self.offset_for_timestamp(latest) if latest >= 0 else None
 
     # -- retention ----------------------------------------------------------------------------
@@ -414,6 +376,31 @@ class Log:
         self._roll_if_expired(policy, now_ms)
         if self.closed or self.offline:
             return 0
+        return self._delete_segments(policy, now_ms)
+
+    def delete_records_before(self, offset: int) -> None:
+        """Begin at `offset` from now on; segments that lie wholly below it go.
+
+        That lasts only once the log's start is written: see `LogManager.write_log_start_of`.
+        Raises OffsetOutOfRange above the high watermark, KafkaStorageError.
+        """
+        self._check_open()
+        if not 0 <= offset <= self.high_watermark:
+            raise OffsetOutOfRange(
+                f"{self.topic_partition}: nothing can be deleted up to offset {offset}, the high "
+                f"watermark is {self.high_watermark}"
+            )
+        if offset > self.log_start_offset:
+            self.log_start_offset = offset
+            self.leader_epochs.truncate_from_start(offset)
+            self._hooks.report(
+                "{topic_partition} now starts at {offset}: its records before that were deleted",
+                topic_partition=str(self.topic_partition),
+                offset=offset,
+            )
+        self._delete_segments(KEEP_EVERYTHING, 0)
+
+    def _delete_segments(self, policy: RetentionPolicy, now_ms: int) -> int:
         deletable = deletable_segments(
             self._segment_infos(),
             policy,

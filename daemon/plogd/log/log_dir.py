@@ -46,7 +46,7 @@ class LogDir:
             name: {} for name in OFFSET_CHECKPOINTS
         }
         """What each checkpoint file says."""
-        self._files = files
+        self.files = files
         self._report = report
         self._unlock: Callable[[], None] | None = None
 
@@ -57,13 +57,13 @@ class LogDir:
         """
         self._make()
         try:
-            self._unlock = self._files.lock(posixpath.join(self.path, names.LOCK_FILE))
+            self._unlock = self.files.lock(posixpath.join(self.path, names.LOCK_FILE))
         except BlockingIOError as error:
             raise LogDirUnusable(
                 f"{self.path} is in use by another broker; give each broker its own log.dirs"
             ) from error
         try:
-            self.identity = checkpoints.read_meta_properties(self._files, self.path)
+            self.identity = checkpoints.read_meta_properties(self.files, self.path)
         except CorruptCheckpoint as error:
             raise LogDirUnusable(
                 f"{error}: restore it from another log directory of this broker, "
@@ -91,23 +91,28 @@ class LogDir:
         """Make the directory and whatever is missing above it, so that their names last."""
         missing = []
         path = posixpath.abspath(self.path)
-        while not self._files.exists(path):
+        while not self.files.exists(path):
             missing.append(path)
             path = posixpath.dirname(path)
-        self._files.mkdir(self.path)
+        self.files.mkdir(self.path)
         for made in missing:
-            self._files.sync_dir(posixpath.dirname(made))
+            self.files.sync_dir(posixpath.dirname(made))
 
     def take_over(self, identity: MetaProperties) -> None:
         """Begin to use the directory: remove its clean mark, write meta.properties if it is new."""
-        self.was_clean = checkpoints.take_clean_mark(self._files, self.path)
+        self.was_clean = checkpoints.take_clean_mark(self.files, self.path)
         if self.identity != identity:
-            checkpoints.write_meta_properties(self._files, self.path, identity)
+            checkpoints.write_meta_properties(self.files, self.path, identity)
             self.identity = identity
+
+    def holds_partitions(self) -> bool:
+        """Whether there is any partition in it that was not put out of use."""
+        parsed = [names.parse_partition_dir_name(name) for name in self.files.listdir(self.path)]
+        return any(one is not None and not one.state for one in parsed)
 
     def write_offsets(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Replace one of the three checkpoint files as a whole."""
-        checkpoints.write_offsets(self._files, posixpath.join(self.path, name), offsets)
+        checkpoints.write_offsets(self.files, posixpath.join(self.path, name), offsets)
         self._offsets[name] = offsets
 
     def forget(self, topic_partitions: Collection[TopicPartition]) -> None:
@@ -123,7 +128,7 @@ class LogDir:
     def close(self, *, clean: bool) -> None:
         """Let go of the directory; with `clean`, everything in it is durable and closed."""
         if clean:
-            checkpoints.write_clean_mark(self._files, self.path)
+            checkpoints.write_clean_mark(self.files, self.path)
         self.release()
 
     def release(self) -> None:
@@ -135,7 +140,7 @@ class LogDir:
     def _read(self, name: str) -> Mapping[TopicPartition, int]:
         """A checkpoint, or nothing where it is damaged: recovery then looks at everything."""
         try:
-            return checkpoints.read_offsets(self._files, posixpath.join(self.path, name))
+            return checkpoints.read_offsets(self.files, posixpath.join(self.path, name))
         except CorruptCheckpoint as error:
             self._report(
                 "a damaged checkpoint counts as a missing one: {error}",

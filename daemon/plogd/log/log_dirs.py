@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from plog.errors import PlogError
-from plog.types import uuid_to_text
+from plog.types import ZERO_UUID, TopicPartition, Uuid, uuid_from_text, uuid_to_text
 from plogd.config import BrokerConfig
 from plogd.log.binding import bind
 from plogd.log.checkpoints import MetaProperties
@@ -71,6 +71,11 @@ class LogDirs:
     def sync_rounds(self) -> list[SyncRounds]:
         """One per file system."""
         return list(self._rounds.values())
+
+    def directory_id(self, path: str) -> Uuid:
+        """The id in a directory's meta.properties; known once `open` is done."""
+        identity = self._dirs[path].identity
+        return ZERO_UUID if identity is None else uuid_from_text(identity.directory_id)
 
     def rounds_of(self, path: str) -> SyncRounds:
         """The sync rounds of the file system a directory is on."""
@@ -166,3 +171,15 @@ class LogDirs:
             )
             for path in log_dirs:
                 self._rounds_by_path[path] = self._rounds[device]
+
+
+def claim(
+    path_by_partition: dict[TopicPartition, str], topic_partition: TopicPartition, path: str
+) -> None:
+    """Note that a partition lies in `path`. Raises LogDirUnusable if it lies elsewhere, too."""
+    other_path = path_by_partition.setdefault(topic_partition, path)
+    if other_path != path:
+        raise LogDirUnusable(
+            f"both {other_path} and {path} hold {topic_partition}: move the directory that is not "
+            "the right one out of the way"
+        )

@@ -21,16 +21,17 @@ from plog.errors import KafkaStorageError, PlogError
 from plog.types import TopicPartition, Uuid, uuid_to_text
 from plogd.config import BrokerConfig
 from plogd.log import names
-from plogd.log.binding import bind
 from plogd.log.checkpoints import write_topic_id
 from plogd.log.creation import NewLog, create_logs, put_aside
 from plogd.log.deletion import Deletions
 from plogd.log.discovery import FoundLog, KnownTopic, TopicOf, find_logs, surest_first
 from plogd.log.flush import SyncRounds
 from plogd.log.io_errors import is_refusal
-from plogd.log.log import Log, LogHooks, LogState
+from plogd.log.log import Log
 from plogd.log.log_dir import LogDir, LogDirUnusable
-from plogd.log.log_dirs import LogDirs
+from plogd.log.log_dirs import LogDirs, claim
+from plogd.log.log_start_writes import LogStartWrites
+from plogd.log.log_state import LogHooks, LogState
 from plogd.log.offset_checkpoints import OffsetCheckpoints
 from plogd.log.recovery import LoadRequest, load_log
 from plogd.log.sealing import Sealing
@@ -44,6 +45,7 @@ from plogd.ports import (
     Timers,
     Turn,
     gather,
+    ready,
     silence,
     spawn,
 )
@@ -100,6 +102,7 @@ class LogManager:
             logs_in=self._logs_in,
             storage_failed=self.storage_failed,
         )
+        self._log_start_writes = LogStartWrites(turn=turn, write=self._note_log_starts)
         self._deletions = Deletions(
             files=files,
             jobs=jobs,
@@ -132,6 +135,11 @@ class LogManager:
     def cluster_id(self) -> str:
         """The cluster this broker is of; known once `open_directories` is done."""
         return self._dirs.cluster_id
+
+    @property
+    def dirs(self) -> LogDirs:
+        """The log directories."""
+        return self._dirs
 
     @property
     def offline_dirs(self) -> list[str]:
@@ -171,7 +179,7 @@ class LogManager:
                 "mend that directory first, or this broker would start as a new, empty one"
             )
         for log_dir in self._dirs.online:
-            if await self._jobs.submit(log_dir.lane, bind(self._holds_partitions, log_dir.path)):
+            if await self._jobs.submit(log_dir.lane, log_dir.holds_partitions):
                 raise LogDirUnusable(
                     f"{log_dir.path} holds partitions, but {name} is in none of log.dirs: name "
                     "the directory that has it, or this broker would start as a new, empty one"
@@ -179,11 +187,6 @@ class LogManager:
         new = NewLog(topic_partition=topic_partition, topic_id=topic_id, config=config)
         [log] = await self._create(self._dirs.online[0], [new])
         return log
-
-    def _holds_partitions(self, path: str) -> bool:
-        """A job: whether a log directory has any partition that was not put out of use."""
-        parsed = [names.parse_partition_dir_name(name) for name in self._files.listdir(path)]
-        return any(one is not None and not one.state for one in parsed)
 
     def load_logs(self, topic_of: TopicOf) -> Later[None]:
         """Load every other log; where `topic_of` knows no such topic, put its directory aside.
@@ -207,7 +210,7 @@ class LogManager:
             if is_spare or not found.is_of(topic):
                 topic = None
             if topic is not None or key in self.logs:
-                _claim(path_by_partition, key, found.log_dir.path)
+                claim(path_by_partition, key, found.log_dir.path)
             loads.append(spawn(self._load_or_put_aside(found, topic)))
         await gather(loads)
         self._is_loaded = True
@@ -252,8 +255,8 @@ class LogManager:
         )
         topic_id = uuid_to_text(found.topic_id) if found.topic_id else "not readable"
         self._report(
-            "{topic_partition} in {log_dir} belongs to no known topic (id {topic_id}): renamed to "
-            "{aside}",
+            "{topic_partition} in {log_dir} is no known partition (its topic id is {topic_id}): "
+            "renamed to {aside}",
             topic_partition=str(found.topic_partition),
             log_dir=log_dir.path,
             topic_id=topic_id,
@@ -396,6 +399,13 @@ class LogManager:
         """Write log-start-offset-checkpoint in every directory."""
         return self._write_everywhere(names.LOG_START_OFFSET_CHECKPOINT)
 
+    def write_log_start_of(self, log: Log) -> Later[bool]:
+        """Make the start of `log` durable; whether it is. If not, a crash may undo deletions."""
+        written = self._dirs[log.log_dir].log_starts.get(log.topic_partition, 0)
+        if written >= log.log_start_offset:
+            return ready(True)
+        return self._log_start_writes.written(log.log_dir)
+
     async def _note_log_starts(self, path: str) -> bool:
         return await self._checkpoints.write(self._dirs[path], names.LOG_START_OFFSET_CHECKPOINT)
 
@@ -478,17 +488,6 @@ class LogManager:
         if self.logs or self._loads_begun:  # Else the start was refused, and has said why.
             text = "no clean stop of {log_dir}: {reason}"
             self._report(text, log_dir=log_dir.path, reason=reason, level="warn")
-
-
-def _claim(
-    path_by_partition: dict[TopicPartition, str], topic_partition: TopicPartition, path: str
-) -> None:
-    other_path = path_by_partition.setdefault(topic_partition, path)
-    if other_path != path:
-        raise LogDirUnusable(
-            f"both {other_path} and {path} hold {topic_partition}: move the directory that is not "
-            "the right one out of the way"
-        )
 
 
 def _nothing() -> None:

@@ -331,6 +331,22 @@ class LogSegment:
                     )
         return None
 
+    def max_timestamp_from(self, starting_offset: int) -> int:
+        """The largest timestamp of the records at or above `starting_offset`; -1 if there is none.
+
+        Reads headers from there on, if it lies in the segment's middle. Raises CorruptMessage.
+        """
+        if starting_offset <= self.base_offset:
+            return self.max_timestamp
+        latest = -1
+        for position, header in self.records.batches_from(self.position_of(starting_offset)):
+            times = [header.max_timestamp]
+            if header.base_offset < starting_offset:
+                records = self.records_at(position, header)
+                times = [one.timestamp for one in records if one.offset >= starting_offset]
+            latest = max([latest, *times])
+        return latest
+
     def _position_before(self, timestamp: int, starting_offset: int) -> int:
         """A batch's position before which all is older than `timestamp` or below the offset."""
         try:

@@ -30,8 +30,8 @@ from plogd.log.checkpoints import CorruptCheckpoint
 from plogd.log.index_file import CorruptIndex
 from plogd.log.io_errors import is_refusal
 from plogd.log.leader_epochs import LeaderEpochs
-from plogd.log.log import LogState
 from plogd.log.log_segment import LogSegment
+from plogd.log.log_state import LogState
 from plogd.log.producer_state import ProducerStateManager
 from plogd.log.segment_recovery import (
     RecoveredSegment,

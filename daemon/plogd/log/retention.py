@@ -34,6 +34,10 @@ class RetentionPolicy:
     retention_bytes: int
 
 
+KEEP_EVERYTHING = RetentionPolicy(retention_ms=-1, retention_bytes=-1)
+"""Only what lies below the log's start goes."""
+
+
 def deletable_segments(
     segments: Sequence[SegmentInfo],
     policy: RetentionPolicy,

@@ -11,7 +11,7 @@ from plog.types import TopicPartition
 from plogd.log import names
 from plogd.log.checkpoints import read_topic_id
 from plogd.log.creation import NewLog, create_logs
-from plogd.log.log import LogState
+from plogd.log.log_state import LogState
 from plogd.ports import File
 from tests.helpers.log_data import SMALL
 from tests.helpers.sim_files import SimCrash, SimFiles

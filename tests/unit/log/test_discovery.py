@@ -51,4 +51,4 @@ def test_a_log_that_says_whose_it_is_comes_before_one_of_the_same_name(with_id: 
     site = site.kill()
     assert site.log().log_dir == log.log_dir
     assert batch_offsets(site.log()) == list(range(3))
-    assert "id not readable" in site.reports[0]
+    assert "topic id is not readable" in site.reports[0]

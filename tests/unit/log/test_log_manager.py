@@ -178,7 +178,7 @@ def test_a_directory_of_no_known_topic_is_put_aside_and_told() -> None:
     [stray] = [name for name in _directories(site, "/a") if name.endswith("-stray")]
     assert site.listing(site.log("t-1"))
     assert site.files.listdir(f"/a/{stray}")
-    assert "t-0 in /a belongs to no known topic" in site.reports[0]
+    assert "t-0 in /a is no known partition" in site.reports[0]
     assert stray in site.reports[0]
 
 

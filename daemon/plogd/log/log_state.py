@@ -1,0 +1,56 @@
+"""What a `Log` is made from, and what it asks of the one who manages it.
+
+Recovery (recovery.py) and creation (creation.py) find or make a `LogState`; `LogManager` opens a
+`Log` over it and gives it its `LogHooks`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from plog.types import TopicPartition, Uuid
+from plogd.log.leader_epochs import LeaderEpochs
+from plogd.log.log_segment import LogSegment
+from plogd.log.producer_state import ProducerStateManager
+from plogd.ports import Report
+from plogd.topic_config import TopicConfig
+
+if TYPE_CHECKING:
+    from plogd.log.log import Log
+
+
+@dataclass(slots=True, kw_only=True)
+class LogState:
+    """What loading a log found on disk; see recovery.py."""
+
+    topic_partition: TopicPartition
+    topic_id: Uuid
+    directory: str
+    log_dir: str
+    config: TopicConfig
+    segments: list[LogSegment]
+    leader_epochs: LeaderEpochs
+    producer_state: ProducerStateManager
+    log_start_offset: int
+    log_end_offset: int
+    high_watermark: int
+    """As it was last written down, but within the log."""
+    recovery_point: int
+    """Everything below it was durable before this process started."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogHooks:
+    """What a log asks of the one who manages it."""
+
+    seal: Callable[[Log, LogSegment, int], None]
+    """Make a segment that was just rolled durable, in a job, then call `Log.sealed`."""
+    retire: Callable[[Log, Sequence[LogSegment]], None]
+    """Delete segments that are no longer part of the log, after ``file.delete.delay.ms``."""
+    storage_failed: Callable[[str, OSError], None]
+    """The log directory failed and must go offline."""
+    operation_failed: Callable[[str, OSError], None]
+    """A write failed: the log directory must go offline, unless it merely has no room."""
+    report: Report

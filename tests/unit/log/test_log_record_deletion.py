@@ -1,0 +1,147 @@
+"""Records deleted from the front of a log: refused at once, gone by whole segments, for good."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from plog.errors import KafkaStorageError, OffsetOutOfRange
+from tests.helpers.log_site import (
+    CONFIG,
+    LogSite,
+    base_offsets,
+    batch_offsets,
+    four_segments,
+    values,
+)
+from tests.helpers.sim_files import SimCrash
+
+
+def test_reads_below_the_new_start_are_refused_and_those_above_are_not() -> None:
+    _, log = four_segments()
+    log.delete_records_before(12)
+    assert log.log_start_offset == 12
+    with pytest.raises(OffsetOutOfRange):
+        log.read(11, 1000, end_offset=17)
+    assert batch_offsets(log) == [12, 13, 14, 15, 16]
+
+
+def test_segments_that_lie_wholly_below_go_at_once() -> None:
+    site, log = four_segments()
+    log.delete_records_before(12)
+    assert base_offsets(log) == [10, 15]
+    site.ports.advance(CONFIG.file_delete_delay_ms)
+    assert site.listing(log) == [10, 15]
+
+
+def test_the_active_segment_stays_even_if_all_of_it_is_deleted() -> None:
+    site, log = four_segments()
+    log.delete_records_before(17)
+    assert base_offsets(log) == [15]
+    assert batch_offsets(log) == []
+    site.append(log)
+    site.settle()
+    assert batch_offsets(log) == [17]
+
+
+def test_a_start_that_is_there_already_changes_nothing() -> None:
+    _, log = four_segments()
+    log.delete_records_before(12)
+    for offset in (12, 5, 0):
+        log.delete_records_before(offset)
+        assert (log.log_start_offset, base_offsets(log)) == (12, [10, 15])
+
+
+@pytest.mark.parametrize("offset", [18, 1 << 62, -1, -5])
+def test_there_is_nothing_to_delete_above_the_high_watermark(offset: int) -> None:
+    _, log = four_segments()
+    with pytest.raises(OffsetOutOfRange, match="high watermark is 17"):
+        log.delete_records_before(offset)
+    assert log.log_start_offset == 0
+
+
+def test_what_nobody_may_see_yet_is_not_deleted() -> None:
+    site, log = four_segments()
+    site.leads = False
+    site.append(log)
+    with pytest.raises(OffsetOutOfRange):
+        log.delete_records_before(18)
+
+
+def test_the_oldest_epoch_begins_where_the_log_does() -> None:
+    _, log = four_segments()
+    log.delete_records_before(12)
+    assert log.leader_epochs.entries == ((0, 12),)
+
+
+def test_a_log_that_cannot_be_written_refuses() -> None:
+    _, log = four_segments()
+    log.go_offline()
+    with pytest.raises(KafkaStorageError):
+        log.delete_records_before(3)
+
+
+def test_retention_leaves_alone_what_a_deletion_does_not_name() -> None:
+    """Only the log's start decides here, not the age of the segments."""
+    site = LogSite().start()
+    log = site.create("t-0")
+    site.fill(log, 17)
+    site.settle()
+    site.ports.advance(1e12)
+    log.delete_records_before(7)
+    assert base_offsets(log) == [5, 10, 15]
+
+
+@pytest.mark.parametrize("offset", [5, 12, 15, 17])
+def test_no_crash_brings_back_what_was_answered_or_costs_what_lies_above(offset: int) -> None:
+    """At every file operation: the start is the old one or the new one, the new one once told."""
+    total, log = four_segments()
+    before = total.files.operations
+    _delete_all_of_it(total, offset)
+    for number in range(before + 1, total.files.operations + 2):
+        site, log = four_segments()
+        kept = values(log)
+        site.files.crash_at(number)
+        told: list[int] = []
+        try:
+            _delete_all_of_it(site, offset, told)
+        except SimCrash:
+            pass
+        for seed in range(4):
+            after = site._successor(site.files.crash(random.Random(seed))).start()
+            found = after.log()
+            assert found.log_end_offset == 17
+            assert found.log_start_offset in ({offset} if told else {0, offset})
+            assert values(found) == {o: kept[o] for o in range(found.log_start_offset, 17)}
+            after.append(found)
+            after.settle()
+            assert batch_offsets(found)[-1] == 17
+            after.stop()
+
+
+def _delete_all_of_it(site: LogSite, offset: int, told: list[int] | None = None) -> None:
+    log = site.log()
+    log.delete_records_before(offset)
+    assert site.settle(site.manager.write_log_start_of(log))
+    if told is not None:
+        told.append(offset)
+    site.ports.advance(CONFIG.file_delete_delay_ms)
+
+
+@pytest.mark.parametrize(
+    ("offset", "expected"),
+    [(0, (900, 1)), (1, (900, 1)), (2, (9, 3)), (3, (9, 3)), (5, (5, 5)), (6, None)],
+)
+def test_the_largest_timestamp_is_looked_for_among_what_is_left(
+    offset: int, expected: tuple[int, int] | None
+) -> None:
+    """The log may begin in the middle of a segment, and of a batch."""
+    site = LogSite().start()
+    log = site.create("t-0")
+    for times in ((7, 900), (8, 9), (4, 5)):
+        site.append(log, 2, timestamps=times)
+    site.settle()
+    log.delete_records_before(offset)
+    found = log.max_timestamp_offset()
+    assert (found and (found.timestamp, found.offset)) == expected
