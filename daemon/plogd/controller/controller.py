@@ -2,6 +2,7 @@
 
 A topic exists once its records are durable in the metadata store. Creating one is: plan it, write
 it, have its logs made, tell everybody. Deleting: write the removal, hide it, have its logs removed.
+More partitions: plan them, have their logs made, write them, tell everybody; see partitions.py.
 A crash after the write is made good at the next start: a topic without logs gets fresh ones, a log
 without a topic is put aside. The controller's state moves only on the store's outcomes, and
 operations on one name run one after the other.
@@ -19,6 +20,13 @@ from typing import Protocol, TypeVar
 
 from plog.errors import KafkaError, TopicAlreadyExists, UnknownTopicOrPartition
 from plog.types import ZERO_UUID, Uuid, uuid_to_text
+from plogd.controller.partitions import (
+    MorePartitions,
+    counted,
+    extended,
+    first_states,
+    plan_partitions,
+)
 from plogd.controller.placement import Assignments
 from plogd.controller.topics import Defaults, NewTopic, TopicPlan, collision_key, plan_topic
 from plogd.controller.waiting import shielded
@@ -50,6 +58,17 @@ class Brokers(Protocol):
 
     def stop_topic(self, topic: TopicState) -> Later[None]:
         """Serve `topic` no longer and remove its logs."""
+        ...
+
+    def make_logs(self, topic: TopicState) -> Later[None]:
+        """Make those logs of `topic` that are missing, served by nobody yet.
+
+        Fails with KafkaStorageError, and then there are none.
+        """
+        ...
+
+    def remove_unserved_logs(self, topic: TopicState) -> Later[None]:
+        """Remove the logs of `topic` that nobody serves."""
         ...
 
 
@@ -176,28 +195,17 @@ class Controller:
         finally:
             self._leave(key)
         self._report(
-            "created topic {topic} with {count} partitions",
+            "created topic {topic} with {partitions}",
             topic=topic.name,
-            count=len(topic.partitions),
+            partitions=counted(len(topic.partitions)),
         )
         return topic
 
     def _first_state(self, plan: TopicPlan) -> TopicState:
-        """The preferred leader leads, all replicas are in sync, the first epoch is 0."""
         return TopicState(
             name=plan.name,
             topic_id=self._new_topic_id(),
-            partitions=tuple(
-                PartitionState(
-                    partition=number,
-                    leader=replicas[0],
-                    leader_epoch=0,
-                    replicas=replicas,
-                    isr=replicas,
-                    partition_epoch=0,
-                )
-                for number, replicas in plan.assignments.items()
-            ),
+            partitions=first_states(plan.assignments),
             config=plan.config,
         )
 
@@ -233,6 +241,63 @@ class Controller:
         self._half_made.add(topic.name)
         await self._brokers.stop_topic(topic)
         await self._remove(topic.name)
+
+    # -- more partitions ----------------------------------------------------------------------
+
+    def plan_partitions(self, asked: MorePartitions) -> Assignments:
+        """The partitions `asked` would add. Raises the KafkaError adding them would raise."""
+        return plan_partitions(asked, self._usable(asked.topic), self._defaults().brokers)
+
+    def _usable(self, name: str) -> TopicState | None:
+        return None if name in self._half_made else self._topics.get(name)
+
+    def create_partitions(self, asked: MorePartitions) -> Later[TopicState]:
+        """Give a topic more partitions; done when they can be used.
+
+        Fails with the KafkaError the client sees; then the topic is as it was.
+        """
+        return shielded(spawn(self._create_partitions(asked)))
+
+    async def _create_partitions(self, asked: MorePartitions) -> TopicState:
+        key = collision_key(asked.topic)
+        await self._enter(key)
+        try:
+            assignments = self.plan_partitions(asked)
+            topic = extended(self._topics[asked.topic], assignments)
+            try:
+                await self._brokers.make_logs(topic)
+                version = await self._write_partitions(topic, assignments)
+            except KafkaError:
+                await self._brokers.remove_unserved_logs(topic)
+                raise
+            topic = extended(self._topics[asked.topic], assignments)  # It may have new settings.
+            self._remember(topic, version)
+            await self._brokers.start_topic(topic)
+        finally:
+            self._leave(key)
+        self._report(
+            "topic {topic} has {partitions} now",
+            topic=topic.name,
+            partitions=counted(len(topic.partitions)),
+        )
+        return topic
+
+    async def _write_partitions(self, topic: TopicState, new: Assignments) -> int:
+        """Write the new partitions of `topic` as a whole; the version of its key."""
+        value = TopicValue(
+            topic_id=topic.topic_id,
+            assignments={state.partition: state.replicas for state in topic.partitions},
+        )
+        key: Key = ("topic", topic.name)
+        changes = [Change(key=key, value=value, expected=self._versions[topic.name])]
+        changes += [
+            _partition_change(topic.name, state)
+            for state in topic.partitions
+            if state.partition in new
+        ]
+        outcome = _first(await self._store.write_atomic(changes, self._term))
+        assert isinstance(outcome, Written), "only this controller writes topics"
+        return outcome.version
 
     # -- deleting -----------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""Which brokers hold the replicas of a new topic's partitions.
+"""Which brokers hold the replicas of new partitions.
 
 Pure. Automatic: leaders go round the brokers, followers follow the leader, so that both spread
 evenly. By hand: checked, and taken as it is. Source: Kafka 3.9 AdminUtils; for the rules of manual
@@ -44,7 +44,7 @@ def check_assignments(
     for number, replicas in assignments:
         if number in checked:
             raise InvalidReplicaAssignment(f"partition {number} is assigned more than once")
-        _check_replicas(number, replicas, brokers)
+        check_replicas(number, replicas, brokers)
         checked[number] = tuple(replicas)
     if sorted(checked) != list(range(len(checked))):
         raise InvalidReplicaAssignment(
@@ -54,7 +54,8 @@ def check_assignments(
     return {number: checked[number] for number in sorted(checked)}
 
 
-def _check_replicas(number: int, replicas: Sequence[int], brokers: Sequence[int]) -> None:
+def check_replicas(number: int, replicas: Sequence[int], brokers: Sequence[int]) -> None:
+    """Whether `brokers` can hold a partition like this. Raises InvalidReplicaAssignment."""
     if not replicas:
         raise InvalidReplicaAssignment(f"partition {number} is assigned to no broker")
     if len(set(replicas)) < len(replicas):

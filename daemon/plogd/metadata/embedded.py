@@ -30,10 +30,12 @@ from plog.wire.internal.metadata_records import (
     encode_metadata_record,
 )
 from plog.wire.primitives import WireError
+from plogd.features import METADATA_VERSION, METADATA_VERSION_LEVEL
 from plogd.log.batch_validator import AppendOrigin
 from plogd.log.log import Log
 from plogd.metadata.image import MetadataImage, registration_record
 from plogd.metadata.store import (
+    ABSENT,
     BrokerRegistration,
     Change,
     Conflict,
@@ -48,13 +50,21 @@ from plogd.ports import Clock, Later, Turn, ready
 METADATA_PARTITION: Final = TopicPartition("__cluster_metadata", 0)
 METADATA_TOPIC_ID: Final = uuid_from_text("AAAAAAAAAAAAAAAAAAAAAQ")
 
-_FEATURE_NAME = "metadata.version"
-_FEATURE_LEVEL = 7
-"""3.3-IV3: what a reader must know to understand the record versions written here."""
 _RECORD_VERSION = 0
 _READ_BYTES = 1 << 20
 _GROUP_RECORDS = 10_000
 """A batch takes no further write once it holds this many records."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quorum:
+    """The metadata log of the one broker that votes for itself."""
+
+    leader_epoch: int
+    log_end_offset: int
+    high_watermark: int
+    log_dir: str
+    """The log directory it lies in."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -173,6 +183,28 @@ class EmbeddedStore:
         """Tell `watcher` of every change, once it is durable."""
         self._watchers.append((prefix, watcher))
 
+    @property
+    def features(self) -> dict[str, int]:
+        """The level of each finalized feature."""
+        return {str(key[1]): level for key, (level, _) in self.load(("feature",)).items()}
+
+    @property
+    def features_epoch(self) -> int:
+        """Rises whenever the level of a feature changes; -1 before there is one."""
+        return max((version for _, version in self.load(("feature",)).values()), default=ABSENT)
+
+    @property
+    def quorum(self) -> Quorum:
+        """Who keeps the metadata, and how far they have got. Raises KafkaStorageError."""
+        if self._failure is not None:
+            raise self._failure
+        return Quorum(
+            leader_epoch=self._epoch,
+            log_end_offset=self._log.log_end_offset,
+            high_watermark=self._log.high_watermark,
+            log_dir=self._log.log_dir,
+        )
+
     # -- writing ------------------------------------------------------------------------------
 
     def campaign(self) -> Later[int]:
@@ -252,7 +284,9 @@ class EmbeddedStore:
     def _registration_records(self, registration: BrokerRegistration) -> list[MetadataRecord]:
         records: list[MetadataRecord] = []
         if self._log.log_end_offset == 0:
-            records.append(FeatureLevelRecord(name=_FEATURE_NAME, feature_level=_FEATURE_LEVEL))
+            records.append(
+                FeatureLevelRecord(name=METADATA_VERSION, feature_level=METADATA_VERSION_LEVEL)
+            )
         records.append(registration_record(registration, self._log.log_end_offset + len(records)))
         return records
 

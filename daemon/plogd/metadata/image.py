@@ -10,9 +10,9 @@ new leader epoch; see docs/decisions/0002. Source: Kafka 4.0 ReplicationControlM
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 from plog.types import Uuid
 from plog.wire.internal.metadata_records import (
@@ -58,16 +58,21 @@ class MetadataImage:
     def __init__(self) -> None:
         self._entries: dict[str | int, dict[Key, _Entry]] = {}
         """By the first word of the key."""
+        self._unseen: set[Key] = set()
+        """Topics whose value nobody has been given, so that it may still be changed in place: a
+        copy for each of thousands of partitions would take seconds."""
         self._name_by_topic_id: dict[Uuid, str] = {}
 
     def get(self, key: Key) -> tuple[Any, int]:
         """Value and version; (None, ABSENT) if there is no such key."""
         entry = self._entries.get(key[0], {}).get(key)
+        self._unseen.discard(key)
         return (None, ABSENT) if entry is None else (entry.value, entry.version)
 
     def load(self, prefix: Key) -> dict[Key, tuple[Any, int]]:
         """All keys that begin with `prefix`."""
         length = len(prefix)
+        self._unseen.clear()
         return {
             key: (entry.value, entry.version)
             for key, entry in self._entries.get(prefix[0], {}).items()
@@ -120,16 +125,27 @@ class MetadataImage:
 
     def _replay_partition(self, record: PartitionRecord, offset: int) -> list[Key]:
         name, number = self._topic_name(record.topic_id), record.partition_id
-        topic = self._entries["topic"][("topic", name)]
-        # Built up in place while the topic's records are replayed; nobody has seen it before.
-        topic.value.assignments[number] = tuple(record.replicas)
+        topic_key = self._put_replicas(name, number, record.replicas, offset)
         value = PartitionValue(
             leader=record.leader,
             leader_epoch=record.leader_epoch,
             isr=tuple(record.isr),
             partition_epoch=record.partition_epoch,
         )
-        return [self._put(("partition", name, number), value, offset)]
+        return [topic_key, self._put(("partition", name, number), value, offset)]
+
+    def _put_replicas(self, name: str, number: int, replicas: Iterable[int], offset: int) -> Key:
+        """Who holds a partition. A value that others have seen is left as it is, for them."""
+        key: Key = ("topic", name)
+        topic: TopicValue = self._entries["topic"][key].value
+        if key in self._unseen:
+            assignments = cast(dict[int, tuple[int, ...]], topic.assignments)
+        else:
+            assignments = dict(topic.assignments)
+            topic = replace(topic, assignments=assignments)
+            self._unseen.add(key)
+        assignments[number] = tuple(replicas)
+        return self._put(key, topic, offset)
 
     def _replay_partition_change(self, record: PartitionChangeRecord, offset: int) -> list[Key]:
         name, number = self._topic_name(record.topic_id), record.partition_id
@@ -142,10 +158,10 @@ class MetadataImage:
             isr=old.isr if record.isr is None else tuple(record.isr),
             partition_epoch=old.partition_epoch + 1,
         )
+        changed = [self._put(("partition", name, number), value, offset)]
         if record.replicas is not None:
-            topic = self._entries["topic"][("topic", name)]
-            topic.value.assignments[number] = tuple(record.replicas)
-        return [self._put(("partition", name, number), value, offset)]
+            changed.append(self._put_replicas(name, number, record.replicas, offset))
+        return changed
 
     def _replay_remove_topic(self, record: RemoveTopicRecord) -> list[Key]:
         name = self._topic_name(record.topic_id)
@@ -218,6 +234,8 @@ class MetadataImage:
             case ("topic", str(name)):
                 if change.value is None:
                     return [] if old is None else [RemoveTopicRecord(topic_id=old.topic_id)]
+                if old is not None:
+                    return _records_of_more_partitions(name, old, change.value)
                 return [TopicRecord(name=name, topic_id=change.value.topic_id)]
             case ("partition", str(name), int(number)):
                 topic = new_topics.get(name) or self.get(("topic", name))[0]
@@ -247,6 +265,16 @@ def _partition_record(topic: TopicValue, number: int, value: PartitionValue) -> 
         leader_epoch=value.leader_epoch,
         partition_epoch=value.partition_epoch,
     )
+
+
+def _records_of_more_partitions(
+    name: str, old: TopicValue, new: TopicValue
+) -> Sequence[MetadataRecord]:
+    """None: new partitions are told of by the changes that come with them. Nothing else may be."""
+    kept = {number: new.assignments.get(number) for number in old.assignments}
+    if new.topic_id != old.topic_id or kept != old.assignments:
+        raise ValueError(f"topic {name} may only be given more partitions")
+    return []
 
 
 def _config_records(

@@ -13,7 +13,8 @@ Keys and their values:
     ("broker", id)             BrokerRegistration   read only: see `register_broker`
     ("feature", name)          int                  level of a feature the stored records need
 
-Removing a topic removes its partitions and its config with it.
+Removing a topic removes its partitions and its config with it. A topic that is there can only be
+given more partitions: its key with all of them, and the new partitions' keys, in one atomic write.
 
 Invariant: an outcome is told only when the change is durable, and what `load` and `watch` show is
 durable too. Values are not to be changed in place. Source: what Kafka 3.9 keeps in znodes and what

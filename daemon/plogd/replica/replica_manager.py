@@ -275,21 +275,40 @@ class ReplicaManager:
 
     async def start_topics(self, topics: Sequence[TopicState]) -> None:
         """As `start_topic`, for many at once. Raises KafkaStorageError."""
-        missing = [
+        missing = [new for topic in topics for new in self._missing_logs(topic)]
+        if missing:
+            await self._log_manager.create(missing)
+        for topic in topics:
+            self._lead(topic)
+
+    def _missing_logs(self, topic: TopicState) -> list[NewLog]:
+        return [
             NewLog(
                 topic_partition=TopicPartition(topic.name, state.partition),
                 topic_id=topic.topic_id,
                 config=self._topic_config(topic),
             )
-            for topic in topics
             for state in topic.partitions
             if self._log_manager.get(TopicPartition(topic.name, state.partition)) is None
             and (topic.name, state.partition) not in self._without_log
         ]
-        if missing:
-            await self._log_manager.create(missing)
-        for topic in topics:
-            self._lead(topic)
+
+    def make_logs(self, topic: TopicState) -> Later[None]:
+        """Make the logs `topic` lacks; they are served once `start_topic` says so."""
+        return spawn(self._make_logs(topic))
+
+    async def _make_logs(self, topic: TopicState) -> None:
+        await self._log_manager.create(self._missing_logs(topic))
+
+    def remove_unserved_logs(self, topic: TopicState) -> Later[None]:
+        """Remove the logs of `topic` that no partition serves: it will not have them after all."""
+        return spawn(self._remove_unserved_logs(topic))
+
+    async def _remove_unserved_logs(self, topic: TopicState) -> None:
+        keys = [TopicPartition(topic.name, state.partition) for state in topic.partitions]
+        unserved = [key for key in keys if key not in self._partitions]
+        for deletion in [self._log_manager.delete(k) for k in unserved if self._log_manager.get(k)]:
+            await deletion
 
     def _topic_config(self, topic: TopicState) -> TopicConfig:
         return TopicConfig.resolve(self.config, topic.config)
@@ -299,7 +318,7 @@ class ReplicaManager:
         for state in topic.partitions:
             key = TopicPartition(topic.name, state.partition)
             log = self._log_manager.get(key)
-            if log is None:
+            if log is None or key in self._partitions:  # Served already: others were added to it.
                 continue
             partition = Partition(
                 log=log, broker_id=self.config.node_id, on_progress=self._progress

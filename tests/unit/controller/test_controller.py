@@ -7,17 +7,19 @@ from typing import Any
 import pytest
 
 from plog.errors import (
+    InvalidPartitions,
     InvalidTopicException,
     KafkaStorageError,
     TopicAlreadyExists,
     UnknownTopicOrPartition,
 )
 from plogd.controller.controller import Controller
+from plogd.controller.partitions import MorePartitions
 from plogd.controller.topics import Defaults, NewTopic
 from plogd.metadata.cache import TopicState
 from plogd.metadata.image import MetadataImage
 from plogd.metadata.store import Change, Conflict, Key, Outcome, TopicValue, Watcher, Written
-from plogd.ports import Later, ready
+from plogd.ports import Later, failed, ready
 from tests.helpers.sim_ports import SimPorts, outcome
 
 
@@ -88,6 +90,14 @@ class FakeBrokers:
 
     def stop_topic(self, topic: TopicState) -> Later[None]:
         self.told.append(f"stop {topic.name}")
+        return ready(None)
+
+    def make_logs(self, topic: TopicState) -> Later[None]:
+        self.told.append(f"make logs of {topic.name} with {len(topic.partitions)}")
+        return failed(KafkaStorageError("no room")) if self.refuse else ready(None)
+
+    def remove_unserved_logs(self, topic: TopicState) -> Later[None]:
+        self.told.append(f"remove logs of {topic.name}")
         return ready(None)
 
 
@@ -226,6 +236,102 @@ def test_planning_changes_nothing() -> None:
     setup = Setup()
     assert len(setup.controller.plan(NewTopic(name="t")).assignments) == 2
     assert setup.store.waiting == []
+
+
+def test_one_partition_is_told_of_as_one() -> None:
+    setup = Setup()
+    setup.created("t", num_partitions=1)
+    assert setup.reports == ["created topic t with 1 partition"]
+
+
+class TestMorePartitions:
+    """Their logs are made before they are written down, and served after that."""
+
+    def more(self, setup: Setup, count: int = 3) -> Later[TopicState]:
+        return setup.controller.create_partitions(MorePartitions(topic="t", count=count))
+
+    def test_logs_are_made_partitions_written_then_served(self) -> None:
+        setup = Setup()
+        old = setup.created("t", config={"retention.ms": "5"})
+        creation = self.more(setup)
+        assert setup.brokers.told == ["start t", "make logs of t with 3"]
+        setup.store.finish()
+        topic = outcome(creation)
+        assert setup.brokers.told[2:] == ["start t"]
+        assert topic.partitions[:2] == old.partitions
+        assert (topic.topic_id, topic.config) == (old.topic_id, old.config)
+        assert setup.reports[1:] == ["topic t has 3 partitions now"]
+        value, _ = setup.store.load(("topic",))["topic", "t"]
+        assert value.assignments == {0: (1,), 1: (1,), 2: (1,)}
+
+    def test_a_new_controller_finds_them(self) -> None:
+        setup = Setup()
+        setup.created("t")
+        creation = self.more(setup)
+        setup.store.finish()
+        again = Setup(setup.store)
+        assert again.topics == [outcome(creation)]
+        creation = self.more(again, 4)
+        again.store.finish()
+        assert len(outcome(creation).partitions) == 4
+
+    def test_logs_that_cannot_be_made_leave_the_topic_as_it_was(self) -> None:
+        setup = Setup()
+        setup.created("t")
+        setup.brokers.refuse = True
+        with pytest.raises(KafkaStorageError):
+            outcome(self.more(setup))
+        assert setup.brokers.told[1:] == ["make logs of t with 3", "remove logs of t"]
+        assert setup.store.waiting == []
+        setup.brokers.refuse = False
+        creation = self.more(setup)
+        setup.store.finish()
+        assert len(outcome(creation).partitions) == 3
+
+    def test_a_store_that_fails_leaves_the_topic_as_it_was(self) -> None:
+        setup = Setup()
+        setup.created("t")
+        creation = self.more(setup)
+        setup.store.fail(KafkaStorageError("gone"))
+        with pytest.raises(KafkaStorageError):
+            outcome(creation)
+        assert setup.brokers.told[1:] == ["make logs of t with 3", "remove logs of t"]
+        assert len(setup.controller.plan_partitions(MorePartitions(topic="t", count=3))) == 1
+
+    def test_two_that_want_them_come_one_after_the_other(self) -> None:
+        setup = Setup()
+        setup.created("t")
+        first, second = self.more(setup, 4), self.more(setup, 3)
+        assert len(setup.store.waiting) == 1
+        setup.store.finish()
+        assert len(outcome(first).partitions) == 4
+        with pytest.raises(InvalidPartitions, match="4 partitions; 3"):
+            outcome(second)
+
+    def test_a_topic_deleted_meanwhile_gets_none(self) -> None:
+        setup = Setup()
+        topic = setup.created("t")
+        setup.controller.delete_topic("t", topic.topic_id)
+        creation = self.more(setup)
+        setup.store.finish()
+        with pytest.raises(UnknownTopicOrPartition):
+            outcome(creation)
+
+    def test_a_topic_that_was_never_made_gets_none(self) -> None:
+        setup = Setup()
+        setup.brokers.refuse = True
+        setup.create("t")
+        setup.store.finish()
+        setup.store.fail(KafkaStorageError("full"))
+        with pytest.raises(UnknownTopicOrPartition):
+            setup.controller.plan_partitions(MorePartitions(topic="t", count=3))
+
+    def test_a_client_that_leaves_does_not_stop_it(self) -> None:
+        setup = Setup()
+        setup.created("t")
+        self.more(setup).cancel()
+        setup.store.finish()
+        assert setup.brokers.told[-1] == "start t"
 
 
 class TestDeleting:

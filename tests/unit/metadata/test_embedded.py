@@ -149,7 +149,7 @@ class TestWriting:
         disk = Disk()
         store = disk.open()
         create = store.write_atomic(topic_changes("a", b"1" * 16))
-        delete = store.write([Change(key=("topic", "a"), value=None, expected=0)])
+        delete = store.write([Change(key=("topic", "a"), value=None, expected=1)])
         again = store.write_atomic(topic_changes("a", b"2" * 16))
         disk.ports.settle()
         assert isinstance(outcome(create)[0], Written)

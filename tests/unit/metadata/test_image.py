@@ -58,7 +58,7 @@ TOPIC = (TopicRecord(name="t", topic_id=ID), partition(0), partition(1))
 def test_a_topic_comes_together_from_its_records() -> None:
     image = image_of(*TOPIC)
     value, version = image.get(("topic", "t"))
-    assert (value, version) == (TopicValue(topic_id=ID, assignments={0: (1,), 1: (1,)}), 0)
+    assert (value, version) == (TopicValue(topic_id=ID, assignments={0: (1,), 1: (1,)}), 2)
     assert image.load(("partition", "t")) == {
         ("partition", "t", number): (
             PartitionValue(leader=1, leader_epoch=0, isr=(1,), partition_epoch=0),
@@ -86,6 +86,34 @@ def test_a_change_of_leader_is_a_new_epoch_a_change_of_isr_is_not() -> None:
     value = image.get(("partition", "t", 0))[0]
     assert (value.leader, value.leader_epoch, value.partition_epoch) == (2, 1, 2)
     assert image.get(("topic", "t"))[0].assignments[0] == (2, 1)
+
+
+def test_partitions_that_come_later_change_the_topic_but_not_what_others_hold_of_it() -> None:
+    image = image_of(*TOPIC)
+    before, version = image.get(("topic", "t"))
+    changed = image.replay(partition(2), 7) + image.replay(partition(3, replicas=[2]), 8)
+    assert changed[:2] == [("topic", "t"), ("partition", "t", 2)]
+    after, next_version = image.get(("topic", "t"))
+    assert before.assignments == {0: (1,), 1: (1,)}
+    assert after.assignments == {0: (1,), 1: (1,), 2: (1,), 3: (2,)}
+    assert (version, next_version) == (2, 8)
+
+
+def test_new_replicas_change_the_topic_but_not_what_others_hold_of_it() -> None:
+    image = image_of(*TOPIC)
+    before = image.load(("topic",))["topic", "t"][0]
+    image.replay(PartitionChangeRecord(partition_id=0, topic_id=ID, replicas=[2]), 7)
+    assert before.assignments[0] == (1,)
+    assert image.get(("topic", "t"))[0].assignments == {0: (2,), 1: (1,)}
+
+
+def test_a_topic_of_thousands_of_partitions_is_built_without_a_copy_for_each() -> None:
+    image = image_of(TOPIC[0])
+    image.replay(partition(0), 1)
+    first = image._entries["topic"]["topic", "t"].value.assignments
+    for number in range(1, 50):
+        image.replay(partition(number), number + 1)
+    assert image.get(("topic", "t"))[0].assignments is first
 
 
 def test_removing_a_topic_removes_its_partitions_and_settings() -> None:
@@ -163,9 +191,35 @@ class TestRecordsFor:
             Change(key=("config", "topic", "t"), value={"a": "b"}, expected=ABSENT),
             Change(key=("partition", "t", 0), value=state, expected=ABSENT),
         )
-        assert image.get(("topic", "t")) == (topic, 100)
+        assert image.get(("topic", "t")) == (topic, 102)
         assert image.get(("config", "topic", "t")) == ({"a": "b"}, 101)
         assert image.get(("partition", "t", 0)) == (state, 102)
+
+    def test_more_partitions(self) -> None:
+        image = image_of(*TOPIC)
+        topic = TopicValue(topic_id=ID, assignments={0: (1,), 1: (1,), 2: (2,)})
+        state = PartitionValue(leader=2, leader_epoch=0, isr=(2,), partition_epoch=0)
+        self.made(
+            image,
+            Change(key=("topic", "t"), value=topic, expected=2),
+            Change(key=("partition", "t", 2), value=state, expected=ABSENT),
+        )
+        assert image.get(("topic", "t")) == (topic, 100)
+        assert image.get(("partition", "t", 2)) == (state, 100)
+
+    @pytest.mark.parametrize(
+        "value",
+        [
+            TopicValue(topic_id=b"o" * 16, assignments={0: (1,), 1: (1,), 2: (1,)}),
+            TopicValue(topic_id=ID, assignments={0: (1,)}),
+            TopicValue(topic_id=ID, assignments={0: (1,), 1: (2,)}),
+        ],
+    )
+    def test_a_topic_changes_in_no_other_way(self, value: TopicValue) -> None:
+        with pytest.raises(ValueError, match="may only be given more"):
+            image_of(*TOPIC).records_for(
+                Change(key=("topic", "t"), value=value, expected=2), {"t": value}
+            )
 
     def test_a_topics_end(self) -> None:
         image = self.made(image_of(*TOPIC), Change(key=("topic", "t"), value=None, expected=0))

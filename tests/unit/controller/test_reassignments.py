@@ -1,0 +1,66 @@
+"""Reassignments with one broker: to where the partition is, or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from plog.errors import (
+    InvalidReplicaAssignment,
+    InvalidReplicationFactor,
+    KafkaError,
+    NoReassignmentInProgress,
+    UnknownTopicOrPartition,
+)
+from plogd.controller.partitions import first_states
+from plogd.controller.reassignments import check_reassignment
+from plogd.metadata.cache import TopicState
+
+TOPIC = TopicState(name="t", topic_id=b"t" * 16, partitions=first_states({0: (1,), 1: (1,)}))
+
+
+def check(
+    number: int,
+    replicas: Sequence[int] | None,
+    *,
+    topic: TopicState | None = TOPIC,
+    may_change_factor: bool = True,
+) -> None:
+    check_reassignment(topic, number, replicas, brokers=(1,), may_change_factor=may_change_factor)
+
+
+@pytest.mark.parametrize("may_change_factor", [True, False])
+def test_to_where_it_is_is_done(may_change_factor: bool) -> None:
+    check(1, [1], may_change_factor=may_change_factor)
+
+
+@pytest.mark.parametrize(
+    ("number", "replicas", "error"),
+    [
+        (2, [1], UnknownTopicOrPartition),
+        (-1, [1], UnknownTopicOrPartition),
+        (0, None, NoReassignmentInProgress),
+        (9, None, UnknownTopicOrPartition),
+        (0, [2], InvalidReplicaAssignment),
+        (0, [1, 2], InvalidReplicaAssignment),
+        (0, [1, 1], InvalidReplicaAssignment),
+        (0, [-1], InvalidReplicaAssignment),
+        (0, [], InvalidReplicaAssignment),
+    ],
+)
+def test_anything_else_is_refused(
+    number: int, replicas: list[int] | None, error: type[KafkaError]
+) -> None:
+    with pytest.raises(error):
+        check(number, replicas)
+
+
+def test_an_unknown_topic_has_no_partitions() -> None:
+    with pytest.raises(UnknownTopicOrPartition):
+        check(0, [1], topic=None)
+
+
+def test_the_number_of_replicas_may_be_kept_from_changing() -> None:
+    with pytest.raises(InvalidReplicationFactor, match="has 1 replica"):
+        check(0, [1, 2], may_change_factor=False)
