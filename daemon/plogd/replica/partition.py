@@ -235,10 +235,24 @@ class Partition:
             return PartitionRead(error)
         return PartitionRead(None, high_watermark, log_start_offset, data.region)
 
+    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
+        """The largest leader epoch up to `epoch`, and where it ended; (-1, -1) if that is unknown.
+
+        The log knows epochs by their records. One that has none yet began where this leader did,
+        and a client may know it already: ListOffsets tells of it.
+        """
+        log = self.log
+        if epoch == self.leader_epoch:
+            return epoch, log.log_end_offset
+        latest = log.leader_epochs.latest_epoch
+        if latest < epoch < self.leader_epoch:
+            return (epoch if latest == UNDEFINED_EPOCH else latest), self.epoch_start_offset
+        return log.leader_epochs.end_offset_for(epoch, log.log_end_offset)
+
     def _diverging_epoch(self, offset: int, last_fetched_epoch: int) -> tuple[int, int] | None:
         """Where a reader parts from us that has read up to `offset` in `last_fetched_epoch`."""
         log = self.log
-        epoch, end_offset = log.leader_epochs.end_offset_for(last_fetched_epoch, log.log_end_offset)
+        epoch, end_offset = self.end_offset_for_epoch(last_fetched_epoch)
         if epoch == UNDEFINED_EPOCH or end_offset == UNDEFINED_OFFSET:
             raise OffsetOutOfRange(
                 f"{self.topic_partition}: nothing is known of leader epoch {last_fetched_epoch}"

@@ -168,6 +168,35 @@ def test_an_offset_above_the_high_watermark_reads_nothing() -> None:
     assert (read.error, read.nbytes, read.high_watermark) == (None, 0, 0)
 
 
+class TestEndOfAnEpoch:
+    """A leader's epoch begins with its leading, not with its first record."""
+
+    def test_an_epoch_without_records_begins_and_ends_where_the_leader_began(self) -> None:
+        broker, partition = make()
+        append(partition, b"a", b"b")
+        broker.settle()
+        partition.make_leader(state_with(leader_epoch=4))
+        assert partition.end_offset_for_epoch(4) == (4, 2)
+        assert partition.end_offset_for_epoch(3) == (0, 2)
+        assert partition.end_offset_for_epoch(0) == (0, 2)
+        assert partition.end_offset_for_epoch(5) == (-1, -1)
+
+    def test_its_records_change_only_its_own_end(self) -> None:
+        broker, partition = make()
+        append(partition, b"a", b"b")
+        partition.make_leader(state_with(leader_epoch=4))
+        append(partition, b"c")
+        broker.settle()
+        assert partition.end_offset_for_epoch(4) == (4, 3)
+        assert partition.end_offset_for_epoch(3) == (0, 2)
+
+    def test_before_the_first_record_every_older_epoch_ends_at_the_beginning(self) -> None:
+        _, partition = make()
+        partition.make_leader(state_with(leader_epoch=4))
+        assert partition.end_offset_for_epoch(2) == (2, 0)
+        assert partition.end_offset_for_epoch(-1) == (-1, -1)
+
+
 class TestDivergence:
     """A reader that says which epoch it read last is told where its log parts from ours."""
 

@@ -1,0 +1,115 @@
+"""Deleting records from the front of a partition: who may, how far, and when it is told."""
+
+from __future__ import annotations
+
+import errno
+from typing import Any
+
+import pytest
+
+from plog.errors import (
+    InvalidTopicException,
+    KafkaError,
+    KafkaStorageError,
+    NotLeaderOrFollower,
+    OffsetOutOfRange,
+    PolicyViolation,
+    UnknownTopicOrPartition,
+)
+from plogd.ports import Later, spawn
+from plogd.replica.record_deletion import HIGH_WATERMARK, delete_records
+from tests.helpers.sim_broker import SimBroker, create_topic
+from tests.helpers.sim_ports import outcome
+
+
+class Setup:
+    """A partition with three records."""
+
+    def __init__(self, topic: str = "t", **config: str) -> None:
+        self.broker = SimBroker().start()
+        create_topic(self.broker, topic, **config)
+        self.partition = self.broker.broker.replica_manager.partition(topic, 0)
+        if topic == "t" and "cleanup_policy" not in config:
+            for value in (b"a", b"b", b"c"):
+                self.broker.produce(topic, value)
+
+    def begin(self, offset: int) -> Later[int]:
+        return spawn(delete_records(self.partition, offset, self.broker.broker.log_manager))
+
+    def delete(self, offset: int) -> Any:
+        deletion = self.begin(offset)
+        self.broker.settle()
+        return outcome(deletion)
+
+
+def test_it_is_told_once_it_is_durable() -> None:
+    setup = Setup()
+    deletion = setup.begin(2)
+    assert setup.partition.log.log_start_offset == 2
+    assert not deletion.done
+    setup.broker.settle()
+    assert outcome(deletion) == 2
+
+
+def test_everything_consumers_can_see() -> None:
+    setup = Setup()
+    assert setup.delete(HIGH_WATERMARK) == 3
+    assert setup.delete(HIGH_WATERMARK) == 3
+
+
+def test_it_never_goes_back() -> None:
+    setup = Setup()
+    assert setup.delete(2) == 2
+    assert setup.delete(1) == 2
+
+
+@pytest.mark.parametrize("offset", [4, -2])
+def test_offsets_that_are_not_there(offset: int) -> None:
+    with pytest.raises(OffsetOutOfRange):
+        Setup().delete(offset)
+
+
+@pytest.mark.parametrize("policy", ["compact"])
+def test_a_policy_that_keeps_each_keys_last_record(policy: str) -> None:
+    with pytest.raises(PolicyViolation, match="add delete"):
+        Setup(cleanup_policy=policy).delete(HIGH_WATERMARK)
+
+
+@pytest.mark.parametrize("policy", ["delete", "compact,delete", ""])
+def test_policies_that_do_not(policy: str) -> None:
+    assert Setup(cleanup_policy=policy).delete(HIGH_WATERMARK) == 0
+
+
+@pytest.mark.parametrize("topic", ["__consumer_offsets", "__transaction_state"])
+def test_internal_topics(topic: str) -> None:
+    with pytest.raises(InvalidTopicException):
+        Setup(topic).delete(0)
+
+
+def test_who_does_not_lead_deletes_nothing() -> None:
+    setup = Setup()
+    setup.partition.leader = 2
+    with pytest.raises(NotLeaderOrFollower):
+        setup.delete(2)
+    assert setup.partition.log.log_start_offset == 0
+
+
+@pytest.mark.parametrize(
+    ("number", "error"), [(errno.ENOSPC, "could not be written"), (errno.EIO, "is offline")]
+)
+def test_what_the_disk_did_not_take_is_told_as_that(number: int, error: str) -> None:
+    setup = Setup()
+    setup.broker.files.fail_when(lambda operation: "log-start" in operation.path, number)
+    with pytest.raises(KafkaStorageError, match=error):
+        setup.delete(2)
+
+
+@pytest.mark.parametrize(("gone", "error"), [(True, UnknownTopicOrPartition), (False, KafkaError)])
+def test_what_happens_meanwhile_counts(gone: bool, error: type[KafkaError]) -> None:
+    setup = Setup()
+    deletion = setup.begin(2)
+    setup.partition.gone = gone
+    setup.partition.leader = 9
+    setup.broker.settle()
+    with pytest.raises(error):
+        outcome(deletion)
