@@ -118,3 +118,91 @@ def test_the_offset_of_the_largest_timestamp(broker: BrokerProcess, topic: str) 
     client = admin_client(broker.bootstrap_servers)
     [future] = client.list_offsets(asked).values()
     assert (future.result(TIMEOUT_S).offset, future.result().timestamp) == (1, times_ms[1])
+
+
+def test_new_partitions_are_there_and_old_ones_keep_their_records(
+    broker: BrokerProcess, topic: str
+) -> None:
+    server = broker.bootstrap_servers
+    create_topic(server, topic, 2)
+    produce(server, topic, [{"value": b"old", "partition": 0}])
+    client = admin_client(server)
+    client.create_partitions([admin.NewPartitions(topic, 4)])[topic].result(TIMEOUT_S)
+    assert sorted(client.list_topics(topic, 30).topics[topic].partitions) == [0, 1, 2, 3]
+    produce(server, topic, [{"value": b"new", "partition": number} for number in range(4)])
+    told = sorted((m.partition(), m.offset(), m.value()) for m in read(server, topic, 4))
+    assert told == [(0, 0, b"old"), (0, 1, b"new"), *((n, 0, b"new") for n in (1, 2, 3))]
+
+
+def test_more_partitions_by_hand_or_only_checked(broker: BrokerProcess, topic: str) -> None:
+    create_topic(broker.bootstrap_servers, topic)
+    client = admin_client(broker.bootstrap_servers)
+    by_hand = admin.NewPartitions(topic, 2, replica_assignment=[[1]])
+    client.create_partitions([by_hand], validate_only=True)[topic].result(TIMEOUT_S)
+    assert len(client.list_topics(topic, 30).topics[topic].partitions) == 1
+    client.create_partitions([by_hand])[topic].result(TIMEOUT_S)
+    assert len(client.list_topics(topic, 30).topics[topic].partitions) == 2
+
+
+@pytest.mark.parametrize(
+    ("count", "by_hand", "code"),
+    [
+        (1, {}, KafkaError.INVALID_PARTITIONS),
+        (2, {"replica_assignment": [[77]]}, KafkaError.INVALID_REPLICA_ASSIGNMENT),
+    ],
+)
+def test_partitions_that_cannot_be_are_refused(
+    broker: BrokerProcess, topic: str, count: int, by_hand: dict[str, Any], code: int
+) -> None:
+    create_topic(broker.bootstrap_servers, topic)
+    client = admin_client(broker.bootstrap_servers)
+    asked = admin.NewPartitions(topic, count, **by_hand)
+    with pytest.raises(confluent_kafka.KafkaException) as refused:
+        client.create_partitions([asked])[topic].result(TIMEOUT_S)
+    assert refused.value.args[0].code() == code
+
+
+def test_deleted_records_are_gone_for_readers(broker: BrokerProcess, topic: str) -> None:
+    server = broker.bootstrap_servers
+    create_topic(server, topic)
+    produce(server, topic, [{"value": str(number).encode()} for number in range(10)])
+    client = admin_client(server)
+    [future] = client.delete_records([TopicPartition(topic, 0, 7)]).values()
+    assert future.result(TIMEOUT_S).low_watermark == 7
+    with consumer(server) as reader:
+        assert reader.get_watermark_offsets(TopicPartition(topic, 0), TIMEOUT_S) == (7, 10)
+    assert [m.value() for m in read(server, topic, offset=7)] == [b"7", b"8", b"9"]
+    [future] = client.delete_records([TopicPartition(topic, 0, 11)]).values()
+    with pytest.raises(confluent_kafka.KafkaException) as refused:
+        future.result(TIMEOUT_S)
+    assert refused.value.args[0].code() == KafkaError.OFFSET_OUT_OF_RANGE
+
+
+def test_a_deletion_survives_a_kill(own_broker: BrokerProcess, topic: str) -> None:
+    server = own_broker.bootstrap_servers
+    produce(server, topic, [{"value": str(number).encode()} for number in range(10)])
+    client = admin_client(server)
+    [future] = client.delete_records([TopicPartition(topic, 0, 7)]).values()
+    future.result(TIMEOUT_S)
+    own_broker.kill()
+    own_broker.restart()
+    with consumer(server) as reader:
+        assert reader.get_watermark_offsets(TopicPartition(topic, 0), TIMEOUT_S) == (7, 10)
+
+
+def test_the_cluster_is_described(broker: BrokerProcess) -> None:
+    host, _, port = broker.bootstrap_servers.partition(":")
+    client = admin_client(broker.bootstrap_servers)
+    told = client.describe_cluster(include_authorized_operations=True).result(TIMEOUT_S)
+    assert [(node.id, node.host, node.port) for node in told.nodes] == [(1, host, int(port))]
+    assert told.controller.id == 1
+    assert told.cluster_id == client.list_topics(timeout=30).cluster_id
+    assert admin.AclOperation.DESCRIBE in told.authorized_operations
+
+
+def test_a_leader_that_leads_needs_no_election(broker: BrokerProcess, topic: str) -> None:
+    create_topic(broker.bootstrap_servers, topic)
+    client = admin_client(broker.bootstrap_servers)
+    asked = [TopicPartition(topic, 0)]
+    told = client.elect_leaders(confluent_kafka.ElectionType.PREFERRED, asked).result(TIMEOUT_S)
+    assert told[TopicPartition(topic, 0)].code() == KafkaError.ELECTION_NOT_NEEDED

@@ -1,7 +1,8 @@
 """ApiVersions (key 18): what this broker serves, and so what a client may send.
 
 Versions served 0-4. The answer is made from the table of handlers, so it cannot promise more than
-there is. No feature is finalized: their levels are 0 until they are built (epoch 0: we do know).
+there is. Of the features only metadata.version is told, see features.py: the levels of all others
+are 0 until they are built. The epoch is the place in the metadata log of what set the levels.
 
 A client does not know our versions when it asks for them, so a request of a version we lack is
 answered too, in version 0, with error 35 and the versions of this one API (KIP-511). That answer is
@@ -16,8 +17,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from plog.errors import ErrorCode, InvalidRequest, KafkaError
 from plog.wire.api_keys import ApiKey
-from plog.wire.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from plog.wire.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
 from plogd.apis.context import RequestContext
+from plogd.features import SUPPORTED
 
 if TYPE_CHECKING:
     from plogd.broker import Broker
@@ -48,7 +56,16 @@ def handle_api_versions(
         context.connection.client_software_name = name
         context.connection.client_software_version = version
     return ApiVersionsResponse(
-        api_keys=[_api_version(api) for api in advertised], finalized_features_epoch=0
+        api_keys=[_api_version(api) for api in advertised],
+        supported_features=[
+            SupportedFeatureKey(name=name, min_version=levels.first, max_version=levels.last)
+            for name, levels in SUPPORTED.items()
+        ],
+        finalized_features_epoch=broker.store.features_epoch,
+        finalized_features=[
+            FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
+            for name, level in broker.store.features.items()
+        ],
     )
 
 

@@ -18,9 +18,20 @@ from plog.wire.schema import ApiMessage
 from plogd.apis.alter_configs import handle_alter_configs, refuse_alter_configs
 from plogd.apis.api_versions import Advertised, handle_api_versions, refuse_api_versions
 from plogd.apis.context import RequestContext
+from plogd.apis.create_partitions import handle_create_partitions, refuse_create_partitions
 from plogd.apis.create_topics import handle_create_topics, refuse_create_topics
+from plogd.apis.delete_records import handle_delete_records, refuse_delete_records
 from plogd.apis.delete_topics import handle_delete_topics, refuse_delete_topics
+from plogd.apis.describe_cluster import handle_describe_cluster, refuse_describe_cluster
 from plogd.apis.describe_configs import handle_describe_configs, refuse_describe_configs
+from plogd.apis.describe_log_dirs import handle_describe_log_dirs, refuse_describe_log_dirs
+from plogd.apis.describe_producers import handle_describe_producers, refuse_describe_producers
+from plogd.apis.describe_quorum import handle_describe_quorum, refuse_describe_quorum
+from plogd.apis.describe_topic_partitions import (
+    handle_describe_topic_partitions,
+    refuse_describe_topic_partitions,
+)
+from plogd.apis.elect_leaders import handle_elect_leaders, refuse_elect_leaders
 from plogd.apis.fetch import handle_fetch, refuse_fetch
 from plogd.apis.find_coordinator import handle_find_coordinator, refuse_find_coordinator
 from plogd.apis.incremental_alter_configs import (
@@ -31,8 +42,19 @@ from plogd.apis.init_producer_id import handle_init_producer_id, refuse_init_pro
 from plogd.apis.list_config_resources import handle_list_config_resources
 from plogd.apis.list_offsets import handle_list_offsets, refuse_list_offsets
 from plogd.apis.metadata import handle_metadata, refuse_metadata
+from plogd.apis.offset_for_leader_epoch import (
+    handle_offset_for_leader_epoch,
+    refuse_offset_for_leader_epoch,
+)
+from plogd.apis.partition_reassignments import (
+    handle_alter_partition_reassignments,
+    handle_list_partition_reassignments,
+    refuse_alter_partition_reassignments,
+    refuse_list_partition_reassignments,
+)
 from plogd.apis.produce import handle_produce, refuse_produce
 from plogd.apis.refusals import Refusal, refuse_at_top_level
+from plogd.apis.update_features import handle_update_features, refuse_update_features
 from plogd.ports import Later
 
 if TYPE_CHECKING:
@@ -87,9 +109,20 @@ HANDLERS: tuple[Row, ...] = (
     Row(ApiKey.API_VERSIONS, 0, 4, _handle_api_versions, refuse_api_versions),
     Row(ApiKey.CREATE_TOPICS, 2, 7, handle_create_topics, refuse_create_topics),
     Row(ApiKey.DELETE_TOPICS, 1, 6, handle_delete_topics, refuse_delete_topics),
+    Row(ApiKey.DELETE_RECORDS, 0, 2, handle_delete_records, refuse_delete_records),
     Row(ApiKey.INIT_PRODUCER_ID, 0, 5, handle_init_producer_id, refuse_init_producer_id),
+    Row(
+        ApiKey.OFFSET_FOR_LEADER_EPOCH,
+        2,
+        4,
+        handle_offset_for_leader_epoch,
+        refuse_offset_for_leader_epoch,
+    ),
     Row(ApiKey.DESCRIBE_CONFIGS, 1, 4, handle_describe_configs, refuse_describe_configs),
     Row(ApiKey.ALTER_CONFIGS, 0, 2, handle_alter_configs, refuse_alter_configs),
+    Row(ApiKey.DESCRIBE_LOG_DIRS, 0, 5, handle_describe_log_dirs, refuse_describe_log_dirs),
+    Row(ApiKey.CREATE_PARTITIONS, 0, 3, handle_create_partitions, refuse_create_partitions),
+    Row(ApiKey.ELECT_LEADERS, 0, 2, handle_elect_leaders, refuse_elect_leaders),
     Row(
         ApiKey.INCREMENTAL_ALTER_CONFIGS,
         0,
@@ -98,11 +131,36 @@ HANDLERS: tuple[Row, ...] = (
         refuse_incremental_alter_configs,
     ),
     Row(
+        ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+        0,
+        1,
+        handle_alter_partition_reassignments,
+        refuse_alter_partition_reassignments,
+    ),
+    Row(
+        ApiKey.LIST_PARTITION_REASSIGNMENTS,
+        0,
+        0,
+        handle_list_partition_reassignments,
+        refuse_list_partition_reassignments,
+    ),
+    Row(ApiKey.DESCRIBE_QUORUM, 0, 2, handle_describe_quorum, refuse_describe_quorum),
+    Row(ApiKey.UPDATE_FEATURES, 0, 2, handle_update_features, refuse_update_features),
+    Row(ApiKey.DESCRIBE_CLUSTER, 0, 2, handle_describe_cluster, refuse_describe_cluster),
+    Row(ApiKey.DESCRIBE_PRODUCERS, 0, 0, handle_describe_producers, refuse_describe_producers),
+    Row(
         ApiKey.LIST_CONFIG_RESOURCES,
         0,
         1,
         handle_list_config_resources,
         refuse_at_top_level(ListConfigResourcesResponse),
+    ),
+    Row(
+        ApiKey.DESCRIBE_TOPIC_PARTITIONS,
+        0,
+        0,
+        handle_describe_topic_partitions,
+        refuse_describe_topic_partitions,
     ),
 )
 

@@ -161,6 +161,12 @@ class NetworkSettings:
         at_least=1,
         importance="low",
     )
+    max_request_partition_size_limit: int = setting(
+        "max.request.partition.size.limit",
+        2000,
+        "Most partitions that one answer to DescribeTopicPartitions tells of.",
+        at_least=1,
+    )
     fetch_max_bytes: int = setting(
         "fetch.max.bytes",
         55 * MIB,

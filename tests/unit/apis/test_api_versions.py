@@ -25,11 +25,22 @@ def test_every_version_tells_the_whole_table(broker: SimBroker, version: int) ->
     assert told == [tuple(api) for api in ADVERTISED]
 
 
-def test_no_feature_is_promised(broker: SimBroker) -> None:
+@pytest.mark.parametrize("version", [3, 4])
+def test_the_level_of_the_metadata_is_told_and_no_other_feature(
+    broker: SimBroker, version: int
+) -> None:
+    """A client that finds transaction.version or group.version would rely on it."""
     request = ApiVersionsRequest(client_software_name="a", client_software_version="1")
-    answer = broker.ask(request, 4)
-    assert (answer.supported_features, answer.finalized_features) == ([], [])
-    assert answer.finalized_features_epoch == 0
+    answer = broker.ask(request, version)
+    [supported], [finalized] = answer.supported_features, answer.finalized_features
+    assert (supported.name, supported.min_version, supported.max_version) == (
+        "metadata.version",
+        7,
+        7,
+    )
+    assert finalized.name == "metadata.version"
+    assert (finalized.min_version_level, finalized.max_version_level) == (7, 7)
+    assert answer.finalized_features_epoch == 0, "the record stands first in the metadata log"
     assert not answer.zk_migration_ready
 
 

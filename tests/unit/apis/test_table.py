@@ -15,14 +15,27 @@ KAFKA_4_3 = {
     18: (0, 4),
     19: (2, 7),
     20: (1, 6),
+    21: (0, 2),
     22: (0, 5),
+    23: (2, 4),
     32: (1, 4),
     33: (0, 2),
+    35: (0, 5),  # Kafka itself from 1 on; kafka-python 2.3 knows only 0.
+    37: (0, 3),
+    43: (0, 2),
     44: (0, 1),
+    45: (0, 1),
+    46: (0, 0),
+    55: (0, 2),
+    57: (0, 2),
+    60: (0, 2),
+    61: (0, 0),
     74: (0, 1),
+    75: (0, 0),
 }
 # Versions all the listed clients of an API share; a broker without them is of no use to some.
 COMMON = {0: (3, 7), 1: (4, 11), 2: (1, 2), 3: (0, 4), 10: (0, 1), 18: (0, 2), 19: (2, 3)}
+COMMON |= {20: (1, 1), 21: (0, 0), 23: (2, 2), 35: (0, 0), 37: (0, 0), 43: (1, 1), 45: (0, 0)}
 every_row = pytest.mark.parametrize("row", HANDLERS, ids=lambda row: row.name)
 
 

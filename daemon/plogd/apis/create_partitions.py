@@ -1,0 +1,103 @@
+"""CreatePartitions (key 37): more partitions for topics that exist, each with its own outcome.
+
+Versions served 0-3.
+
+  2 flexible      3 THROTTLING_QUOTA_EXCEEDED may be answered
+
+What may be asked for is controller/partitions.py's knowledge. A topic is answered when its new
+partitions can be used; one that takes longer than `timeout_ms` is answered REQUEST_TIMED_OUT and
+gets them all the same. Every topic named is in the answer, once.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from plog.errors import InvalidRequest, KafkaError, RequestTimedOut
+from plog.wire.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+    CreatePartitionsTopicResult,
+)
+from plogd.apis.context import RequestContext
+from plogd.controller.partitions import MorePartitions
+from plogd.controller.waiting import within
+from plogd.metadata.cache import TopicState
+from plogd.ports import Later, MaybeLater, spawn
+
+if TYPE_CHECKING:
+    from plogd.broker import Broker
+
+
+def handle_create_partitions(
+    request: CreatePartitionsRequest, context: RequestContext, broker: Broker
+) -> MaybeLater[CreatePartitionsResponse]:
+    """Give more partitions to, or only check, every topic that is named once."""
+    named = Counter(topic.name for topic in request.topics)
+    once = [topic for topic in request.topics if named[topic.name] == 1]
+    repeated = [
+        _error(name, InvalidRequest("Duplicate topic name."))
+        for name, count in named.items()
+        if count > 1
+    ]
+    if request.validate_only:
+        results = [_validate(topic, broker) for topic in once]
+        return CreatePartitionsResponse(results=results + repeated)
+    creations = [(topic.name, _create(topic, request.timeout_ms, broker)) for topic in once]
+    return spawn(_respond(creations, repeated))
+
+
+def _asked(topic: CreatePartitionsTopic) -> MorePartitions:
+    assignments = topic.assignments
+    return MorePartitions(
+        topic=topic.name,
+        count=topic.count,
+        assignments=None if assignments is None else [one.broker_ids for one in assignments],
+    )
+
+
+def _validate(topic: CreatePartitionsTopic, broker: Broker) -> CreatePartitionsTopicResult:
+    try:
+        broker.controller.plan_partitions(_asked(topic))
+    except KafkaError as error:
+        return _error(topic.name, error)
+    return CreatePartitionsTopicResult(name=topic.name)
+
+
+def _create(topic: CreatePartitionsTopic, timeout_ms: int, broker: Broker) -> Later[TopicState]:
+    return within(
+        broker.controller.create_partitions(_asked(topic)),
+        timeout_ms,
+        broker.timers,
+        lambda: RequestTimedOut("the partitions are still being created"),
+    )
+
+
+async def _respond(
+    creations: list[tuple[str, Later[TopicState]]], repeated: list[CreatePartitionsTopicResult]
+) -> CreatePartitionsResponse:
+    results: list[CreatePartitionsTopicResult] = []
+    for name, creation in creations:
+        try:
+            await creation
+        except KafkaError as error:
+            results.append(_error(name, error))
+        else:
+            results.append(CreatePartitionsTopicResult(name=name))
+    return CreatePartitionsResponse(results=results + repeated)
+
+
+def _error(name: str, error: KafkaError) -> CreatePartitionsTopicResult:
+    return CreatePartitionsTopicResult(
+        name=name, error_code=error.code, error_message=error.message
+    )
+
+
+def refuse_create_partitions(
+    request: CreatePartitionsRequest, context: RequestContext, error: KafkaError
+) -> CreatePartitionsResponse:
+    """The answer in which every topic gets `error`."""
+    names = dict.fromkeys(topic.name for topic in request.topics)
+    return CreatePartitionsResponse(results=[_error(name, error) for name in names])

@@ -1,0 +1,59 @@
+"""DescribeCluster (key 60): the broker, which is the controller as well, and its address.
+
+Versions served 0-2.
+
+  1 type of endpoint (KIP-919)      2 fenced brokers (KIP-1073): there is none
+
+The address is the one Metadata tells. Controllers have no listener of their own here, so a client
+that asks for theirs is told that it came by a broker's.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from plog.errors import MismatchedEndpointType, UnsupportedEndpointType
+from plog.wire.messages.describe_cluster import (
+    DescribeClusterBroker,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
+from plogd.apis.context import RequestContext
+from plogd.apis.metadata import CLUSTER_OPERATIONS
+from plogd.apis.refusals import refuse_at_top_level
+
+if TYPE_CHECKING:
+    from plogd.broker import Broker
+
+BROKERS: Final = 1
+CONTROLLERS: Final = 2
+
+
+def handle_describe_cluster(
+    request: DescribeClusterRequest, context: RequestContext, broker: Broker
+) -> DescribeClusterResponse:
+    """Tell who is there."""
+    _check_endpoint_type(request.endpoint_type)
+    host, port = broker.address_for(context.connection)
+    response = DescribeClusterResponse(
+        endpoint_type=BROKERS,
+        cluster_id=broker.cluster_id,
+        controller_id=broker.config.node_id,
+        brokers=[DescribeClusterBroker(broker_id=broker.config.node_id, host=host, port=port)],
+    )
+    if request.include_cluster_authorized_operations:
+        response.cluster_authorized_operations = CLUSTER_OPERATIONS
+    return response
+
+
+def _check_endpoint_type(endpoint_type: int) -> None:
+    if endpoint_type == CONTROLLERS:
+        raise MismatchedEndpointType(
+            "this is a broker's listener, not a controller's: connect by bootstrap.servers, not by "
+            "bootstrap.controllers"
+        )
+    if endpoint_type != BROKERS:
+        raise UnsupportedEndpointType(f"there is no type {endpoint_type} of endpoints")
+
+
+refuse_describe_cluster = refuse_at_top_level(DescribeClusterResponse)

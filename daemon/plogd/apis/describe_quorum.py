@@ -1,0 +1,108 @@
+"""DescribeQuorum (key 55): who keeps the metadata log: this broker, by itself.
+
+Versions served 0-2.
+
+  1 times (KIP-836)      2 messages, addresses and directory ids (KIP-853)
+
+The metadata log is ``__cluster_metadata-0``; a request for anything else gets
+UNKNOWN_TOPIC_OR_PARTITION. A leader counts as caught up now, as in Kafka. The voter's address is
+the one Metadata tells, under the name of the listener the client came by.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from plog.errors import KafkaError, UnknownTopicOrPartition
+from plog.wire.messages.describe_quorum import (
+    DescribeQuorumRequest,
+    DescribeQuorumResponse,
+    QuorumListener,
+    QuorumNode,
+    QuorumPartitionState,
+    QuorumTopicState,
+    ReplicaState,
+)
+from plogd.apis.context import RequestContext
+from plogd.apis.refusals import refuse_at_top_level
+from plogd.metadata.embedded import METADATA_PARTITION
+
+if TYPE_CHECKING:
+    from plogd.broker import Broker
+
+_FIRST_VERSION_WITH_NODES = 2
+
+
+def handle_describe_quorum(
+    request: DescribeQuorumRequest, context: RequestContext, broker: Broker
+) -> DescribeQuorumResponse:
+    """Tell of the metadata log."""
+    asked = [
+        (topic.topic_name, partition.partition_index)
+        for topic in request.topics
+        for partition in topic.partitions
+    ]
+    if asked != [METADATA_PARTITION]:
+        return _error_everywhere(
+            request, UnknownTopicOrPartition(f"only {METADATA_PARTITION} has a quorum")
+        )
+    try:
+        state = _state(context, broker)
+    except KafkaError as error:
+        return _error_everywhere(request, error)
+    response = DescribeQuorumResponse(
+        error_message=None,
+        topics=[QuorumTopicState(topic_name=METADATA_PARTITION.topic, partitions=[state])],
+    )
+    if context.version >= _FIRST_VERSION_WITH_NODES:
+        response.nodes = [_node(context, broker)]
+    return response
+
+
+def _state(context: RequestContext, broker: Broker) -> QuorumPartitionState:
+    quorum, now_ms = broker.store.quorum, broker.clock.now_ms()
+    voter = ReplicaState(
+        replica_id=broker.config.node_id,
+        log_end_offset=quorum.log_end_offset,
+        last_fetch_timestamp=now_ms,
+        last_caught_up_timestamp=now_ms,
+    )
+    if context.version >= _FIRST_VERSION_WITH_NODES:
+        voter.replica_directory_id = broker.log_manager.dirs.directory_id(quorum.log_dir)
+    return QuorumPartitionState(
+        partition_index=METADATA_PARTITION.partition,
+        error_message=None,
+        leader_id=broker.config.node_id,
+        leader_epoch=quorum.leader_epoch,
+        high_watermark=quorum.high_watermark,
+        current_voters=[voter],
+    )
+
+
+def _node(context: RequestContext, broker: Broker) -> QuorumNode:
+    host, port = broker.address_for(context.connection)
+    listener = QuorumListener(name=context.connection.listener_name, host=host, port=port)
+    return QuorumNode(node_id=broker.config.node_id, listeners=[listener])
+
+
+def _error_everywhere(request: DescribeQuorumRequest, error: KafkaError) -> DescribeQuorumResponse:
+    return DescribeQuorumResponse(
+        error_message=None,
+        topics=[
+            QuorumTopicState(
+                topic_name=topic.topic_name,
+                partitions=[
+                    QuorumPartitionState(
+                        partition_index=partition.partition_index,
+                        error_code=error.code,
+                        error_message=error.message,
+                    )
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ],
+    )
+
+
+refuse_describe_quorum = refuse_at_top_level(DescribeQuorumResponse)

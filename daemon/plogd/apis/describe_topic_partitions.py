@@ -1,0 +1,128 @@
+"""DescribeTopicPartitions (key 75): topics by name, in pages of so many partitions (KIP-966).
+
+Version served 0. A page holds as many partitions as the client wants, at most
+``max.request.partition.size.limit``; its cursor says where the next begins. A partition of a
+failed log directory has no leader. Only replicas in sync may lead: the lists of others are empty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from plog.errors import InvalidRequest, KafkaError, UnknownTopicOrPartition
+from plog.wire.messages.describe_topic_partitions import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+)
+from plogd.apis.context import RequestContext
+from plogd.apis.metadata import TOPIC_OPERATIONS
+from plogd.controller.topics import validate_name
+from plogd.metadata.cache import INTERNAL_TOPICS, PartitionState, TopicState
+
+if TYPE_CHECKING:
+    from plogd.broker import Broker
+
+_NO_LEADER = -1
+
+
+def handle_describe_topic_partitions(
+    request: DescribeTopicPartitionsRequest, context: RequestContext, broker: Broker
+) -> DescribeTopicPartitionsResponse:
+    """One page, from the cursor on."""
+    names = _names(request, broker)
+    limit = min(broker.config.max_request_partition_size_limit, request.response_partition_limit)
+    return _page(names, request.cursor, max(1, limit), broker)
+
+
+def _names(request: DescribeTopicPartitionsRequest, broker: Broker) -> list[str]:
+    """The topics that are due, in order. A topic named in vain is due with its error."""
+    cursor = request.cursor
+    first = "" if cursor is None else cursor.topic_name
+    if not request.topics:
+        names: Iterable[str] = [topic.name for topic in broker.cache.topics()]
+    else:
+        names = {topic.name for topic in request.topics}
+        if cursor is not None and first not in names:
+            raise InvalidRequest(f"the cursor's topic {first} is none of those asked for")
+    if cursor is not None and cursor.partition_index < 0:
+        raise InvalidRequest(f"the cursor points to partition {cursor.partition_index}")
+    return sorted(name for name in names if name >= first)
+
+
+def _page(
+    names: Iterable[str], cursor: Cursor | None, limit: int, broker: Broker
+) -> DescribeTopicPartitionsResponse:
+    response = DescribeTopicPartitionsResponse()
+    room = limit
+    for name in names:
+        if not room:
+            response.next_cursor = Cursor(topic_name=name, partition_index=0)
+            break
+        state = broker.cache.topic(name)
+        if state is None:
+            response.topics.append(_unknown(name))
+            continue
+        start = cursor.partition_index if cursor is not None and cursor.topic_name == name else 0
+        states = state.partitions[start : start + room]
+        response.topics.append(_topic(state, states, broker))
+        if start + room < len(state.partitions):
+            response.next_cursor = Cursor(topic_name=name, partition_index=start + room)
+            break
+        room -= len(states)
+    return response
+
+
+def _topic(
+    topic: TopicState, states: Iterable[PartitionState], broker: Broker
+) -> DescribeTopicPartitionsResponseTopic:
+    return DescribeTopicPartitionsResponseTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.is_internal,
+        partitions=[
+            _partition(state, broker.replica_manager.is_offline(topic.name, state.partition))
+            for state in states
+        ],
+        topic_authorized_operations=TOPIC_OPERATIONS,
+    )
+
+
+def _partition(state: PartitionState, is_offline: bool) -> DescribeTopicPartitionsResponsePartition:
+    return DescribeTopicPartitionsResponsePartition(
+        partition_index=state.partition,
+        leader_id=_NO_LEADER if is_offline else state.leader,
+        leader_epoch=state.leader_epoch,
+        replica_nodes=list(state.replicas),
+        isr_nodes=list(state.isr),
+        eligible_leader_replicas=[],
+        last_known_elr=[],
+        offline_replicas=list(state.replicas) if is_offline else [],
+    )
+
+
+def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
+    try:
+        validate_name(name)
+    except KafkaError as error:
+        return _error(name, error)
+    return _error(name, UnknownTopicOrPartition())
+
+
+def _error(name: str, error: KafkaError) -> DescribeTopicPartitionsResponseTopic:
+    return DescribeTopicPartitionsResponseTopic(
+        error_code=error.code, name=name, is_internal=name in INTERNAL_TOPICS
+    )
+
+
+def refuse_describe_topic_partitions(
+    request: DescribeTopicPartitionsRequest, context: RequestContext, error: KafkaError
+) -> DescribeTopicPartitionsResponse:
+    """The answer in which every topic gets `error`: those asked for, else the cursor's."""
+    names = {topic.name for topic in request.topics}
+    if not names and request.cursor is not None:
+        names = {request.cursor.topic_name}
+    return DescribeTopicPartitionsResponse(topics=[_error(name, error) for name in sorted(names)])

@@ -1,0 +1,67 @@
+"""UpdateFeatures (key 57): other levels for the cluster's features, all or none.
+
+Versions served 0-2.
+
+  1 validate only, kinds of downgrade (KIP-778)      2 no results by feature (KIP-1022)
+
+Which levels may be is features.py's knowledge: those that are there. So an update that is accepted
+changes nothing, and one that is only to be validated gets the same answer.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from plog.errors import InvalidRequest, InvalidUpdateVersion
+from plog.wire.messages.update_features import (
+    FeatureUpdateKey,
+    UpdatableFeatureResult,
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
+)
+from plogd.apis.context import RequestContext
+from plogd.apis.refusals import refuse_at_top_level
+from plogd.features import UpgradeType, check_update
+
+if TYPE_CHECKING:
+    from plogd.broker import Broker
+
+_FIRST_VERSION_WITH_TYPES = 1
+_LAST_VERSION_WITH_RESULTS = 1
+
+
+def handle_update_features(
+    request: UpdateFeaturesRequest, context: RequestContext, broker: Broker
+) -> UpdateFeaturesResponse:
+    """Accept the levels that are there, refuse any other."""
+    named = Counter(update.feature for update in request.feature_updates)
+    twice = sorted(feature for feature, count in named.items() if count > 1)
+    if twice:
+        raise InvalidRequest(f"a feature is named more than once: {', '.join(twice)}")
+    for update in request.feature_updates:
+        try:
+            check_update(
+                update.feature,
+                update.max_version_level,
+                _upgrade_type(update, context),
+                broker.store.features,
+            )
+        except InvalidUpdateVersion as error:
+            raise InvalidUpdateVersion(f"no feature was changed: {error.message}") from error
+    response = UpdateFeaturesResponse(error_message=None)
+    if context.version <= _LAST_VERSION_WITH_RESULTS:
+        response.results = [
+            UpdatableFeatureResult(feature=update.feature, error_message=None)
+            for update in request.feature_updates
+        ]
+    return response
+
+
+def _upgrade_type(update: FeatureUpdateKey, context: RequestContext) -> int:
+    if context.version >= _FIRST_VERSION_WITH_TYPES:
+        return update.upgrade_type
+    return UpgradeType.SAFE_DOWNGRADE if update.allow_downgrade else UpgradeType.UPGRADE
+
+
+refuse_update_features = refuse_at_top_level(UpdateFeaturesResponse)

@@ -1,0 +1,174 @@
+"""Apache Kafka's own admin tools: more partitions, deleted records, sizes, quorum, elections."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from plogd.testing.broker_process import BrokerProcess
+from tests.helpers.confluent import create_topic, produce
+from tests.helpers.kafka_tools import KafkaTools, ToolOutput
+
+Attempt = Callable[..., ToolOutput]
+
+
+@pytest.fixture
+def attempt(kafka_tools: KafkaTools, broker: BrokerProcess) -> Attempt:
+    """Run a tool against the shared broker, whatever becomes of it."""
+
+    def attempt_tool(tool: str, *arguments: str | Path) -> ToolOutput:
+        server = ("--bootstrap-server", broker.bootstrap_servers)
+        return kafka_tools.attempt(tool, *server, *arguments)
+
+    return attempt_tool
+
+
+@pytest.fixture
+def run(attempt: Attempt) -> Callable[..., str]:
+    """Run a tool that has to succeed; what it printed."""
+
+    def run_tool(tool: str, *arguments: str | Path) -> str:
+        output = attempt(tool, *arguments)
+        assert output.code == 0, output.stdout + output.stderr
+        return output.stdout
+
+    return run_tool
+
+
+def _file(tmp_path: Path, partitions: list[dict[str, object]]) -> Path:
+    path = tmp_path / "partitions.json"
+    path.write_text(json.dumps({"version": 1, "partitions": partitions}))
+    return path
+
+
+def _offsets(run: Callable[..., str], topic: str, time: str) -> dict[int, int]:
+    lines = run("GetOffsetShell", "--topic", topic, "--time", time).split()
+    return {int(number): int(offset) for _, number, offset in (x.split(":") for x in lines)}
+
+
+def test_a_topic_gets_more_partitions(
+    run: Callable[..., str], attempt: Attempt, broker: BrokerProcess, topic: str
+) -> None:
+    create_topic(broker.bootstrap_servers, topic, 2)
+    run("TopicCommand", "--alter", "--topic", topic, "--partitions", "4")
+    described = run("TopicCommand", "--describe", "--topic", topic)
+    assert "PartitionCount: 4" in described
+    assert len(re.findall(r"Partition: \d\tLeader: \d", described)) == 4
+    refused = attempt("TopicCommand", "--alter", "--topic", topic, "--partitions", "3")
+    assert refused.code != 0
+    assert "InvalidPartitions" in refused.stderr
+
+
+def test_records_are_deleted_up_to_an_offset(
+    run: Callable[..., str], broker: BrokerProcess, topic: str, tmp_path: Path
+) -> None:
+    create_topic(broker.bootstrap_servers, topic, 3)
+    messages = [{"value": b"v", "partition": number % 3} for number in range(30)]
+    produce(broker.bootstrap_servers, topic, messages)
+    asked = [
+        {"topic": topic, "partition": number, "offset": offset}
+        for number, offset in enumerate((4, -1, 11))
+    ]
+    told = run("DeleteRecordsCommand", "--offset-json-file", _file(tmp_path, asked))
+    assert f"partition: {topic}-0\tlow_watermark: 4" in told
+    assert f"partition: {topic}-1\tlow_watermark: 10" in told
+    assert f"partition: {topic}-2\terror" in told
+    assert "OffsetOutOfRange" in told
+    assert _offsets(run, topic, "earliest") == {0: 4, 1: 10, 2: 0}
+    assert _offsets(run, topic, "latest") == {0: 10, 1: 10, 2: 10}
+
+
+def test_log_directories_with_their_sizes(
+    run: Callable[..., str], broker: BrokerProcess, topic: str
+) -> None:
+    create_topic(broker.bootstrap_servers, topic, 2)
+    produce(broker.bootstrap_servers, topic, [{"value": b"v" * 1000, "partition": 1}])
+    out = run("LogDirsCommand", "--describe", "--topic-list", topic)
+    [node] = json.loads(out.splitlines()[-1])["brokers"]
+    [log_dir] = node["logDirs"]
+    assert log_dir["error"] is None
+    sizes = {one["partition"]: one["size"] for one in log_dir["partitions"]}
+    assert sizes[f"{topic}-0"] == 0
+    assert 1000 < sizes[f"{topic}-1"] < 1200
+    assert {(one["offsetLag"], one["isFuture"]) for one in log_dir["partitions"]} == {(0, False)}
+
+
+def test_the_quorum_is_one_voter(own_broker: BrokerProcess, kafka_tools: KafkaTools) -> None:
+    server = ("--bootstrap-server", own_broker.bootstrap_servers)
+    status = kafka_tools.run("MetadataQuorumCommand", *server, "describe", "--status")
+    fields = {
+        key: value.strip() for key, _, value in (x.partition(":") for x in status.split("\n"))
+    }
+    assert (fields["LeaderId"], fields["LeaderEpoch"], fields["MaxFollowerLag"]) == ("1", "0", "0")
+    [voter] = json.loads(fields["CurrentVoters"])
+    assert (voter["id"], voter["endpoints"]) == (1, [f"PLAINTEXT://{own_broker.bootstrap_servers}"])
+    assert voter["directoryId"] in (own_broker.data_dir / "meta.properties").read_text()
+
+    create_topic(own_broker.bootstrap_servers, "one-more", 2)
+    replicas = kafka_tools.run("MetadataQuorumCommand", *server, "describe", "--replication")
+    node, _, log_end_offset, lag, *_ = replicas.splitlines()[1].split()
+    assert (node, lag) == ("1", "0")
+    assert int(log_end_offset) == int(fields["HighWatermark"]) + 3
+
+
+def test_features_are_told_and_cannot_be_changed(run: Callable[..., str], attempt: Attempt) -> None:
+    assert re.search(
+        r"metadata.version\s+SupportedMinVersion: 3.3-IV3\s+SupportedMaxVersion: 3.3-IV3\s+"
+        r"FinalizedVersionLevel: 3.3-IV3",
+        run("FeatureCommand", "describe"),
+    )
+    run("FeatureCommand", "upgrade", "--feature", "metadata.version=7", "--dry-run")
+    refused = attempt("FeatureCommand", "upgrade", "--feature", "transaction.version=2")
+    assert refused.code != 0
+    assert "this broker has no such feature" in refused.stdout + refused.stderr
+
+
+def test_elections_are_not_needed(
+    run: Callable[..., str], broker: BrokerProcess, topic: str
+) -> None:
+    create_topic(broker.bootstrap_servers, topic)
+    election = ("LeaderElectionCommand", "--election-type", "preferred")
+    told = run(*election, "--topic", topic, "--partition", "0")
+    assert f"Valid replica already elected for partitions {topic}-0" in told
+    run(*election, "--all-topic-partitions")
+
+
+def test_a_partition_can_be_assigned_to_where_it_is(
+    run: Callable[..., str], broker: BrokerProcess, topic: str, tmp_path: Path
+) -> None:
+    create_topic(broker.bootstrap_servers, topic)
+    file = _file(tmp_path, [{"topic": topic, "partition": 0, "replicas": [1]}])
+    told = run("ReassignPartitionsCommand", "--reassignment-json-file", file, "--execute")
+    assert f"Successfully started partition reassignment for {topic}-0" in told
+    verified = run("ReassignPartitionsCommand", "--reassignment-json-file", file, "--verify")
+    assert f"Reassignment of partition {topic}-0 is completed" in verified
+    assert "No partition reassignments found" in run("ReassignPartitionsCommand", "--list")
+
+
+def test_the_producers_of_a_partition(
+    run: Callable[..., str], broker: BrokerProcess, topic: str
+) -> None:
+    messages = [{"value": b"v", "partition": 0}] * 3
+    produce(broker.bootstrap_servers, topic, messages, {"enable.idempotence": True})
+    out = run("TransactionsCommand", "describe-producers", "--topic", topic, "--partition", "0")
+    _, told = out.splitlines()[:2]
+    _, epoch, coordinator_epoch, last_sequence, _, transaction = told.split()
+    assert (epoch, coordinator_epoch, last_sequence, transaction) == ("0", "-1", "2", "None")
+
+
+def test_the_cluster_and_its_endpoints(
+    run: Callable[..., str], kafka_tools: KafkaTools, broker: BrokerProcess
+) -> None:
+    host, _, port = broker.bootstrap_servers.partition(":")
+    server = ("--bootstrap-server", broker.bootstrap_servers)
+    assert "Cluster ID: " in kafka_tools.run("ClusterTool", "cluster-id", *server)
+    told = kafka_tools.run("ClusterTool", "list-endpoints", *server)
+    assert told.splitlines()[1].split() == ["1", host, port, "null", "unfenced", "broker"]
+    wrong = ("list-endpoints", "--bootstrap-controller", broker.bootstrap_servers)
+    refused = kafka_tools.attempt("ClusterTool", *wrong)
+    assert refused.code != 0
+    assert "MismatchedEndpointType" in refused.stderr

@@ -1,0 +1,134 @@
+"""DescribeTopicPartitions, from frame to frame: pages, cursors, topics that are not there."""
+
+from __future__ import annotations
+
+import errno
+from typing import Any
+
+import pytest
+
+from plog.errors import ErrorCode
+from plog.types import ZERO_UUID
+from plog.wire.messages.describe_topic_partitions import (
+    Cursor,
+    DescribedTopic,
+    DescribeTopicPartitionsRequest,
+)
+from plogd.apis.metadata import TOPIC_OPERATIONS
+from tests.helpers.sim_broker import SimBroker, create_topic
+
+PLACES = [("a", 0), ("a", 1), ("a", 2), ("b", 0), ("b", 1), ("c", 0)]
+
+
+def make(**settings: Any) -> SimBroker:
+    broker = SimBroker(auto_create_topics_enable=False, **settings).start()
+    for name, partitions in (("b", 2), ("c", 1), ("a", 3)):
+        create_topic(broker, name, partitions)
+    return broker
+
+
+def ask(
+    broker: SimBroker, *names: str, limit: int = 2000, cursor: tuple[str, int] | None = None
+) -> Any:
+    request = DescribeTopicPartitionsRequest(
+        topics=[DescribedTopic(name=name) for name in names],
+        response_partition_limit=limit,
+        cursor=cursor and Cursor(topic_name=cursor[0], partition_index=cursor[1]),
+    )
+    return broker.ask(request, 0)
+
+
+def places(answer: Any) -> list[tuple[str, int]]:
+    return [
+        (topic.name, one.partition_index) for topic in answer.topics for one in topic.partitions
+    ]
+
+
+def cursor_of(answer: Any) -> tuple[str, int] | None:
+    cursor = answer.next_cursor
+    return None if cursor is None else (cursor.topic_name, cursor.partition_index)
+
+
+def test_a_topic_with_all_there_is_to_tell() -> None:
+    broker = make()
+    [topic] = ask(broker, "c").topics
+    state = broker.broker.cache.topic("c")
+    assert state is not None
+    assert (topic.error_code, topic.name, topic.topic_id) == (0, "c", state.topic_id)
+    assert (topic.is_internal, topic.topic_authorized_operations) == (False, TOPIC_OPERATIONS)
+    [one] = topic.partitions
+    assert (one.error_code, one.leader_id, one.leader_epoch) == (0, 1, 0)
+    assert (one.replica_nodes, one.isr_nodes, one.offline_replicas) == ([1], [1], [])
+    assert (one.eligible_leader_replicas, one.last_known_elr) == ([], [])
+
+
+def test_no_names_are_all_topics_in_order() -> None:
+    answer = ask(make())
+    assert (places(answer), cursor_of(answer)) == (PLACES, None)
+
+
+@pytest.mark.parametrize("limit", range(1, 8))
+def test_pages_follow_each_other_until_all_is_told(limit: int) -> None:
+    broker = make()
+    told, cursor, pages = [], None, 0
+    while pages == 0 or cursor is not None:
+        answer = ask(broker, limit=limit, cursor=cursor)
+        assert len(places(answer)) <= limit
+        told += places(answer)
+        cursor, pages = cursor_of(answer), pages + 1
+    assert told == PLACES
+    assert pages == -(-len(PLACES) // limit)
+
+
+def test_the_cursor_names_the_next_topic_where_a_page_ends_with_one() -> None:
+    assert cursor_of(ask(make(), limit=3)) == ("b", 0)
+    assert cursor_of(ask(make(), limit=4)) == ("b", 1)
+
+
+@pytest.mark.parametrize("limit", [0, -1, -(2**31)])
+def test_a_page_has_room_for_one_at_least(limit: int) -> None:
+    assert places(ask(make(), limit=limit)) == [("a", 0)]
+
+
+def test_the_broker_bounds_a_page_too() -> None:
+    answer = ask(make(max_request_partition_size_limit=2))
+    assert (places(answer), cursor_of(answer)) == (PLACES[:2], ("a", 2))
+
+
+def test_named_topics_come_once_and_those_that_are_not_there_with_their_error() -> None:
+    answer = ask(make(), "c", "nobody", "c", "no/slash", "a")
+    assert [(topic.name, topic.error_code) for topic in answer.topics] == [
+        ("a", 0),
+        ("c", 0),
+        ("no/slash", ErrorCode.INVALID_TOPIC_EXCEPTION),
+        ("nobody", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+    ]
+    assert {topic.topic_id == ZERO_UUID for topic in answer.topics[2:]} == {True}
+
+
+def test_all_topics_from_one_that_is_gone_are_those_behind_it() -> None:
+    assert places(ask(make(), cursor=("aa", 1))) == PLACES[3:]
+
+
+def test_a_cursor_behind_a_topics_end_goes_on_with_the_next() -> None:
+    assert places(ask(make(), cursor=("a", 99))) == PLACES[3:]
+
+
+@pytest.mark.parametrize(
+    ("names", "cursor", "told"),
+    [(("a", "b"), ("c", 0), ["a", "b"]), (("a",), ("a", -1), ["a"]), ((), ("b", -1), ["b"])],
+)
+def test_a_cursor_that_makes_no_sense_is_refused(
+    names: tuple[str, ...], cursor: tuple[str, int], told: list[str]
+) -> None:
+    answer = ask(make(), *names, cursor=cursor)
+    assert [topic.name for topic in answer.topics] == told
+    assert {topic.error_code for topic in answer.topics} == {ErrorCode.INVALID_REQUEST}
+
+
+def test_a_partition_of_a_failed_directory_has_nobody_to_lead_it() -> None:
+    broker = make()
+    broker.broker.log_manager.storage_failed("/data", OSError(errno.EIO, "broken"))
+    [topic] = ask(broker, "c").topics
+    [one] = topic.partitions
+    assert (one.error_code, one.leader_id, one.offline_replicas) == (0, -1, [1])

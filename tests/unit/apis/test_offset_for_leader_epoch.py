@@ -1,0 +1,121 @@
+"""OffsetForLeaderEpoch, from frame to frame."""
+
+from __future__ import annotations
+
+import errno
+from typing import Any
+
+import pytest
+
+from plog.errors import ErrorCode
+from plog.wire.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+from tests.helpers.sim_broker import SimBroker, create_topic
+
+
+def make() -> SimBroker:
+    broker = SimBroker().start()
+    create_topic(broker, "t")
+    return broker
+
+
+def ask(
+    broker: SimBroker,
+    leader_epoch: int,
+    *,
+    current: int = -1,
+    topic: str = "t",
+    partition: int = 0,
+    version: int = 4,
+) -> tuple[int, int, int]:
+    """Error, epoch, end offset."""
+    asked = OffsetForLeaderPartition(
+        partition=partition, current_leader_epoch=current, leader_epoch=leader_epoch
+    )
+    request = OffsetForLeaderEpochRequest(
+        replica_id=-1, topics=[OffsetForLeaderTopic(topic=topic, partitions=[asked])]
+    )
+    [told] = broker.ask(request, version).topics
+    [one] = told.partitions
+    assert (told.topic, one.partition) == (topic, partition)
+    return one.error_code, one.leader_epoch, one.end_offset
+
+
+@pytest.mark.parametrize("version", [2, 3, 4])
+def test_the_present_epoch_ends_where_the_log_does(version: int) -> None:
+    broker = make()
+    assert ask(broker, 0, version=version) == (0, 0, 0)
+    broker.produce("t", b"a", b"b")
+    assert ask(broker, 0, version=version) == (0, 0, 2)
+
+
+def lives(*counts: int) -> SimBroker:
+    """A broker that was started once for each count, and got so many records in that epoch."""
+    broker = make()
+    for number, count in enumerate(counts):
+        broker = broker.restart() if number else broker
+        for _ in range(count):
+            broker.produce("t", b"a")
+    return broker
+
+
+@pytest.mark.parametrize(
+    ("leader_epoch", "expected"),
+    [
+        (0, (0, 0, 2)),
+        (1, (0, 0, 2)),  # Nothing was written in it: the one before ended there.
+        (2, (0, 2, 5)),
+        (3, (0, 3, 5)),  # The present one, which has no records yet.
+        (4, (0, -1, -1)),
+        (-1, (0, -1, -1)),
+    ],
+)
+def test_older_epochs_end_where_the_next_begins(
+    leader_epoch: int, expected: tuple[int, int, int]
+) -> None:
+    assert ask(lives(2, 0, 3, 0), leader_epoch) == expected
+
+
+def test_epochs_of_an_empty_log_end_where_it_begins() -> None:
+    broker = lives(0, 0, 0)
+    assert [ask(broker, epoch) for epoch in (0, 1, 2, 3)] == [
+        (0, 0, 0),
+        (0, 1, 0),
+        (0, 2, 0),
+        (0, -1, -1),
+    ]
+
+
+def test_a_client_that_knows_another_leader_is_told() -> None:
+    broker = lives(1, 1)
+    assert ask(broker, 0, current=1) == (0, 0, 1)
+    assert ask(broker, 0, current=0) == (ErrorCode.FENCED_LEADER_EPOCH, -1, -1)
+    assert ask(broker, 0, current=2) == (ErrorCode.UNKNOWN_LEADER_EPOCH, -1, -1)
+
+
+def test_what_cannot_be_looked_up_has_an_error() -> None:
+    broker = make()
+    unknown = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1, -1)
+    assert ask(broker, 0, topic="nobody") == unknown
+    assert ask(broker, 0, partition=1) == unknown
+    assert ask(broker, 0, partition=-1) == unknown
+    broker.broker.log_manager.storage_failed("/data", OSError(errno.EIO, "broken"))
+    assert ask(broker, 0) == (ErrorCode.KAFKA_STORAGE_ERROR, -1, -1)
+
+
+def test_several_partitions_stand_in_the_order_asked() -> None:
+    broker = make()
+    create_topic(broker, "u", 2)
+    topics: list[Any] = [
+        OffsetForLeaderTopic(
+            topic=name,
+            partitions=[OffsetForLeaderPartition(partition=n, leader_epoch=0) for n in numbers],
+        )
+        for name, numbers in (("u", (1, 0)), ("t", (0,)))
+    ]
+    answer = broker.ask(OffsetForLeaderEpochRequest(topics=topics), 4)
+    told = [(topic.topic, [one.partition for one in topic.partitions]) for topic in answer.topics]
+    assert told == [("u", [1, 0]), ("t", [0])]
