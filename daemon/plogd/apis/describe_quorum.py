@@ -51,7 +51,6 @@ def handle_describe_quorum(
     except KafkaError as error:
         return _error_everywhere(request, error)
     response = DescribeQuorumResponse(
-        error_message=None,
         topics=[QuorumTopicState(topic_name=METADATA_PARTITION.topic, partitions=[state])],
     )
     if context.version >= _FIRST_VERSION_WITH_NODES:
@@ -71,7 +70,6 @@ def _state(context: RequestContext, broker: Broker) -> QuorumPartitionState:
         voter.replica_directory_id = broker.log_manager.dirs.directory_id(quorum.log_dir)
     return QuorumPartitionState(
         partition_index=METADATA_PARTITION.partition,
-        error_message=None,
         leader_id=broker.config.node_id,
         leader_epoch=quorum.leader_epoch,
         high_watermark=quorum.high_watermark,
@@ -87,7 +85,6 @@ def _node(context: RequestContext, broker: Broker) -> QuorumNode:
 
 def _error_everywhere(request: DescribeQuorumRequest, error: KafkaError) -> DescribeQuorumResponse:
     return DescribeQuorumResponse(
-        error_message=None,
         topics=[
             QuorumTopicState(
                 topic_name=topic.topic_name,

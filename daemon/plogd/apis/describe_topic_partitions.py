@@ -105,11 +105,15 @@ def _partition(state: PartitionState, is_offline: bool) -> DescribeTopicPartitio
 
 
 def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
+    """Kafka tells what may be done with a topic even where there is none."""
+    problem: KafkaError = UnknownTopicOrPartition()
     try:
         validate_name(name)
     except KafkaError as error:
-        return _error(name, error)
-    return _error(name, UnknownTopicOrPartition())
+        problem = error
+    topic = _error(name, problem)
+    topic.topic_authorized_operations = TOPIC_OPERATIONS
+    return topic
 
 
 def _error(name: str, error: KafkaError) -> DescribeTopicPartitionsResponseTopic:

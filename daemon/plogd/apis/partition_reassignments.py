@@ -36,17 +36,13 @@ def handle_alter_partition_reassignments(
     request: AlterPartitionReassignmentsRequest, context: RequestContext, broker: Broker
 ) -> AlterPartitionReassignmentsResponse:
     """Tell of each partition whether it is where it is to be."""
-    may_change = request.allow_replication_factor_change
     return AlterPartitionReassignmentsResponse(
-        allow_replication_factor_change=may_change,
+        allow_replication_factor_change=request.allow_replication_factor_change,
         error_message=None,
         responses=[
             ReassignableTopicResponse(
                 name=topic.name,
-                partitions=[
-                    _reassign(topic.name, asked, broker, may_change_factor=may_change)
-                    for asked in topic.partitions
-                ],
+                partitions=[_reassign(topic.name, asked, broker) for asked in topic.partitions],
             )
             for topic in request.topics
         ],
@@ -54,7 +50,7 @@ def handle_alter_partition_reassignments(
 
 
 def _reassign(
-    topic: str, asked: ReassignablePartition, broker: Broker, *, may_change_factor: bool
+    topic: str, asked: ReassignablePartition, broker: Broker
 ) -> ReassignablePartitionResponse:
     response = ReassignablePartitionResponse(
         partition_index=asked.partition_index, error_message=None
@@ -65,7 +61,6 @@ def _reassign(
             asked.partition_index,
             asked.replicas,
             brokers=(broker.config.node_id,),
-            may_change_factor=may_change_factor,
         )
     except KafkaError as error:
         response.error_code, response.error_message = error.code, error.message

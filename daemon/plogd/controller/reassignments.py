@@ -1,8 +1,9 @@
 """Moving partitions to other brokers: what may be asked for, with one broker.
 
 Pure. A partition can only stay where it is, so a reassignment that may be is done at once, and none
-is ever under way: there is nothing to list or to cancel. Source: Kafka 4.0
-ReplicationControlManager.alterPartitionReassignment; KIP-455, KIP-860.
+is ever under way: there is nothing to list or to cancel. The number of replicas cannot change
+either, so that nothing follows from forbidding it (KIP-860). Source: Kafka 4.0
+ReplicationControlManager.alterPartitionReassignment; KIP-455.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from plog.errors import (
-    InvalidReplicationFactor,
     NoReassignmentInProgress,
     UnknownTopicOrPartition,
 )
@@ -24,7 +24,6 @@ def check_reassignment(
     replicas: Sequence[int] | None,
     *,
     brokers: Sequence[int],
-    may_change_factor: bool,
 ) -> None:
     """Raise the KafkaError a client sees unless the partition can be, and is, held by `replicas`.
 
@@ -35,10 +34,5 @@ def check_reassignment(
     state = topic.partitions[number]
     if replicas is None:
         raise NoReassignmentInProgress(f"{topic.name}-{number} is not being moved")
-    if not may_change_factor and len(replicas) != len(state.replicas):
-        raise InvalidReplicationFactor(
-            f"{topic.name}-{number} has {len(state.replicas)} replica(s), not {len(replicas)}, and "
-            "the request does not allow that to change"
-        )
     check_replicas(number, replicas, brokers)
     assert tuple(replicas) == state.replicas, "one broker holds every partition"

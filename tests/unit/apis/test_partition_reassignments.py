@@ -76,10 +76,10 @@ def test_each_partition_has_its_own_outcome() -> None:
     ]
 
 
-def test_the_number_of_replicas_may_be_kept_from_changing() -> None:
+def test_that_the_number_of_replicas_is_not_to_change_is_told_back() -> None:
     broker = make()
     answer = alter(broker, ("t", 0, [1, 2]), allow_replication_factor_change=False)
-    assert codes(answer) == [ErrorCode.INVALID_REPLICATION_FACTOR]
+    assert codes(answer) == [ErrorCode.INVALID_REPLICA_ASSIGNMENT]
     assert not answer.allow_replication_factor_change
     assert codes(alter(broker, ("t", 0, [1]), allow_replication_factor_change=False)) == [0]
 

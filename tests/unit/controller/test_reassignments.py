@@ -8,7 +8,6 @@ import pytest
 
 from plog.errors import (
     InvalidReplicaAssignment,
-    InvalidReplicationFactor,
     KafkaError,
     NoReassignmentInProgress,
     UnknownTopicOrPartition,
@@ -25,14 +24,12 @@ def check(
     replicas: Sequence[int] | None,
     *,
     topic: TopicState | None = TOPIC,
-    may_change_factor: bool = True,
 ) -> None:
-    check_reassignment(topic, number, replicas, brokers=(1,), may_change_factor=may_change_factor)
+    check_reassignment(topic, number, replicas, brokers=(1,))
 
 
-@pytest.mark.parametrize("may_change_factor", [True, False])
-def test_to_where_it_is_is_done(may_change_factor: bool) -> None:
-    check(1, [1], may_change_factor=may_change_factor)
+def test_to_where_it_is_is_done() -> None:
+    check(1, [1])
 
 
 @pytest.mark.parametrize(
@@ -59,8 +56,3 @@ def test_anything_else_is_refused(
 def test_an_unknown_topic_has_no_partitions() -> None:
     with pytest.raises(UnknownTopicOrPartition):
         check(0, [1], topic=None)
-
-
-def test_the_number_of_replicas_may_be_kept_from_changing() -> None:
-    with pytest.raises(InvalidReplicationFactor, match="has 1 replica"):
-        check(0, [1, 2], may_change_factor=False)
