@@ -1,9 +1,9 @@
 """`BrokerConfig`: every setting of the broker, what they mean together, and how they are described.
 
-The settings themselves stand in general_settings.py, network_settings.py and log_settings.py, one
-field each. Only what has an effect stands there, because DescribeConfigs shows this table and must
-be true; Kafka's other names are in known_settings.py. Reading files is loading.py's work; a topic's
-own settings are in plogd/topic_config.py.
+The settings themselves stand in general_settings.py, network_settings.py, tls_settings.py and
+log_settings.py, one field each. Only what has an effect stands there, because DescribeConfigs shows
+this table and must be true; Kafka's other names are in known_settings.py. Reading files is
+loading.py's work; a topic's own settings are in plogd/topic_config.py.
 
 What clients set while the broker runs lies over the files' values: see dynamic.py.
 
@@ -25,6 +25,7 @@ from plogd.config.listener import (
     bound_listeners,
     parse_protocol_map,
 )
+from plogd.config.listener_overrides import overridden_row, override_name, tls_settings
 from plogd.config.log_settings import LogSettings
 from plogd.config.network_settings import NetworkSettings
 from plogd.config.setting import (
@@ -36,6 +37,7 @@ from plogd.config.setting import (
     nearest_name,
     settings_of,
 )
+from plogd.config.tls_settings import TlsSettings, check_tls
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +56,7 @@ class DynamicSettings:
 
 
 @dataclass(frozen=True, kw_only=True)
-class BrokerConfig(LogSettings, NetworkSettings, GeneralSettings):
+class BrokerConfig(LogSettings, TlsSettings, NetworkSettings, GeneralSettings):
     """The settings of one broker; immutable, so a reload makes a new one."""
 
     # Names set in a file or on the command line, even if to the default. Not a setting itself.
@@ -64,6 +66,10 @@ class BrokerConfig(LogSettings, NetworkSettings, GeneralSettings):
         default=DynamicSettings(), compare=False, repr=False
     )
     static: BrokerConfig | None = dataclasses.field(default=None, compare=False, repr=False)
+    # Values one listener has for itself, by their whole names (listener_overrides.py).
+    listener_overrides: Mapping[str, Value] = dataclasses.field(
+        default_factory=dict, hash=False, repr=False
+    )
 
     def value(self, row: Setting) -> Value:
         """The value of one setting."""
@@ -93,9 +99,43 @@ class BrokerConfig(LogSettings, NetworkSettings, GeneralSettings):
             self.controller_listener_names,
         )
 
+    def tls_listeners(self) -> tuple[Listener, ...]:
+        """The listeners to open that speak TLS."""
+        return tuple(each for each in self.bound_listeners() if each.protocol == "SSL")
+
+    def tls_of(self, listener: Listener) -> TlsSettings:
+        """The settings of TLS as they are for one listener."""
+        values = {row.name: self.value(row) for row in settings_of(TlsSettings).values()}
+        return tls_settings(listener, values, self.listener_overrides)
+
+    def name_for(self, listener: Listener, name: str) -> str:
+        """The name a listener's value of the setting `name` has: its own, or everybody's."""
+        own_name = override_name(listener, name)
+        return own_name if own_name in self.listener_overrides else name
+
     def describe(self) -> list[ConfigEntry]:
-        """Every setting as DescribeConfigs shows it."""
-        return [self._describe(row) for row in settings_of(BrokerConfig).values()]
+        """Every setting as DescribeConfigs shows it, and after them those of single listeners."""
+        entries = [self._describe(row) for row in settings_of(BrokerConfig).values()]
+        return entries + [self._describe_override(name) for name in self.listener_overrides]
+
+    def _describe_override(self, name: str) -> ConfigEntry:
+        row = overridden_row(name)
+        assert row is not None, "only what can be overridden is kept as an override"
+        own = dataclasses.replace(row, name=name)
+        value, source = own.shown(self.listener_overrides[name]), ConfigSource.STATIC_BROKER
+        return ConfigEntry(
+            name=name,
+            value=value,
+            source=source,
+            read_only=not row.is_dynamic,
+            sensitive=row.sensitive,
+            type=row.type,
+            documentation=row.doc,
+            synonyms=(
+                ConfigSynonym(name=name, value=value, source=source),
+                *synonyms_of(self, row),
+            ),
+        )
 
     def _describe(self, row: Setting) -> ConfigEntry:
         synonyms = tuple(synonyms_of(self, row))
@@ -135,6 +175,8 @@ def synonyms_of(config: BrokerConfig, row: Setting) -> Iterator[ConfigSynonym]:
 
 def why_unused(name: str) -> str:
     """Why a name that is in no table has no effect, with the nearest one if it may be misspelt."""
+    if overridden_row(name) is not None:
+        return f"{name} can be set in a file of settings only"
     if is_known_to_kafka(name):
         return f"{name} is known to Kafka, not used by plog yet"
     nearest = nearest_name(name, [*settings_of(BrokerConfig), *KAFKA_4_NAMES, *EARLIER_NAMES])
@@ -171,3 +213,29 @@ def _check_listeners(config: BrokerConfig) -> Iterator[tuple[str, str]]:
         config.advertised_by_name()
     except ValueError as error:
         yield "advertised.listeners", str(error)
+    yield from _check_inter_broker_listener(config)
+    yield from _check_tls(config)
+
+
+def _check_inter_broker_listener(config: BrokerConfig) -> Iterator[tuple[str, str]]:
+    name = config.inter_broker_listener_name
+    if not name:
+        return
+    if "security.inter.broker.protocol" in config.explicit:
+        yield (
+            "inter.broker.listener.name",
+            "security.inter.broker.protocol is set as well: only one of the two can choose",
+        )
+    elif name.upper() not in {listener.name for listener in config.bound_listeners()}:
+        yield "inter.broker.listener.name", "is not the name of a listener in listeners"
+
+
+def _check_tls(config: BrokerConfig) -> Iterator[tuple[str, str]]:
+    # Two listeners share what is wrong with their common settings.
+    told = set()
+    for listener in config.tls_listeners():
+        for name, problem in check_tls(config.tls_of(listener)):
+            found = (config.name_for(listener, name), problem)
+            if found not in told:
+                told.add(found)
+                yield found

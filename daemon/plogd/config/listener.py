@@ -2,8 +2,8 @@
 
 Pure: texts in, `Listener` values out; a text that breaks a rule raises ValueError with the reason.
 Opening the ports is net/listeners.py's work. Rules: Kafka 4.3 SocketServerConfigs and
-AbstractKafkaConfig. Only PLAINTEXT is served yet, so a listener that asks for TLS or SASL is
-refused here, before anything listens without the protection its owner expects.
+AbstractKafkaConfig. SASL is not served yet, so a listener that asks for it is refused here, before
+anything listens without the protection its owner expects.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-SERVED_PROTOCOLS = ("PLAINTEXT",)
+SERVED_PROTOCOLS = ("PLAINTEXT", "SSL")
 
 _LISTENER = re.compile(r"([A-Za-z0-9_.-]+)://(?:\[([^\[\]]*)\]|([0-9A-Za-z._%-]*)):([0-9]{1,5})")
 _WILDCARDS = ("0.0.0.0", "::")
@@ -96,8 +96,8 @@ def bound_listeners(
     for listener in listeners:
         if listener.protocol not in SERVED_PROTOCOLS:
             raise ValueError(
-                f"{listener} asks for {listener.protocol}: TLS and SASL come in a later version,"
-                " only PLAINTEXT is served now"
+                f"{listener} asks for {listener.protocol}: SASL comes in a later version, only"
+                f" {' and '.join(SERVED_PROTOCOLS)} are served now"
             )
     _refuse_clashes(listeners)
     return tuple(listeners)

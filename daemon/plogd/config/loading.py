@@ -12,13 +12,15 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from plog.errors import PlogError
 from plogd.config.broker_config import BrokerConfig, cross_check, why_unused
 from plogd.config.known_settings import REFUSED
+from plogd.config.listener_overrides import overridden_row, overrides_of_nobody
 from plogd.config.properties import PropertiesError, parse_properties
-from plogd.config.setting import Setting, settings_of
+from plogd.config.setting import Setting, Value, settings_of
+from plogd.config.tls_settings import TlsSettings
 
 
 class ConfigError(PlogError):
@@ -74,7 +76,9 @@ class _Given:
     origin: Origin
 
     def __str__(self) -> str:
-        return f"{self.origin} {self.name}={self.text}"
+        row = _row(self.name)
+        text = "(hidden)" if row is not None and row.sensitive else self.text
+        return f"{self.origin} {self.name}={text}"
 
 
 def load_config(files: Sequence[str | Path], overrides: Sequence[str] = ()) -> LoadedConfig:
@@ -91,10 +95,13 @@ def load_config(files: Sequence[str | Path], overrides: Sequence[str] = ()) -> L
     values = _parse(chosen, problems)
     if problems:
         raise ConfigError(problems, warnings)
-    config = BrokerConfig(explicit=frozenset(chosen), **values)
+    of_listeners = {name: values.pop(name) for name in list(values) if overridden_row(name)}
+    config = BrokerConfig(explicit=frozenset(chosen), listener_overrides=of_listeners, **values)
     problems = [_located(name, problem, config, chosen) for name, problem in cross_check(config)]
     if problems:
         raise ConfigError(problems, warnings)
+    for name in overrides_of_nobody(of_listeners, config.bound_listeners()):
+        warnings.append(f"{chosen[name].origin} {name} has no effect: no listener has that name")
     sources = {name: g.origin for name, g in chosen.items()}
     return LoadedConfig(config=config, warnings=tuple(warnings), sources=sources)
 
@@ -106,14 +113,63 @@ def reloadable(old: BrokerConfig, new: BrokerConfig) -> Reload:
     for row in settings_of(BrokerConfig).values():
         if old.value(row) != new.value(row):
             (needs_restart if row.update == "read-only" else applied).append(row)
-    kept = {row.name for row in needs_restart}
+    overrides = _reloadable_overrides(old, new)
+    kept = {row.name for row in needs_restart} | overrides.needs_restart
     changes: dict[str, Any] = {row.attribute: new.value(row) for row in applied}
     explicit = (new.explicit - kept) | (old.explicit & kept)
     return Reload(
-        config=dataclasses.replace(old, explicit=explicit, **changes),
-        applied=tuple(row.name for row in applied),
-        needs_restart=tuple(row.name for row in needs_restart),
+        config=dataclasses.replace(
+            old, explicit=explicit, listener_overrides=overrides.values, **changes
+        ),
+        applied=(*(row.name for row in applied), *sorted(overrides.applied)),
+        needs_restart=(
+            *(row.name for row in needs_restart),
+            *sorted(overrides.needs_restart),
+        ),
     )
+
+
+def without_tls(reload: Reload, old: BrokerConfig) -> Reload:
+    """`reload` but with the settings of TLS as they were, for when their files cannot be used."""
+    names = settings_of(TlsSettings).keys() | old.listener_overrides.keys()
+    names |= reload.config.listener_overrides.keys()
+    kept: dict[str, Any] = {
+        row.attribute: old.value(row) for row in settings_of(TlsSettings).values()
+    }
+    explicit = (reload.config.explicit - names) | (old.explicit & names)
+    return Reload(
+        config=dataclasses.replace(
+            reload.config, explicit=explicit, listener_overrides=old.listener_overrides, **kept
+        ),
+        applied=tuple(name for name in reload.applied if name not in names),
+        needs_restart=reload.needs_restart,
+    )
+
+
+class _Overrides(NamedTuple):
+    values: Mapping[str, Value]
+    applied: set[str]
+    needs_restart: set[str]
+
+
+def _reloadable_overrides(old: BrokerConfig, new: BrokerConfig) -> _Overrides:
+    before, after = old.listener_overrides, new.listener_overrides
+    values = dict(after)
+    applied: set[str] = set()
+    needs_restart: set[str] = set()
+    for name in before.keys() | after.keys():
+        row = overridden_row(name)
+        assert row is not None, "only what can be overridden is kept as an override"
+        if (name in before, before.get(name)) == (name in after, after.get(name)):
+            continue
+        if row.update != "read-only":
+            applied.add(name)
+            continue
+        needs_restart.add(name)
+        values.pop(name, None)
+        if name in before:
+            values[name] = before[name]
+    return _Overrides(values, applied, needs_restart)
 
 
 def _read_files(files: Sequence[Path], problems: list[str]) -> Iterator[_Given]:
@@ -172,7 +228,7 @@ def _choose(given: Sequence[_Given]) -> tuple[dict[str, _Given], list[str]]:
     warnings: list[str] = []
     for g in given:
         name = own_name.get(g.name, g.name)
-        if name not in rows:
+        if name not in rows and overridden_row(name) is None:
             warnings.append(f"{g.origin} {why_unused(g.name)}")
             continue
         earlier = chosen.get(name)
@@ -183,19 +239,28 @@ def _choose(given: Sequence[_Given]) -> tuple[dict[str, _Given], list[str]]:
 
 
 def _parse(chosen: Mapping[str, _Given], problems: list[str]) -> dict[str, Any]:
-    """Values by attribute; a type checker cannot know which is of which type."""
-    rows: Mapping[str, Setting] = settings_of(BrokerConfig)
+    """Values by attribute, those of single listeners by name; a checker cannot know the types."""
     values: dict[str, Any] = {}
     for name, g in chosen.items():
+        row = _row(name)
+        assert row is not None, "what is no setting was left out"
         try:
-            values[rows[name].attribute] = rows[name].parse(g.text)
+            value = row.parse(g.text)
         except ValueError as error:
             problems.append(f"{g}: {error}")
+        else:
+            values[name if overridden_row(name) else row.attribute] = value
     return values
+
+
+def _row(name: str) -> Setting | None:
+    return settings_of(BrokerConfig).get(name) or overridden_row(name)
 
 
 def _located(name: str, problem: str, config: BrokerConfig, chosen: Mapping[str, _Given]) -> str:
     if name in chosen:
         return f"{chosen[name]}: {problem}"
     row = settings_of(BrokerConfig)[name]
+    if config.value(row) is None:
+        return f"{name} is not set: {problem}"
     return f"{name}={row.format(config.value(row))} (the default): {problem}"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from plogd.config.listener import SECURITY_PROTOCOLS
 from plogd.config.setting import INT_MAX, KIB, MIB, MINUTE_MS, SECOND_MS, SettingType, setting
 
 
@@ -35,9 +36,22 @@ class NetworkSettings:
     listener_security_protocol_map: str = setting(
         "listener.security.protocol.map",
         "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT",
-        "Security protocol of each listener name. Only `PLAINTEXT` is served yet: a listener that"
-        " asks for another keeps the broker from starting.",
+        "Security protocol of each listener name: `PLAINTEXT`, or `SSL` for TLS. Those of SASL are"
+        " not served yet: a listener that asks for one keeps the broker from starting.",
         importance="low",
+    )
+    inter_broker_listener_name: str | None = setting(
+        "inter.broker.listener.name",
+        None,
+        "The listener that brokers use among themselves, one of `listeners`. It is checked, and"
+        " has nothing to do yet: there is one broker.",
+        type=SettingType.STRING,
+    )
+    security_inter_broker_protocol: str = setting(
+        "security.inter.broker.protocol",
+        "PLAINTEXT",
+        "Chooses that listener by its security protocol instead; not both.",
+        one_of=SECURITY_PROTOCOLS,
     )
     controller_listener_names: tuple[str, ...] = setting(
         "controller.listener.names",

@@ -135,7 +135,16 @@ def test_an_authorizer_is_refused_because_ignoring_it_would_open_the_broker() ->
 @pytest.mark.parametrize(
     ("overrides", "problem"),
     [
-        (["listeners=SSL://:9093"], "-o listeners=SSL://:9093: SSL://:9093 asks for SSL"),
+        (["listeners=SASL_SSL://:1"], "-o listeners=SASL_SSL://:1: SASL_SSL://:1 asks for SASL"),
+        (["listeners=SSL://:1"], "ssl.keystore.location is not set: a TLS listener needs a PEM"),
+        (
+            ["inter.broker.listener.name=INSIDE"],
+            "-o inter.broker.listener.name=INSIDE: is not the name of a listener",
+        ),
+        (
+            ["inter.broker.listener.name=PLAINTEXT", "security.inter.broker.protocol=PLAINTEXT"],
+            "-o inter.broker.listener.name=PLAINTEXT: security.inter.broker.protocol is set as",
+        ),
         (["listeners="], "-o listeners=: no listener is left for clients"),
         (["listener.security.protocol.map=A"], "-o listener.security.protocol.map=A: 'A' is not"),
         (
@@ -182,7 +191,7 @@ def test_the_settings_kafka_ships_with_are_taken_with_warnings_only(tmp_path: Pa
         "PLAINTEXT://localhost:9092"
     ]
     assert all("not used by plog yet" in warning for warning in loaded.warnings)
-    assert len(loaded.warnings) == 4
+    assert len(loaded.warnings) == 3
 
 
 def test_the_level_of_the_log_may_be_written_in_capitals() -> None:
