@@ -84,6 +84,10 @@ class Broker:
         """Hears of the settings to use from now on."""
         self.logs: Logs | None = None
         """Who writes the log, if a client may say how much of it."""
+        self.on_address_told: Callable[[ConnectionContext, str, int], None] = lambda *_: None
+        """Hears to which host and port a client was told to connect."""
+        self.on_client_works: Callable[[ConnectionContext], None] = lambda _: None
+        """Hears of the first request of a connection that is more than a question."""
         self._turn = turn
         self._report = report
         self._on_bug = on_bug

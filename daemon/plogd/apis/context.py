@@ -25,6 +25,8 @@ class ConnectionContext:
     principal: str = ANONYMOUS
     client_software_name: str = "unknown"
     client_software_version: str = "unknown"
+    works: bool = False
+    """Whether the client has asked for more than who is there."""
 
     def __str__(self) -> str:
         host, port = self.client_address

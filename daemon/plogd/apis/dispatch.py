@@ -14,15 +14,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from plog.errors import KafkaError, UnsupportedVersion
+from plog.errors import KafkaError
 from plog.wire.api_keys import ApiKey
 from plog.wire.frames import frame_response
-from plog.wire.header import RequestHeader, decode_request_header
+from plog.wire.header import RequestHeader, UnknownApiKey, decode_request_header
 from plog.wire.primitives import Part, WireError
 from plog.wire.schema import ApiMessage
 from plogd.apis.api_versions import unknown_version_response
 from plogd.apis.closing import CloseConnection
 from plogd.apis.context import ConnectionContext, RequestContext
+from plogd.apis.old_clients import explain_api, explain_version
 from plogd.apis.table import ADVERTISED, HANDLERS, Row
 from plogd.log.file_records import FileRegion
 from plogd.metrics import Counter
@@ -32,6 +33,18 @@ if TYPE_CHECKING:
     from plogd.broker import Broker
 
 __all__ = ["CloseConnection", "Dispatched", "Dispatcher"]
+
+# What a client asks before it connects to the address it is told (net/advertised_check.py).
+_QUESTIONS = frozenset(
+    (
+        ApiKey.API_VERSIONS,
+        ApiKey.METADATA,
+        ApiKey.FIND_COORDINATOR,
+        ApiKey.DESCRIBE_CLUSTER,
+        ApiKey.SASL_HANDSHAKE,
+        ApiKey.SASL_AUTHENTICATE,
+    )
+)
 
 Parts: TypeAlias = list[Part]
 """A framed answer: bytes, and FileRegions to be closed by whoever sends them."""
@@ -75,28 +88,30 @@ class Dispatcher:
             header, position = decode_request_header(frame)
         except WireError as error:
             raise CloseConnection(f"no Kafka request: {error}") from error
-        except UnsupportedVersion as error:
-            raise CloseConnection(error.message) from error
+        except UnknownApiKey as error:
+            raise CloseConnection(explain_api(error.header, connection)) from error
         row = self._rows.get(header.api_key)
         if row is None:
-            raise CloseConnection(f"api key {header.api_key} is not served")
+            raise CloseConnection(explain_api(header, connection))
         if not row.first_version <= header.api_version <= row.last_version:
-            return self._unknown_version(row, header)
+            return self._unknown_version(row, header, connection, frame)
         try:
             request = row.request.decode(frame[position:], header.api_version)
         except WireError as error:
             raise CloseConnection(f"no {row.name} request: {error}") from error
         self._count(row, header.api_version)
+        if not connection.works and header.api_key not in _QUESTIONS:
+            connection.works = True
+            self._broker.on_client_works(connection)
         context = RequestContext(header, connection)
         is_produce = header.api_key == ApiKey.PRODUCE
         return Dispatched(is_produce, self._handle(row, request, context))
 
-    def _unknown_version(self, row: Row, header: RequestHeader) -> Dispatched:
+    def _unknown_version(
+        self, row: Row, header: RequestHeader, connection: ConnectionContext, frame: memoryview
+    ) -> Dispatched:
         if row.api_key != ApiKey.API_VERSIONS:
-            raise CloseConnection(
-                f"{row.name} version {header.api_version} is not served, only "
-                f"{row.first_version} to {row.last_version}"
-            )
+            raise CloseConnection(explain_version(row, header, connection, frame))
         response = unknown_version_response(ADVERTISED)
         return Dispatched(False, frame_response(header.api_key, 0, header.correlation_id, response))
 

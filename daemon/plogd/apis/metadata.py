@@ -228,6 +228,7 @@ def _response(
     broker: Broker,
 ) -> MetadataResponse:
     host, port = broker.address_for(context.connection)
+    broker.on_address_told(context.connection, host, port)
     response = MetadataResponse(
         brokers=[MetadataResponseBroker(node_id=broker.config.node_id, host=host, port=port)],
         cluster_id=broker.cluster_id,

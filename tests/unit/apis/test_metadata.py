@@ -9,6 +9,7 @@ import pytest
 
 from plog.errors import ErrorCode
 from plog.types import ZERO_UUID, TopicPartition
+from plog.wire.messages.list_offsets import ListOffsetsRequest
 from plog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tests.helpers.sim_broker import SimBroker, connection, create_topic
 
@@ -253,3 +254,18 @@ def test_what_is_told_can_be_used_at_once() -> None:
         for partition in topic.partitions:
             key = TopicPartition(name, partition.partition_index)
             assert broker.broker.log_manager.get(key) is not None
+
+
+def test_whoever_is_told_an_address_is_watched_until_it_works() -> None:
+    broker = make()
+    told: list[tuple[str, int]] = []
+    working: list[str] = []
+    broker.broker.on_address_told = lambda client, host, port: told.append((host, port))
+    broker.broker.on_client_works = lambda client: working.append(client.listener_name)
+    broker.ask(named("t"), 9)
+    assert told == [("192.0.2.1", 9092)]
+    assert working == [], "a question is no work"
+    client = connection()
+    for _ in range(2):
+        broker.ask(ListOffsetsRequest(), 5, connection=client)
+    assert working == [client.listener_name], "once a connection"
