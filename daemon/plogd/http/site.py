@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 from twisted.internet.error import CannotListenError
-from twisted.internet.interfaces import IListeningPort, IReactorTCP
+from twisted.internet.interfaces import IListeningPort, IProtocolFactory
 from twisted.logger import Logger
 from twisted.web.resource import Resource
 from twisted.web.server import Request, Site
 
 from plogd.config import BrokerConfig
 from plogd.http.status import Status
+from plogd.http.wrong_port import GreetingFactory
 from plogd.metrics import CONTENT_TYPE
 
 log = Logger()
@@ -44,7 +45,7 @@ def make_site(
     return site
 
 
-def listen(reactor: IReactorTCP, config: BrokerConfig, site: Site) -> IListeningPort | None:
+def listen(reactor: Any, config: BrokerConfig, site: Site) -> IListeningPort | None:
     """Open ``plog.http.port``; None if it is 0, or is the default one and taken.
 
     Raises:
@@ -54,8 +55,9 @@ def listen(reactor: IReactorTCP, config: BrokerConfig, site: Site) -> IListening
     if port == 0:
         return None
     try:
-        factory: Any = site  # A ServerFactory, though its annotations do not say of what.
-        return reactor.listenTCP(port, factory, interface=host)
+        # A Site is a ServerFactory, though its annotations do not say of what.
+        factory = GreetingFactory(cast(IProtocolFactory, site), reactor.seconds)
+        return cast(IListeningPort, reactor.listenTCP(port, factory, interface=host))
     except CannotListenError as error:
         if {"plog.http.port", "plog.http.host"} & config.explicit:
             raise

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from twisted.internet.error import CannotListenError
 from twisted.internet.task import Clock
-from twisted.internet.testing import MemoryReactor, StringTransport
+from twisted.internet.testing import MemoryReactorClock, StringTransport
 from twisted.logger import LogLevel, capturedLogs
 from twisted.web.server import Site
 
@@ -91,7 +91,7 @@ def test_a_failing_metric_is_logged_and_answered_500_without_a_traceback() -> No
     assert any("log_failure" in e for e in events)
 
 
-class TakenPorts(MemoryReactor):
+class TakenPorts(MemoryReactorClock):
     """Every port is in use."""
 
     def listenTCP(self, port: int, factory: Any, backlog: int = 50, interface: str = "") -> Any:
@@ -99,7 +99,7 @@ class TakenPorts(MemoryReactor):
 
 
 def test_the_site_listens_where_it_is_told() -> None:
-    reactor = MemoryReactor()
+    reactor = MemoryReactorClock()
     opened = listen(reactor, BrokerConfig(plog_http_port=81, plog_http_host="::1"), site())
     assert opened is not None
     [(port, _, _, interface)] = reactor.tcpServers
@@ -107,7 +107,7 @@ def test_the_site_listens_where_it_is_told() -> None:
 
 
 def test_port_0_turns_it_off() -> None:
-    reactor = MemoryReactor()
+    reactor = MemoryReactorClock()
     assert listen(reactor, BrokerConfig(plog_http_port=0), site()) is None
     assert reactor.tcpServers == []
 
