@@ -92,6 +92,7 @@ class Connection:
         self._wire = wire
         self.host, port = context.client_address
         self._peer = f"{self.host}:{port}"
+        self._listener_name = context.listener_name
         self._inbox = ReceiveBuffer(
             shared.shared_buffer,
             shared.memory,
@@ -115,6 +116,16 @@ class Connection:
         # Since when the first request in the inbox is unfinished, and what had come by then.
         self._partial_since: tuple[float, int] | None = None
         shared.add(self)
+
+    @property
+    def is_closing(self) -> bool:
+        """Whether nothing starts any more."""
+        return self._is_closing
+
+    @property
+    def is_parked(self) -> bool:
+        """Whether a request waits for an earlier one to be answered."""
+        return self._blocked is Blocked.PARKED
 
     def target(self) -> memoryview:
         """Where the wire may put bytes now; empty if it may not read."""
@@ -291,9 +302,9 @@ class Connection:
         if head is None:
             return False
         self._is_greeted = True
-        mistake = explain_first_bytes(head)
+        mistake = explain_first_bytes(head, self._listener_name)
         if mistake is not None:
-            self._refuse(mistake, f"sent {mistake}")
+            self._refuse(mistake.partition(":")[0], f"sent {mistake}")
         return mistake is not None
 
     def _refuse(self, kind: str, what: str) -> None:

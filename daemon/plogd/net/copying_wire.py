@@ -1,9 +1,9 @@
 """The way out of a connection whose bytes somebody else has to see first: TLS.
 
-Answers are handed to a stock Twisted transport in order, regions of log files as pieces of at most
-64 KiB, and only as fast as the transport takes them. It is the transport's one producer from the
-beginning to the end, a streaming one: a pull producer would be asked for data while it registers,
-before what was written earlier is out, and under TLS it would need the global reactor.
+Answers are handed to a stock Twisted transport in order, in pieces of about 64 KiB whatever they
+consist of, and only as fast as the transport takes them. This is the transport's one producer from
+the beginning to the end, a streaming one: a pull producer would be asked for data while it
+registers, before what was written earlier is out, and under TLS it would need the global reactor.
 
 Made by protocol_connection.py; reactor thread only. Invariant: at most one read is under way, and
 what is written after it waits behind it.
@@ -48,6 +48,8 @@ class CopyingWire:
         self.connection: Connection | None = None
         self._parts: deque[bytes | memoryview | FileRegion] = deque()
         self._region_sent = 0
+        self._gathered: list[bytes | memoryview] = []  # The next write, so far.
+        self._gathered_bytes = 0
         self._is_paused = self._is_corked = self._is_reading_file = False
         self._is_closing = self._is_lost = False
         self._is_dead = False  # Nothing more is written.
@@ -83,15 +85,19 @@ class CopyingWire:
         """Have the transport deliver bytes, or not; some may still come that it has decrypted."""
         if is_reading is not self.is_reading:
             self.is_reading = is_reading
+            if not self._is_lost:
+                if is_reading:
+                    self._transport.resumeProducing()
+                else:
+                    self._transport.pauseProducing()
             if is_reading:
-                self._transport.resumeProducing()
                 # Never now: this may be in the middle of another connection's turn.
                 self._shared.timers.call_later(0, self._on_reading)
-            else:
-                self._transport.pauseProducing()
 
     def close(self) -> None:
         """End the connection once what was written has left."""
+        if self._is_lost:
+            self._end_lost()
         self._is_closing = True
         self._pump()
 
@@ -100,14 +106,19 @@ class CopyingWire:
         self._shared.timers.call_later(0, self._abort)
 
     def peer_has_left(self) -> bool:
-        """Not known here: the socket is somebody else's."""
-        return False
+        """Whether `lost` has been told; before that the socket is somebody else's."""
+        return self._is_lost
 
     def lost(self) -> None:
-        """The connection is gone: forget what was not sent and let go of its files."""
+        """The transport is gone: forget what was not sent and let go of its files.
+
+        What the client has sent before may go on until `Connection` ends it.
+        """
         self._is_lost = self._is_dead = True
         parts, self._parts = self._parts, deque()
         close_regions(parts)
+        self._gathered.clear()
+        self.buffered_bytes = 0
 
     # What follows is IPushProducer, for the transport.
 
@@ -125,8 +136,14 @@ class CopyingWire:
         self._is_paused = True
 
     def _abort(self) -> None:
-        if not self._is_lost:
+        if self._is_lost:
+            self._end_lost()
+        else:
             self._transport.abortConnection()
+
+    def _end_lost(self) -> None:
+        if self.connection is not None:
+            self.connection.lost()
 
     def _pump(self) -> None:
         parts = self._parts
@@ -138,7 +155,8 @@ class CopyingWire:
             else:
                 parts.popleft()
                 self.buffered_bytes -= len(part)
-                self._write(bytes(part))
+                self._write(part)
+        self._flush()
         if self.connection is not None and self._shared.bytes_out != sent_before:
             self.connection.drained()
         if self._is_closing and not parts and not self._is_dead:
@@ -195,6 +213,16 @@ class CopyingWire:
             log.error("cannot send to {peer}: {error}", peer=self.connection.host, error=error)
             self.connection.abort("its answer could not be read")
 
-    def _write(self, data: bytes) -> None:
-        self._shared.bytes_out += len(data)
-        self._transport.write(data)
+    def _write(self, data: bytes | memoryview) -> None:
+        """Add to the next write, which goes out when it is large enough or nothing follows."""
+        self._gathered.append(data)
+        self._gathered_bytes += len(data)
+        if self._gathered_bytes >= PIECE_BYTES:
+            self._flush()
+
+    def _flush(self) -> None:
+        if self._gathered:
+            gathered, self._gathered = self._gathered, []
+            self._shared.bytes_out += self._gathered_bytes
+            self._gathered_bytes = 0
+            self._transport.write(b"".join(gathered))

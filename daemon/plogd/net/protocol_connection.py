@@ -28,7 +28,12 @@ class ProtocolConnection(Protocol):
 
     Args:
         context_of: makes the connection's context from its transport.
+
+    Attributes:
+        context: who is connected; there from `connectionMade` on.
     """
+
+    context: ConnectionContext
 
     def __init__(self, shared: Connections, context_of: Callable[[Any], ConnectionContext]) -> None:
         self._shared = shared
@@ -37,11 +42,12 @@ class ProtocolConnection(Protocol):
         self._wire: CopyingWire | None = None
         self._unread = memoryview(b"")
         self._is_feeding = False
+        self._has_ended = False
 
     def connectionMade(self) -> None:
         """Choose how bytes travel, and begin."""
         transport: Any = self.transport
-        context = self._context_of(transport)
+        self.context = context = self._context_of(transport)
         if can_send_files(transport):
             assert isinstance(transport, ServerTransport)
             transport.serve(self._shared, context)
@@ -51,15 +57,19 @@ class ProtocolConnection(Protocol):
 
     def dataReceived(self, data: bytes) -> None:
         """Bytes came, maybe more than may be read now: the rest is kept here."""
-        self._unread = memoryview(bytes(self._unread) + data if self._unread else data)
-        self._feed()
+        if not self._has_ended:
+            self._unread = memoryview(bytes(self._unread) + data if self._unread else data)
+            self._feed()
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
-        """The connection is gone."""
+        """The connection is gone. As on a plain port, requests that came before may still start."""
+        self._has_ended = True
         if self._connection is not None and self._wire is not None:
-            self._connection.lost()
             self._wire.lost()
-            self._unread = memoryview(b"")
+            if self._connection.is_closing:
+                self._connection.lost()
+            else:
+                self._feed()
 
     def _feed(self) -> None:
         """Pass on what may be read; called again by each permission to read more."""
@@ -75,3 +85,5 @@ class ProtocolConnection(Protocol):
                 connection.received(nbytes)
         finally:
             self._is_feeding = False
+        if self._has_ended and (not self._unread or connection.is_parked):
+            connection.end_of_stream()

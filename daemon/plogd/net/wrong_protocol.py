@@ -1,8 +1,9 @@
-"""What a client speaks that does not speak Kafka, told from the first four bytes it sends.
+"""What a client speaks that does not speak Kafka, or not TLS where it should, told from its start.
 
 Kafka's first four bytes are a size below ``socket.request.max.bytes``. Those of the protocols that
 end up on a broker's port by mistake are text, or a TLS record, and as a size they would be some
-hundred megabytes. Pure; called by connection.py once a connection, for its log line.
+hundred megabytes. Pure; called once a connection, by connection.py for plain listeners and by
+tls_port.py for the others, for their log line.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ _FOUR_LETTERS = (
 _MISTAKES = {
     b"SSH-": "an SSH client: this port speaks Kafka's protocol, not SSH; check the port number",
     b"PROX": "a PROXY protocol header: switch it off for this port in the load balancer",
+    b"\r\n\r\n": "a PROXY protocol header: switch it off for this port in the load balancer",
+    b"AMQP": "an AMQP client: this port speaks Kafka's protocol, not RabbitMQ's; check the port",
     **dict.fromkeys(
         (b"GET ", b"POST", b"PUT ", b"HEAD", b"OPTI", b"DELE", b"PATC", b"CONN", b"TRAC", b"PRI "),
         _HTTP,
@@ -25,19 +28,48 @@ _MISTAKES = {
     **dict.fromkeys((b"ruok", b"srvr", b"stat", b"mntr", b"conf", b"envi"), _FOUR_LETTERS),
 }
 _TLS_HANDSHAKE = b"\x16\x03"
+_TEXT = frozenset((*range(0x20, 0x7F), *b"\r\n\t"))
 
 
-def explain_first_bytes(first_four_bytes: bytes) -> str | None:
-    """What the client seems to be and what to do about it; None if it may well speak Kafka.
+def explain_first_bytes(first_four_bytes: bytes, listener_name: str) -> str | None:
+    """What the client seems to be, a colon, and what to do; None if it may well speak Kafka.
 
-    >>> explain_first_bytes(b"SSH-")
+    >>> explain_first_bytes(b"SSH-", "PLAINTEXT")
     "an SSH client: this port speaks Kafka's protocol, not SSH; check the port number"
-    >>> explain_first_bytes(bytes([0, 0, 0, 35])) is None
+    >>> explain_first_bytes(bytes([0, 0, 0, 35]), "PLAINTEXT") is None
     True
     """
     if first_four_bytes[:2] == _TLS_HANDSHAKE:
         return (
-            "a TLS client: this listener is not encrypted; set security.protocol=PLAINTEXT in the"
-            " client, or use the port of a TLS listener"
+            f"a TLS client: the listener {listener_name} is not encrypted; set"
+            " security.protocol=PLAINTEXT in the client, or give it the address of a TLS listener"
         )
-    return _MISTAKES.get(first_four_bytes)
+    mistake = _MISTAKES.get(first_four_bytes)
+    if mistake is None and _TEXT.issuperset(first_four_bytes):
+        return (
+            f"text: it begins with {first_four_bytes.decode('ascii')!r}, and this port speaks"
+            " Kafka's protocol; check the port number"
+        )
+    return mistake
+
+
+def explain_not_tls(first_bytes: bytes, listener_name: str) -> tuple[str, str]:
+    """For the first bytes of a TLS listener's client that are no TLS: a kind, and what was sent.
+
+    >>> explain_not_tls(b"ruok", "SSL")[0]
+    'a ZooKeeper command'
+    """
+    first_four = first_bytes[:4]
+    mistake = explain_first_bytes(first_four, listener_name)
+    if mistake is not None and len(first_four) == 4:
+        return mistake.partition(":")[0], f"sent {mistake}"
+    if first_four[:1] == b"\0":
+        return (
+            "plain on tls",
+            "sent a Kafka request in the clear: set security.protocol=SSL in the client, or give"
+            f" it the address of another listener; {listener_name} is encrypted",
+        )
+    return (
+        "no tls",
+        f"does not speak TLS: its first bytes are {first_four.hex(' ')}; check the port number",
+    )

@@ -94,8 +94,48 @@ def test_a_lost_connection_leaves_nothing_behind(tmp_path: Path) -> None:
     harness.ports.settle()
     assert file.holders == 1
     assert len(harness.shared) == 0
+    assert harness.dispatch.started == ["slow", "behind"], "as on a plain port"
+    protocol.dataReceived(frame(METADATA, "late"))
+    assert harness.dispatch.started == ["slow", "behind"]
+
+
+def test_what_came_before_the_end_still_starts() -> None:
+    """A producer that wants no answers sends and leaves; the last bytes come with its farewell."""
+    harness = Harness(plog_request_turn_max_requests=3)
+    protocol, _ = harness.connect()
+    texts = [f"{number}" * 5000 for number in range(10)]
+    protocol.dataReceived(b"".join(frame(METADATA, text) for text in texts))
+    protocol.connectionLost(Failure(ConnectionDone()))
+    harness.ports.settle()
+    assert harness.dispatch.started == texts
+    assert len(harness.shared) == 0
+
+
+def test_what_waits_for_an_answer_does_not_outlive_the_connection() -> None:
+    harness = Harness()
+    protocol, _ = harness.connect()
+    protocol.dataReceived(frame(FETCH, "slow"))
+    for number in range(10):
+        protocol.dataReceived(frame(METADATA, f"{number}" * 15_000))
+    protocol.connectionLost(Failure(ConnectionDone()))
+    harness.ports.settle()
+    assert len(harness.shared) == 0
     assert harness.dispatch.started == ["slow"]
-    protocol.dataReceived(b"late")
+
+
+def test_small_parts_of_answers_leave_in_one_write(tmp_path: Path) -> None:
+    harness = Harness()
+    file = WatchedFile(tmp_path / "0.log", b"x" * 1000)
+    harness.dispatch.answer = lambda api_key, text: [
+        b"head", FileRegion(file, 0, 1000), b"tail",
+    ]  # fmt: skip
+    file.retain()
+    protocol, transport = harness.connect()
+    writes: list[bytes] = []
+    transport.write = writes.append  # type: ignore[method-assign]
+    protocol.dataReceived(frame(FETCH, "a") + frame(FETCH, "b"))
+    assert writes == [(b"head" + b"x" * 1000 + b"tail") * 2]
+    assert harness.shared.bytes_out == len(writes[0])
 
 
 def test_a_bad_size_closes_the_transport() -> None:

@@ -1,4 +1,4 @@
-"""Who is on the line, by four bytes."""
+"""Who is on the line, by the first bytes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import struct
 
 import pytest
 
-from plogd.net.wrong_protocol import explain_first_bytes
+from plogd.net.wrong_protocol import explain_first_bytes, explain_not_tls
 
 
 @pytest.mark.parametrize(
@@ -19,12 +19,14 @@ from plogd.net.wrong_protocol import explain_first_bytes
         (b"SSH-2.0-OpenSSH_9.2", "an SSH client", "port number"),
         (b"PROXY TCP4 ", "a PROXY protocol header", "load balancer"),
         (b"ruok", "a ZooKeeper command", "2181"),
+        (b"AMQP\x00\x00\x09\x01", "an AMQP client", "check the port"),
+        (b"EHLO example.org", "text: it begins with 'EHLO'", "check the port"),
     ],
 )
 def test_the_mistake_and_its_remedy_are_named(
     first_bytes: bytes, mistake: str, remedy: str
 ) -> None:
-    text = explain_first_bytes(first_bytes[:4])
+    text = explain_first_bytes(first_bytes[:4], "PLAINTEXT")
     assert text is not None
     assert text.startswith(mistake)
     assert remedy in text
@@ -32,4 +34,27 @@ def test_the_mistake_and_its_remedy_are_named(
 
 @pytest.mark.parametrize("size", [1, 35, 1 << 20, 100 << 20])
 def test_no_usual_size_of_a_request_is_taken_for_a_mistake(size: int) -> None:
-    assert explain_first_bytes(struct.pack(">i", size)) is None
+    assert explain_first_bytes(struct.pack(">i", size), "PLAINTEXT") is None
+
+
+def test_a_tls_client_is_told_which_listener_is_plain() -> None:
+    text = explain_first_bytes(b"\x16\x03\x01\x02", "INSIDE")
+    assert text is not None
+    assert "the listener INSIDE is not encrypted" in text
+
+
+@pytest.mark.parametrize(
+    ("first_bytes", "kind", "remedy"),
+    [
+        (struct.pack(">ihh", 35, 18, 3), "plain on tls", "security.protocol=SSL"),
+        (b"\0", "plain on tls", "OUTSIDE is encrypted"),
+        (b"GET / HTTP/1.1", "an HTTP request", "plog.http.port"),
+        (b"\x80\x2e\x01", "no tls", "80 2e 01"),
+    ],
+)
+def test_on_a_tls_listener_what_is_no_tls_is_named(
+    first_bytes: bytes, kind: str, remedy: str
+) -> None:
+    found, text = explain_not_tls(first_bytes, "OUTSIDE")
+    assert found == kind
+    assert remedy in text
