@@ -14,8 +14,9 @@ import gc
 import os
 import resource
 import signal
+import socket
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from twisted.application.service import Service
 from twisted.internet.defer import Deferred, maybeDeferred
@@ -28,10 +29,12 @@ from plog.errors import PlogError
 from plogd import __version__
 from plogd.broker import Broker
 from plogd.config import BrokerConfig, ConfigError, LoadedConfig, Reload, reloadable
+from plogd.config.loading import without_tls
 from plogd.http.process_metrics import register_process_metrics
 from plogd.http.status import Status
 from plogd.logging import LineObserver
 from plogd.metrics import Registry
+from plogd.net.advertised_check import AdvertisedCheck
 from plogd.net.connections import Connections
 from plogd.net.gauges import register_connection_gauges
 from plogd.net.jobs import ThreadJobs
@@ -41,6 +44,9 @@ from plogd.os_files import OsFiles
 from plogd.ports import Later, Turn
 from plogd.sdnotify import ServiceNotifier
 from plogd.tasks import BROKER_TASKS, Running, RunningTasks, start_tasks
+
+if TYPE_CHECKING:
+    from plogd.net.tls_servers import PreparedTls, TlsServers
 
 log = Logger()
 
@@ -80,6 +86,7 @@ class BrokerService(Service):
         self._tasks: RunningTasks | None = None
         self._http: IListeningPort | None = None
         self._listeners: Listeners | None = None
+        self._tls: TlsServers | None = None
         self._addresses = ""
         self._stopping = False
 
@@ -105,8 +112,9 @@ class BrokerService(Service):
         self._make_parts()
         signal.signal(signal.SIGHUP, self._hang_up)
         try:
+            self._tls = self._make_tls()
             self._http = self._listen_http()
-        except CannotListenError as error:
+        except (CannotListenError, ConfigError) as error:
             self._cannot_start(error)
             return
         # By `map`, so that an error in `_serve` ends the process, too, and is not just logged.
@@ -139,6 +147,21 @@ class BrokerService(Service):
             turn=self._turn,
         )
         register_connection_gauges(self._registry, self._connections)
+        self._advertised = AdvertisedCheck(
+            config, self._connections, resolve=lambda host: socket.getaddrinfo(host, None)
+        )
+        self.broker.on_address_told = self._advertised.told
+        self.broker.on_client_works = self._advertised.works
+
+    def _make_tls(self) -> TlsServers | None:
+        if not self._loaded.config.tls_listeners():
+            return None
+        from plogd.net.tls_servers import TlsServers, prepare_tls
+
+        prepared = prepare_tls(self._loaded.config, self._clock.now_ms())
+        for warning in prepared.warnings:
+            log.warn("{warning}", warning=warning)
+        return TlsServers(prepared)
 
     def _listen_http(self) -> IListeningPort | None:
         if self._loaded.config.plog_http_port == 0:
@@ -155,7 +178,8 @@ class BrokerService(Service):
         if self._stopping:
             return
         config = self._loaded.config
-        listeners = Listeners(self._reactor, self._connections)
+        tls = self._tls.by_listener if self._tls is not None else None
+        listeners = Listeners(self._reactor, self._connections, tls)
         try:
             bound = listeners.open_all(config.bound_listeners())
         except CannotListenError as error:
@@ -175,6 +199,7 @@ class BrokerService(Service):
         gc.freeze()
         gc.enable()
         log.info("listening on {addresses}", addresses=self._addresses)
+        self._advertised.start()
         self._notifier.ready(f"listening on {self._addresses}")
 
     def _cannot_start(self, error: Exception) -> None:
@@ -211,20 +236,53 @@ class BrokerService(Service):
         self._reactor.callFromThread(self.reload)
 
     def reload(self) -> None:
-        """Read the settings again and use those that may change while the broker runs."""
+        """Read the settings again and use those that may change while the broker runs.
+
+        New connections get the certificates that are in the files now. If those cannot be used,
+        the old ones and the settings that name them stay; everything else is taken over.
+        """
         self._notifier.reloading(self._clock.monotonic_ms())
         try:
-            self._take_over(self._load())
+            loaded = self._load()
         except ConfigError as error:
             for problem in error.problems:
                 log.error("the settings stay as they were: {problem}", problem=problem)
             for warning in error.warnings:
                 log.warn("{warning}", warning=warning)
+            self._reloaded()
+            return
+        reload = reloadable(self._loaded.config, loaded.config)
+        if self._tls is None:
+            self._take_over(loaded, reload)
+        else:
+            self._reload_tls(self._tls, loaded, reload)
+
+    def _reload_tls(self, tls: TlsServers, loaded: LoadedConfig, reload: Reload) -> None:
+        from plogd.net.tls_servers import prepare_tls
+
+        def prepared(new: PreparedTls) -> None:
+            for warning in new.warnings:
+                log.warn("{warning}", warning=warning)
+            tls.use(new)
+            self._take_over(loaded, reload)
+
+        def failed(error: Exception) -> None:
+            if self._stopping:
+                return
+            if not isinstance(error, ConfigError):
+                _log_bug("reload of certificates", error)
+            what = "; ".join(str(error).splitlines())
+            log.error("the certificates stay as they were: {what}", what=what)
+            self._take_over(loaded, without_tls(reload, self._loaded.config))
+
+        now_ms = self._clock.now_ms()
+        self._jobs.submit("tls", lambda: prepare_tls(reload.config, now_ms)).then(prepared, failed)
+
+    def _reloaded(self) -> None:
         if self._listeners is not None:
             self._notifier.ready(f"listening on {self._addresses}")
 
-    def _take_over(self, loaded: LoadedConfig) -> None:
-        reload = reloadable(self._loaded.config, loaded.config)
+    def _take_over(self, loaded: LoadedConfig, reload: Reload) -> None:
         for warning in loaded.warnings:
             log.warn("{warning}", warning=warning)
         self._loaded = LoadedConfig(
@@ -237,6 +295,7 @@ class BrokerService(Service):
         self.broker.update_config(reload.config)
         if not told_first:
             self._tell(reload)
+        self._reloaded()
 
     def _tell(self, reload: Reload) -> None:
         log.info(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import atexit
 import os
 import sys
+import time
 from functools import cache
 
 from twisted.application.service import IService
@@ -69,7 +70,7 @@ class Options(usage.Options):
             problems = "\n".join(lines)
             raise usage.UsageError(f"the settings cannot be used:\n{problems}") from error
         if self["check-config"]:
-            for warning in self.loaded.warnings:
+            for warning in [*self.loaded.warnings, *_check_certificates(self.loaded)]:
                 print(f"warning: {warning}")
             print("the settings can be used")
             raise SystemExit(0)
@@ -79,6 +80,18 @@ class Options(usage.Options):
         twistd = self.parent
         if twistd is not None and not (twistd.get("logger") or twistd.get("logfile")):
             twistd["logger"] = f"{__name__}.{standard_observer.__name__}"
+
+
+def _check_certificates(loaded: LoadedConfig) -> tuple[str, ...]:
+    """Read what the TLS listeners need; what to warn about. Raises UsageError."""
+    if not loaded.config.tls_listeners():
+        return ()
+    from plogd.net.tls_servers import prepare_tls
+
+    try:
+        return prepare_tls(loaded.config, time.time_ns() // 1_000_000).warnings
+    except ConfigError as error:
+        raise usage.UsageError(f"the settings cannot be used:\n{error}") from error
 
 
 @cache

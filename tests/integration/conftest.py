@@ -9,11 +9,13 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
 from plogd.testing.broker_process import BrokerProcess
 from plogd.testing.plugin import BrokerFactory
+from tests.helpers.certificates import Authority
 from tests.helpers.kafka_tools import KafkaTools, RunTool
 from tests.helpers.kcat import Kcat
 from tests.helpers.outside_broker import OutsideBroker, outside_broker
@@ -79,3 +81,37 @@ def kafka_tools() -> Iterator[KafkaTools]:
 def run(kafka_tools: KafkaTools, broker: BrokerProcess) -> RunTool:
     """Run one of Kafka's Java tools against the shared broker."""
     return kafka_tools.against(broker.bootstrap_servers)
+
+
+@pytest.fixture(scope="session")
+def authority() -> Authority:
+    """The CA of this run."""
+    return Authority()
+
+
+@pytest.fixture
+def ca_file(authority: Authority, tmp_path: Path) -> Path:
+    """The certificate that clients trust."""
+    return authority.truststore(tmp_path / "ca.pem")
+
+
+@pytest.fixture
+def tls_settings(authority: Authority, tmp_path: Path) -> dict[str, str]:
+    """The settings of a broker with a TLS listener."""
+    keystore = authority.server().keystore(tmp_path / "broker.pem")
+    return {"listeners": "SSL://127.0.0.1:0", "ssl.keystore.location": str(keystore)}
+
+
+@pytest.fixture
+def tls_broker(start_broker: BrokerFactory, tls_settings: dict[str, str]) -> BrokerProcess:
+    """A broker that only speaks TLS."""
+    return start_broker(tls_settings)
+
+
+@pytest.fixture
+def mutual_broker(
+    start_broker: BrokerFactory, tls_settings: dict[str, str], ca_file: Path
+) -> BrokerProcess:
+    """A broker whose clients have to show a certificate."""
+    more = {"ssl.client.auth": "required", "ssl.truststore.location": str(ca_file)}
+    return start_broker({**tls_settings, **more})

@@ -93,6 +93,16 @@ ROOMS = (
         may_import=("plog", "plogd"),
         outside=("kazoo", "pytest", "twisted", "zope"),
     ),
+    Room(
+        names=(
+            "plogd.net.tls_context",
+            "plogd.net.tls_files",
+            "plogd.net.tls_port",
+            "plogd.net.tls_servers",
+        ),
+        may_import=("plog", "plogd"),
+        outside=("OpenSSL", "cryptography", "twisted", "zope"),
+    ),
 )
 
 # Rows for an __init__.py alone: what lies below must have a row of its own.

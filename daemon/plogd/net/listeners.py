@@ -16,9 +16,9 @@ from __future__ import annotations
 
 import errno
 import socket
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from twisted.internet import tcp
 from twisted.internet.defer import Deferred, DeferredList, maybeDeferred
@@ -32,6 +32,9 @@ from plogd.config.listener import Listener
 from plogd.net.connections import Connections
 from plogd.net.protocol_connection import ProtocolConnection
 from plogd.net.transport import ServerTransport
+
+if TYPE_CHECKING:
+    from plogd.net.tls_context import TlsServer
 
 log = Logger()
 
@@ -67,7 +70,11 @@ class ListenerFactory(ServerFactory):
     def buildProtocol(self, addr: IAddress | None) -> ProtocolConnection | None:
         """A protocol; None closes the connection at once."""
         host = plain_host(getattr(addr, "host", ""))
-        return ProtocolConnection(self._shared, self._context) if self._shared.admit(host) else None
+        return self.make_protocol() if self._shared.admit(host) else None
+
+    def make_protocol(self) -> ProtocolConnection:
+        """The protocol of a connection that may stay."""
+        return ProtocolConnection(self._shared, self._context)
 
     def logPrefix(self) -> str:
         """What Twisted calls this listener in its log lines."""
@@ -163,11 +170,18 @@ class PlainPort(tcp.Port):
 
 
 class Listeners:
-    """The open listeners of a broker."""
+    """The open listeners of a broker.
 
-    def __init__(self, reactor: Any, shared: Connections) -> None:
+    Args:
+        tls: by listener name, what makes the TLS connections of those that want it.
+    """
+
+    def __init__(
+        self, reactor: Any, shared: Connections, tls: Mapping[str, TlsServer] | None = None
+    ) -> None:
         self._reactor = reactor
         self._shared = shared
+        self._tls = tls or {}
         self._ports: list[PlainPort] = []
 
     def open_all(self, listeners: Sequence[Listener]) -> list[BoundListener]:
@@ -189,8 +203,8 @@ class Listeners:
 
     def _open(self, listener: Listener, beside: Sequence[Listener]) -> BoundListener:
         """Listen on all addresses of one listener; port 0 takes a free one, the same for all."""
-        if listener.protocol != "PLAINTEXT":
-            raise ValueError(f"{listener}: only PLAINTEXT is served")
+        if listener.protocol != "PLAINTEXT" and listener.name not in self._tls:
+            raise ValueError(f"{listener}: nobody has prepared its TLS")
         port = listener.port
         missing: CannotListenError | None = None
         has_opened = False
@@ -215,10 +229,13 @@ class Listeners:
     def _listen(
         self, listener: Listener, address: str, port: int, *, is_dual_stack: bool
     ) -> PlainPort:
-        opened = PlainPort(
+        kind, factory = PlainPort, ListenerFactory(self._shared, listener)
+        if listener.protocol != "PLAINTEXT":
+            kind, factory = self._tls_port(listener)
+        opened = kind(
             self._shared,
             port,
-            ListenerFactory(self._shared, listener),
+            factory,
             backlog=self._shared.settings.socket_listen_backlog_size,
             interface=address,
             reactor=self._reactor,
@@ -226,6 +243,13 @@ class Listeners:
         )
         opened.startListening()
         return opened
+
+    def _tls_port(self, listener: Listener) -> tuple[type[PlainPort], Any]:
+        # Not for those who do not want TLS.
+        from plogd.net.tls_port import TlsFactory, TlsListenerFactory, TlsPort
+
+        above = TlsListenerFactory(self._shared, listener)
+        return TlsPort, TlsFactory(self._tls[listener.name], above, self._reactor)
 
 
 def plain_host(host: str) -> str:

@@ -36,6 +36,7 @@ class BrokerProcess:
 
     Attributes:
         bootstrap_servers: ``HOST:PORT`` for clients; the port stays the same over a restart.
+        addresses: the same for every listener, in the order of ``listeners``.
         started_in_ms: how long the last start took, from fork to ready.
     """
 
@@ -49,6 +50,7 @@ class BrokerProcess:
         self.data_dir = directory / "data"
         self.log_path = directory / "broker.log"
         self.bootstrap_servers = "127.0.0.1:0"
+        self.addresses: tuple[str, ...] = ()
         self.started_in_ms = 0.0
         self._settings = dict(settings or {})
         self._config_file = config_file
@@ -87,6 +89,7 @@ class BrokerProcess:
             self.kill()
             raise BrokerFailed(f"the broker is {error}\n{self._log_tail()}") from error
         self.started_in_ms = (time.monotonic() - started) * 1000
+        self.addresses = tuple(addresses)
         self.bootstrap_servers = addresses[0]
 
     def stop(self) -> None:

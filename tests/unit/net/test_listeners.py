@@ -193,9 +193,9 @@ def test_a_taken_port_is_an_error_and_opens_nothing(make_harness: Any) -> None:
     harness.pump.until(lambda: len(harness.pump.reactor.getReaders()) == 1)
 
 
-def test_what_is_not_plain_is_refused(make_harness: Any) -> None:
+def test_tls_without_a_certificate_is_refused(make_harness: Any) -> None:
     tls = Listener(name="SSL", host="", port=0, protocol="SSL")
-    with pytest.raises(ValueError, match="only PLAINTEXT"):
+    with pytest.raises(ValueError, match="nobody has prepared"):
         make_harness().listeners.open_all([tls])
 
 

@@ -1,0 +1,142 @@
+"""Clients that are told an address they cannot reach: the trap of ``advertised.listeners``.
+
+A client connects, asks for the cluster's metadata, and from then on uses the address it finds
+there. If it cannot, it waits in silence, and so would we. What can be known here: at the start,
+that this machine cannot resolve an advertised name; later, that a client was told an address that
+looks wrong for it, and that nothing but questions came from its machine since. Either alone is no
+proof: names may be known elsewhere, and a port of a container may be forwarded from localhost.
+
+Wired by service.py; reactor thread only, names are resolved in jobs. Source: faults around KIP-103
+and KIP-302, and what people ask about Kafka in containers.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Callable
+
+from twisted.logger import Logger
+
+from plogd.apis.context import ConnectionContext
+from plogd.config import BrokerConfig, Listener
+from plogd.net.connections import Connections
+
+log = Logger()
+
+WAIT_MS = 10_000.0
+HOSTS_MAX = 1000
+LANE = "dns"
+_WILDCARDS = ("", "0.0.0.0", "::")
+_REMEDY = "set advertised.listeners to an address that clients can reach"
+
+
+class AdvertisedCheck:
+    """Watches what clients are told and whether they come back.
+
+    Args:
+        resolve: the addresses of a name, or OSError; may block, runs in a job.
+    """
+
+    def __init__(
+        self, config: BrokerConfig, shared: Connections, *, resolve: Callable[[str], object]
+    ) -> None:
+        self._advertised = config.advertised_by_name()
+        self._bound = {listener.name: listener for listener in config.bound_listeners()}
+        self._shared = shared
+        self._resolve = resolve
+        self._unresolvable: set[str] = set()
+        self._waiting: dict[str, None] = {}
+        self._working: dict[str, None] = {}
+
+    def start(self) -> None:
+        """Look at what is advertised, without waiting for it."""
+        for listener in self._advertised.values():
+            if _is_name(listener.host):
+                self._resolve_later(listener)
+            elif _is_loopback(listener.host) and not self._listens_on_loopback(listener):
+                log.info(
+                    "advertised.listeners tells clients to connect to {listener}: those on other"
+                    " machines cannot, though {bound} is open to them",
+                    listener=str(listener),
+                    bound=str(self._bound[listener.name]),
+                )
+
+    def told(self, connection: ConnectionContext, host: str, port: int) -> None:
+        """A client was told to connect to this address from now on."""
+        client = connection.client_address[0]
+        if client in self._waiting or client in self._working:
+            return
+        why = self._suspicion(connection, host)
+        if why is None or len(self._waiting) >= HOSTS_MAX:
+            return
+        self._waiting[client] = None
+        address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        line = (
+            f"was told to connect to {address} by the listener {connection.listener_name}, and has"
+            f" not done any work since: {why}; {_REMEDY}"
+        )
+        self._shared.timers.call_later(WAIT_MS, lambda: self._waited(client, line))
+
+    def works(self, connection: ConnectionContext) -> None:
+        """A client does what it came for: what it was told was right."""
+        client = connection.client_address[0]
+        self._waiting.pop(client, None)
+        if len(self._working) >= HOSTS_MAX:
+            del self._working[next(iter(self._working))]
+        self._working[client] = None
+
+    def _waited(self, client: str, line: str) -> None:
+        if client in self._waiting:
+            del self._waiting[client]
+            self._shared.report(client, "advertised", line)
+
+    def _suspicion(self, connection: ConnectionContext, host: str) -> str | None:
+        if host in self._unresolvable:
+            return f"this machine cannot resolve {host}, so maybe the client cannot either"
+        client, ours = connection.client_address[0], connection.local_address[0]
+        if client == ours or _is_loopback(client):
+            return None  # It is on this machine.
+        if _is_loopback(host):
+            return f"for a client on another machine {host} is that machine"
+        if _is_name(host) and "." not in host:
+            return f"{host} has no domain and may be known only here, like a container's name"
+        return None
+
+    def _listens_on_loopback(self, advertised: Listener) -> bool:
+        host = self._bound[advertised.name].host
+        return host not in _WILDCARDS and _is_loopback(host)
+
+    def _resolve_later(self, listener: Listener) -> None:
+        host = listener.host
+
+        def failed(error: Exception) -> None:
+            if not isinstance(error, OSError):
+                return  # The broker is stopping.
+            self._unresolvable.add(host)
+            log.warn(
+                "advertised.listeners tells clients to connect to {listener}, and this machine"
+                " cannot resolve {host} ({error}): {remedy}",
+                listener=str(listener),
+                host=host,
+                error=error.strerror or str(error),
+                remedy=_REMEDY,
+            )
+
+        self._shared.jobs.submit(LANE, lambda: self._resolve(host)).then(lambda _: None, failed)
+
+
+def _is_name(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        return bool(host) and host != "localhost"
+    return False
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.partition("%")[0]).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,53 @@
+"""The names of cipher suites: Kafka has the standard's and Java's, OpenSSL its own.
+
+Pure. TLS 1.3's are the same everywhere. Of the older ones only those are translated that exchange
+keys with forward secrecy, since nothing else is worth offering. Source: RFC 8446, RFC 5289, RFC
+7905, openssl-ciphers(1).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+_TLS_1_3 = re.compile(r"TLS_(AES_(128|256)_(GCM|CCM)(_8)?|CHACHA20_POLY1305)_SHA(256|384)")
+_TLS_1_2 = re.compile(
+    r"TLS_(?P<exchange>ECDHE_RSA|ECDHE_ECDSA|DHE_RSA)_WITH_"
+    r"(?:AES_(?P<bits>128|256)_(?P<mode>GCM|CBC)_(?P<hash>SHA(?:256|384)?)"
+    r"|(?P<chacha>CHACHA20_POLY1305)_SHA256)"
+)
+_OPENSSL = re.compile(r"(ECDHE-RSA|ECDHE-ECDSA|DHE-RSA)-[A-Z0-9-]+")
+
+
+def openssl_cipher_lists(suites: Sequence[str]) -> tuple[list[str], list[str]]:
+    """OpenSSL's names for those of TLS 1.2 and for those of TLS 1.3.
+
+    Raises ValueError naming the suite that is neither.
+
+    >>> openssl_cipher_lists(["TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384", "TLS_AES_128_GCM_SHA256"])
+    (['ECDHE-RSA-AES256-GCM-SHA384'], ['TLS_AES_128_GCM_SHA256'])
+    """
+    tls_1_2: list[str] = []
+    tls_1_3: list[str] = []
+    for suite in suites:
+        if _TLS_1_3.fullmatch(suite):
+            tls_1_3.append(suite)
+        elif _OPENSSL.fullmatch(suite):
+            tls_1_2.append(suite)
+        else:
+            tls_1_2.append(_translated(suite))
+    return tls_1_2, tls_1_3
+
+
+def _translated(suite: str) -> str:
+    match = _TLS_1_2.fullmatch(suite)
+    if match is None:
+        raise ValueError(
+            f"{suite} is not served; choose among TLS_AES_128_GCM_SHA256,"
+            " TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384 and others with ECDHE or DHE"
+        )
+    exchange = match["exchange"].replace("_", "-")
+    if match["chacha"]:
+        return f"{exchange}-CHACHA20-POLY1305"
+    mode = "GCM-" if match["mode"] == "GCM" else ""
+    return f"{exchange}-AES{match['bits']}-{mode}{match['hash']}"

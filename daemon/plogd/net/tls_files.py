@@ -1,0 +1,222 @@
+"""The keys and certificates of TLS: read from PEM files or settings, and judged before their use.
+
+What is wrong is said with the setting, the file and the remedy, because OpenSSL would say it in
+numbers, or only to the first client. Blocks on files: called at the start, and later from a job.
+Making a TLS context of what was read is tls_context.py's work.
+
+Source: KIP-651 and Kafka 4.3 DefaultSslEngineFactory.PemStore, which as here takes a PEM text
+without its line ends, and the first certificate for the broker's own; RFC 7468.
+"""
+
+from __future__ import annotations
+
+import binascii
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives import serialization
+
+from plog.errors import PlogError
+from plogd.config.tls_settings import CONVERT_KEYSTORE, CONVERT_TRUSTSTORE, TlsSettings
+from plogd.net.x500_name import rfc2253_name
+
+EXPIRES_SOON = timedelta(days=14)
+
+_BLOCK = re.compile(rb"-----BEGIN ([A-Z0-9 ]+)-----(.*?)-----END \1-----", re.DOTALL)
+_JKS_MAGIC = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce")
+_DER_SEQUENCE = b"\x30"
+
+
+class TlsFileError(PlogError):
+    """A key or certificate cannot be used; the text names setting, file and remedy."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TlsMaterial:
+    """What a listener shows and whom it trusts; `chain` begins with its own certificate."""
+
+    key: Any  # One of cryptography's private keys: all its versions have no common name for them.
+    chain: tuple[x509.Certificate, ...]
+    trusted: tuple[x509.Certificate, ...]
+    warnings: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """A PEM text, and how to call the place it comes from."""
+
+    where: str
+    data: bytes
+
+
+def read_material(
+    settings: TlsSettings, *, now: datetime, name_for: Callable[[str], str] = str
+) -> TlsMaterial:
+    """Read what `settings` name, which `check_tls` has found to be complete.
+
+    Args:
+        name_for: what a setting is called where it was set.
+
+    Raises:
+        TlsFileError: something cannot be read or does not fit together.
+    """
+    keys, certificates = _keystore(settings, name_for)
+    key = _private_key(keys, settings.ssl_key_password, name_for("ssl.key.password"))
+    chain = _certificates(certificates)
+    _check_pair(key, chain, certificates.where)
+    trusted: Sequence[x509.Certificate] = ()
+    warnings = list(_validity_warnings(chain, now, certificates.where))
+    if settings.ssl_client_auth != "none":
+        source = _truststore(settings, name_for)
+        trusted = _certificates(source)
+        warnings += _validity_warnings(trusted, now, source.where)
+    return TlsMaterial(key=key, chain=chain, trusted=tuple(trusted), warnings=tuple(warnings))
+
+
+def _keystore(settings: TlsSettings, name_for: Callable[[str], str]) -> tuple[_Source, _Source]:
+    """Where the key is, and where the certificates are."""
+    if settings.ssl_keystore_key:
+        chain = settings.ssl_keystore_certificate_chain or ""
+        return (
+            _Source(name_for("ssl.keystore.key"), settings.ssl_keystore_key.encode()),
+            _Source(name_for("ssl.keystore.certificate.chain"), chain.encode()),
+        )
+    path = settings.ssl_keystore_location or ""
+    source = _read_file(name_for("ssl.keystore.location"), path, CONVERT_KEYSTORE)
+    return source, source
+
+
+def _truststore(settings: TlsSettings, name_for: Callable[[str], str]) -> _Source:
+    inline = settings.ssl_truststore_certificates
+    if inline:
+        return _Source(name_for("ssl.truststore.certificates"), inline.encode())
+    path = settings.ssl_truststore_location or ""
+    return _read_file(name_for("ssl.truststore.location"), path, CONVERT_TRUSTSTORE)
+
+
+def _read_file(name: str, path: str, how_to_convert: str) -> _Source:
+    where = f"{name}={path}"
+    try:
+        with open(path, "rb") as file:
+            data = file.read()
+    except OSError as error:
+        raise TlsFileError(f"{where} cannot be read: {error.strerror}") from error
+    if data.startswith(_JKS_MAGIC):
+        raise TlsFileError(f"{where} is a Java keystore (JKS), not PEM; {how_to_convert}")
+    if data.startswith(_DER_SEQUENCE):
+        raise TlsFileError(f"{where} is a PKCS12 or DER file, not PEM; {how_to_convert}")
+    return _Source(where, data)
+
+
+def _blocks(source: _Source, kind: str) -> list[bytes]:
+    """The PEM blocks whose label ends in `kind`, with the line ends that belong there."""
+    found = []
+    for label, body in _BLOCK.findall(source.data):
+        if label.decode().endswith(kind):
+            begin, end = b"-----BEGIN %b-----\n" % label, b"-----END %b-----\n" % label
+            found.append(begin + _with_line_ends(body) + end)
+    return found
+
+
+def _with_line_ends(body: bytes) -> bytes:
+    if b":" in body:  # The headers of an old form of encrypted keys: lines matter.
+        return body.strip() + b"\n"
+    text = b"".join(body.split())
+    return b"".join(text[i : i + 64] + b"\n" for i in range(0, len(text), 64))
+
+
+def _private_key(source: _Source, password: str | None, password_setting: str) -> Any:
+    blocks = _blocks(source, "PRIVATE KEY")
+    if not blocks:
+        raise TlsFileError(
+            f"{source.where} holds no private key, a block that begins with -----BEGIN PRIVATE KEY"
+        )
+    is_encrypted = b"ENCRYPTED" in blocks[0]
+    if is_encrypted and not password:
+        raise TlsFileError(f"{source.where}: its private key is encrypted; set {password_setting}")
+    try:
+        return serialization.load_pem_private_key(
+            blocks[0], (password or "").encode() if is_encrypted else None
+        )
+    except (ValueError, TypeError, UnsupportedAlgorithm) as error:
+        why = f"is {password_setting} the right password?" if is_encrypted else _first_line(error)
+        raise TlsFileError(f"{source.where}: its private key cannot be read: {why}") from error
+
+
+def _certificates(source: _Source) -> tuple[x509.Certificate, ...]:
+    certificates = []
+    for number, block in enumerate(_blocks(source, "CERTIFICATE"), 1):
+        try:
+            certificates.append(x509.load_pem_x509_certificate(block))
+        except (ValueError, binascii.Error) as error:
+            raise TlsFileError(
+                f"{source.where}: certificate {number} cannot be read: {_first_line(error)}"
+            ) from error
+    if not certificates:
+        raise TlsFileError(
+            f"{source.where} holds no certificate, a block that begins with -----BEGIN CERTIFICATE"
+        )
+    return tuple(certificates)
+
+
+def _check_pair(key: Any, chain: Sequence[x509.Certificate], where: str) -> None:
+    public = _public_bytes(key.public_key())
+    fitting = [n for n, each in enumerate(chain, 1) if _public_bytes(each.public_key()) == public]
+    if 1 in fitting:
+        return
+    if fitting:
+        raise TlsFileError(
+            f"{where}: the private key belongs to certificate {fitting[0]}; that one has to come"
+            " first, the ones that sign it behind it"
+        )
+    raise TlsFileError(
+        f"{where}: the private key does not belong to the certificate of"
+        f" {owner(chain[0])}; was one of them renewed without the other?"
+    )
+
+
+def _public_bytes(public_key: Any) -> bytes:
+    encoding = serialization.Encoding.DER
+    form = serialization.PublicFormat.SubjectPublicKeyInfo
+    return bytes(public_key.public_bytes(encoding, form))
+
+
+def _validity_warnings(
+    certificates: Sequence[x509.Certificate], now: datetime, where: str
+) -> list[str]:
+    warnings = []
+    for certificate in certificates:
+        begin, end = validity(certificate)
+        what = f"{where}: the certificate of {owner(certificate)}"
+        if now >= end:
+            warnings.append(f"{what} expired on {end:%Y-%m-%d %H:%M} UTC: clients will refuse it")
+        elif now < begin:
+            warnings.append(f"{what} is valid only from {begin:%Y-%m-%d %H:%M} UTC on")
+        elif end - now < EXPIRES_SOON:
+            warnings.append(f"{what} expires on {end:%Y-%m-%d %H:%M} UTC: renew it")
+    return warnings
+
+
+def owner(certificate: x509.Certificate) -> str:
+    """Whose certificate it is."""
+    return rfc2253_name(certificate.subject.public_bytes()) or "nobody"
+
+
+def validity(certificate: x509.Certificate) -> tuple[datetime, datetime]:
+    """From when to when it is valid."""
+    if hasattr(certificate, "not_valid_after_utc"):
+        return certificate.not_valid_before_utc, certificate.not_valid_after_utc
+    # cryptography before 42.
+    return (
+        certificate.not_valid_before.replace(tzinfo=UTC),
+        certificate.not_valid_after.replace(tzinfo=UTC),
+    )
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]

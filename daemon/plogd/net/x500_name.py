@@ -1,0 +1,112 @@
+"""The name of a certificate's owner as Kafka writes it: ``CN=…,OU=…,O=…,C=…``.
+
+Pure: the DER form of an X.501 name in, text out. The text is a principal's name, and access rules
+compare it letter by letter, so it is what Java makes of a name: RFC 2253, the last part first, only
+that RFC's own keywords, every other attribute as its number and the hex of its value. Source:
+RFC 2253; OpenJDK X500Principal.getName, AVA.toRFC2253String.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import takewhile
+
+_KEYWORDS = {
+    "2.5.4.3": "CN",
+    "2.5.4.6": "C",
+    "2.5.4.7": "L",
+    "2.5.4.8": "ST",
+    "2.5.4.9": "STREET",
+    "2.5.4.10": "O",
+    "2.5.4.11": "OU",
+    "0.9.2342.19200300.100.1.1": "UID",
+    "0.9.2342.19200300.100.1.25": "DC",
+}
+_SEQUENCE, _SET, _OBJECT_ID = 0x30, 0x31, 0x06
+# UTF8String, PrintableString, TeletexString, IA5String, BMPString: what Java takes for text.
+_TEXT_CODECS = {12: "utf-8", 19: "ascii", 20: "latin-1", 22: "ascii", 30: "utf-16-be"}
+_ESCAPED = ',=+<>#;"\\'
+
+
+def rfc2253_name(der: bytes) -> str:
+    """The text of an X.501 name, empty for an empty one. Raises ValueError for what is no name.
+
+    >>> print(rfc2253_name(bytes.fromhex("300f310d300b06035504030c04612c2062")))
+    CN=a\\, b
+    """
+    [(_, parts)] = _elements(der, _SEQUENCE)
+    relative_names = [
+        "+".join(_attribute(attribute) for _, attribute in _elements(part, _SEQUENCE))
+        for _, part in _elements(parts, _SET)
+    ]
+    return ",".join(reversed(relative_names))
+
+
+def _attribute(der: bytes) -> str:
+    (tag, object_id), (value_tag, value) = _elements(der)
+    if tag != _OBJECT_ID:
+        raise ValueError("an attribute without its type")
+    number = _object_id_text(object_id)
+    keyword = _KEYWORDS.get(number)
+    codec = _TEXT_CODECS.get(value_tag)
+    if keyword is None or codec is None:
+        return f"{keyword or number}=#{_der(value_tag, value).hex()}"
+    return f"{keyword}={_escape(value.decode(codec))}"
+
+
+def _escape(text: str) -> str:
+    """RFC 2253's escapes: special characters anywhere, spaces at either end."""
+    if not text.strip(" \r"):
+        return "".join(f"\\{c}" for c in text)
+    lead = sum(1 for _ in takewhile(lambda c: c in " \r", text))
+    trail = sum(1 for _ in takewhile(lambda c: c in " \r", reversed(text)))
+    middle = "".join(
+        "\\00" if c == "\0" else f"\\{c}" if c in _ESCAPED else c
+        for c in text[lead : len(text) - trail]
+    )
+    ends = ("".join(f"\\{c}" for c in end) for end in (text[:lead], text[len(text) - trail :]))
+    return middle.join(ends)
+
+
+def _object_id_text(der: bytes) -> str:
+    numbers: list[int] = []
+    number = 0
+    for byte in der:
+        number = number << 7 | byte & 0x7F
+        if byte < 0x80:
+            numbers.append(number)
+            number = 0
+    first = min(numbers[0] // 40, 2) if numbers else 0
+    return ".".join(map(str, [first, numbers[0] - 40 * first, *numbers[1:]] if numbers else []))
+
+
+def _elements(der: bytes, expected_tag: int | None = None) -> Iterator[tuple[int, bytes]]:
+    """(tag, contents) of the DER elements that follow one another in `der`."""
+    position = 0
+    while position < len(der):
+        tag, nbytes, start = _head(der, position)
+        position = start + nbytes
+        if position > len(der) or expected_tag not in (None, tag):
+            raise ValueError("no X.501 name")
+        yield tag, der[start:position]
+
+
+def _head(der: bytes, position: int) -> tuple[int, int, int]:
+    """Tag and length of an element, and where its contents begin."""
+    try:
+        tag, nbytes = der[position], der[position + 1]
+    except IndexError:
+        raise ValueError("no X.501 name") from None
+    position += 2
+    if nbytes >= 0x80:
+        width = nbytes & 0x7F
+        nbytes = int.from_bytes(der[position : position + width], "big")
+        position += width
+    return tag, nbytes, position
+
+
+def _der(tag: int, value: bytes) -> bytes:
+    if len(value) < 0x80:
+        return bytes([tag, len(value)]) + value
+    length = len(value).to_bytes((len(value).bit_length() + 7) // 8, "big")
+    return bytes([tag, 0x80 | len(length)]) + length + value

@@ -1,0 +1,133 @@
+"""Keys and certificates: what is read, and what is said of everything that cannot be used."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from plogd.config.tls_settings import TlsSettings
+from plogd.net.tls_files import TlsFileError, TlsMaterial, owner, read_material
+from tests.helpers.certificates import DAY, Authority
+
+CA = Authority()
+BROKER = CA.server()
+NOW = datetime.now(UTC)
+
+
+def read(**values: Any) -> TlsMaterial:
+    return read_material(TlsSettings(**values), now=NOW)
+
+
+def read_file(path: Path, data: bytes, **values: Any) -> TlsMaterial:
+    path.write_bytes(data)
+    return read(ssl_keystore_location=str(path), **values)
+
+
+def problem(path: Path, data: bytes, **values: Any) -> str:
+    with pytest.raises(TlsFileError) as error:
+        read_file(path, data, **values)
+    return str(error.value)
+
+
+def test_key_certificate_and_issuers_come_from_one_file(tmp_path: Path) -> None:
+    signed = CA.intermediate().server()
+    material = read(ssl_keystore_location=str(signed.keystore(tmp_path / "k.pem")))
+    names = [owner(certificate) for certificate in material.chain]
+    assert names == ["CN=broker,O=Plog\\, Inc", "CN=Intermediate CA"]
+    assert (material.trusted, material.warnings) == ((), ())
+
+
+def test_they_may_stand_in_the_settings_without_line_ends() -> None:
+    """As they get there through a .properties file or an environment variable."""
+
+    def flat(pem: bytes) -> str:
+        return pem.decode().replace("\n", " ")
+
+    material = read(
+        ssl_keystore_key=flat(BROKER.key_pem("geheim")),
+        ssl_keystore_certificate_chain=flat(BROKER.certificate_pem),
+        ssl_key_password="geheim",
+        ssl_client_auth="required",
+        ssl_truststore_certificates=flat(CA.pem),
+    )
+    assert material.chain == (BROKER.certificate,)
+    assert material.trusted == (CA.signed.certificate,)
+
+
+def test_a_password_that_nobody_needs_does_no_harm(tmp_path: Path) -> None:
+    data = BROKER.key_pem() + BROKER.certificate_pem
+    assert read_file(tmp_path / "k.pem", data, ssl_key_password="x").chain
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (b"", "holds no private key"),
+        (BROKER.certificate_pem, "holds no private key"),
+        (BROKER.key_pem(), "holds no certificate"),
+        (BROKER.key_pem("x") + BROKER.certificate_pem, "encrypted; set ssl.key.password"),
+        (CA.server().key_pem() + BROKER.certificate_pem, "does not belong to the certificate of"),
+        (BROKER.key_pem() + CA.pem + BROKER.certificate_pem, "belongs to certificate 2"),
+        (
+            BROKER.key_pem() + BROKER.certificate_pem.replace(b"MII", b"AII", 1),
+            "certificate 1 cannot be read",
+        ),
+        (
+            BROKER.key_pem().replace(b"MIG", b"AIG", 1) + BROKER.certificate_pem,
+            "its private key cannot be read",
+        ),
+        (b"\xfe\xed\xfe\xed\0\0\0\2", "a Java keystore (JKS), not PEM; convert it once: keytool"),
+        (b"\x30\x82\x0a\x00", "a PKCS12 or DER file, not PEM; convert it once"),
+    ],
+)
+def test_what_cannot_be_used_is_named_with_setting_file_and_remedy(
+    tmp_path: Path, data: bytes, words: str
+) -> None:
+    path = tmp_path / "k.pem"
+    text = problem(path, data)
+    assert text.startswith(f"ssl.keystore.location={path}")
+    assert words in text
+
+
+def test_a_wrong_password_is_called_that(tmp_path: Path) -> None:
+    data = BROKER.key_pem("right") + BROKER.certificate_pem
+    text = problem(tmp_path / "k.pem", data, ssl_key_password="wrong")
+    assert "is ssl.key.password the right password?" in text
+
+
+def test_a_file_that_is_not_there_is_named() -> None:
+    with pytest.raises(TlsFileError, match=r"location=/nowhere/k\.pem cannot be read: No such"):
+        read(ssl_keystore_location="/nowhere/k.pem")
+
+
+def test_the_setting_of_a_single_listener_is_named_as_such(tmp_path: Path) -> None:
+    settings = TlsSettings(ssl_keystore_location=str(tmp_path))
+    with pytest.raises(TlsFileError, match=r"^listener\.name\.x\.ssl\.keystore\.location="):
+        read_material(settings, now=NOW, name_for=lambda name: f"listener.name.x.{name}")
+
+
+def test_a_truststore_without_certificates_is_refused(tmp_path: Path) -> None:
+    empty = tmp_path / "ca.pem"
+    empty.write_text("nothing\n")
+    data = BROKER.key_pem() + BROKER.certificate_pem
+    trust = {"ssl_client_auth": "required", "ssl_truststore_location": str(empty)}
+    text = problem(tmp_path / "k.pem", data, **trust)
+    assert text.startswith(f"ssl.truststore.location={empty} holds no certificate")
+
+
+@pytest.mark.parametrize(
+    ("dates", "words"),
+    [
+        ({"begins_in": -3 * DAY, "ends_in": -DAY}, "expired on"),
+        ({"begins_in": DAY}, "is valid only from"),
+        ({"ends_in": 3 * DAY}, "expires on"),
+    ],
+)
+def test_dates_are_warned_about(tmp_path: Path, dates: dict[str, Any], words: str) -> None:
+    path = CA.server(**dates).keystore(tmp_path / "k.pem")
+    [warning] = read(ssl_keystore_location=str(path)).warnings
+    assert warning.startswith(f"ssl.keystore.location={path}: the certificate of CN=broker,")
+    assert words in warning
