@@ -135,6 +135,12 @@ class InvalidTimestamp(KafkaError):
     code = ErrorCode.INVALID_TIMESTAMP
 
 
+class UnsupportedSaslMechanism(KafkaError):
+    """The broker knows no such SASL mechanism."""
+
+    code = ErrorCode.UNSUPPORTED_SASL_MECHANISM
+
+
 class UnsupportedVersion(KafkaError):
     """The broker does not serve this version of the request."""
 
@@ -337,6 +343,18 @@ class ResourceNotFound(KafkaError):
     """There is no such resource."""
 
     code = ErrorCode.RESOURCE_NOT_FOUND
+
+
+class DuplicateResource(KafkaError):
+    """The request names a resource more than once."""
+
+    code = ErrorCode.DUPLICATE_RESOURCE
+
+
+class UnacceptableCredential(KafkaError):
+    """The credential breaks the rules for credentials."""
+
+    code = ErrorCode.UNACCEPTABLE_CREDENTIAL
 
 
 class UnknownTopicId(KafkaError):

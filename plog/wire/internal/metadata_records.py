@@ -1,4 +1,4 @@
-"""The records of `__cluster_metadata-0`: what happened to brokers, topics and settings.
+"""The records of `__cluster_metadata-0`: what happened to brokers, topics, settings and users.
 
 Those of Kafka's KRaft metadata log which one broker by itself needs. Each is the value of a log
 record, behind a frame of three unsigned varints: frame version 1, record key, record version. The
@@ -21,6 +21,7 @@ from plog.wire.schema import (
     Struct,
     WireError,
     field,
+    float64,
     int8,
     int16,
     int32,
@@ -130,11 +131,41 @@ class RemoveTopicRecord(MetadataRecord, record_key=9, versions="0", flexible="0+
     topic_id: uuid = field()
 
 
+class UserScramCredentialRecord(MetadataRecord, record_key=11, versions="0", flexible="0+"):
+    """A user's credential for one mechanism. Secret: not to be shown."""
+
+    name: str = field()
+    mechanism: int8 = field()
+    salt: bytes = field()
+    stored_key: bytes = field()
+    server_key: bytes = field()
+    iterations: int32 = field()
+
+    def __repr__(self) -> str:
+        return f"UserScramCredentialRecord(name={self.name!r}, mechanism={self.mechanism}, …)"
+
+
 class FeatureLevelRecord(MetadataRecord, record_key=12, versions="0", flexible="0+"):
     """A feature was finalized at a level; 0 means off."""
 
     name: str = field()
     feature_level: int16 = field()
+
+
+class QuotaEntityData(Struct):
+    """A part of a quota's entity; a null name means the default."""
+
+    entity_type: str = field()
+    entity_name: str | None = field()
+
+
+class ClientQuotaRecord(MetadataRecord, record_key=14, versions="0", flexible="0+"):
+    """A quota was set, or taken away."""
+
+    entity: list[QuotaEntityData] = field()
+    key: str = field()
+    value: float64 = field()
+    remove: bool = field()
 
 
 class ProducerIdsRecord(MetadataRecord, record_key=15, versions="0", flexible="0+"):
@@ -155,6 +186,32 @@ class BrokerRegistrationChangeRecord(MetadataRecord, record_key=17, versions="0-
     log_dirs: list[uuid] = field("2+", tag=2)
 
 
+class AccessControlEntryRecord(MetadataRecord, record_key=18, versions="0", flexible="0+"):
+    """An ACL exists."""
+
+    id: uuid = field()
+    resource_type: int8 = field()
+    resource_name: str = field()
+    pattern_type: int8 = field()
+    principal: str = field()
+    host: str = field()
+    operation: int8 = field()
+    permission_type: int8 = field()
+
+
+class RemoveAccessControlEntryRecord(MetadataRecord, record_key=19, versions="0", flexible="0+"):
+    """An ACL is gone."""
+
+    id: uuid = field()
+
+
+class RemoveUserScramCredentialRecord(MetadataRecord, record_key=22, versions="0", flexible="0+"):
+    """A user's credential for one mechanism is gone."""
+
+    name: str = field()
+    mechanism: int8 = field()
+
+
 METADATA_RECORDS: tuple[type[MetadataRecord], ...] = (
     RegisterBrokerRecord,
     TopicRecord,
@@ -162,9 +219,14 @@ METADATA_RECORDS: tuple[type[MetadataRecord], ...] = (
     ConfigRecord,
     PartitionChangeRecord,
     RemoveTopicRecord,
+    UserScramCredentialRecord,
     FeatureLevelRecord,
+    ClientQuotaRecord,
     ProducerIdsRecord,
     BrokerRegistrationChangeRecord,
+    AccessControlEntryRecord,
+    RemoveAccessControlEntryRecord,
+    RemoveUserScramCredentialRecord,
 )
 _RECORD_BY_KEY = {record.record_key: record for record in METADATA_RECORDS}
 

@@ -8,12 +8,26 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from plog.wire.messages.acls import (
+    CreateAclsRequest,
+    CreateAclsResponse,
+    DeleteAclsRequest,
+    DeleteAclsResponse,
+    DescribeAclsRequest,
+    DescribeAclsResponse,
+)
 from plog.wire.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 from plog.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
 )
 from plog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from plog.wire.messages.client_quotas import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasResponse,
+    DescribeClientQuotasRequest,
+    DescribeClientQuotasResponse,
+)
 from plog.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
 from plog.wire.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from plog.wire.messages.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
@@ -54,6 +68,12 @@ from plog.wire.messages.offset_for_leader_epoch import (
 )
 from plog.wire.messages.produce import ProduceRequest, ProduceResponse
 from plog.wire.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
+from plog.wire.messages.user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+    DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResponse,
+)
 from plog.wire.schema import ApiMessage
 
 
@@ -77,6 +97,9 @@ APIS = (
     Api(DeleteRecordsRequest, DeleteRecordsResponse),
     Api(InitProducerIdRequest, InitProducerIdResponse),
     Api(OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse),
+    Api(DescribeAclsRequest, DescribeAclsResponse),
+    Api(CreateAclsRequest, CreateAclsResponse),
+    Api(DeleteAclsRequest, DeleteAclsResponse),
     Api(DescribeConfigsRequest, DescribeConfigsResponse),
     Api(AlterConfigsRequest, AlterConfigsResponse),
     Api(DescribeLogDirsRequest, DescribeLogDirsResponse),
@@ -85,6 +108,10 @@ APIS = (
     Api(IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse),
     Api(AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse),
     Api(ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse),
+    Api(DescribeClientQuotasRequest, DescribeClientQuotasResponse),
+    Api(AlterClientQuotasRequest, AlterClientQuotasResponse),
+    Api(DescribeUserScramCredentialsRequest, DescribeUserScramCredentialsResponse),
+    Api(AlterUserScramCredentialsRequest, AlterUserScramCredentialsResponse),
     Api(DescribeQuorumRequest, DescribeQuorumResponse),
     Api(UpdateFeaturesRequest, UpdateFeaturesResponse),
     Api(DescribeClusterRequest, DescribeClusterResponse),

@@ -6,16 +6,22 @@ import pytest
 
 from plog.wire.internal.metadata_records import (
     METADATA_RECORDS,
+    AccessControlEntryRecord,
     BrokerEndpoint,
     BrokerRegistrationChangeRecord,
+    ClientQuotaRecord,
     ConfigRecord,
     FeatureLevelRecord,
     MetadataRecord,
     PartitionRecord,
     ProducerIdsRecord,
+    QuotaEntityData,
     RegisterBrokerRecord,
+    RemoveAccessControlEntryRecord,
     RemoveTopicRecord,
+    RemoveUserScramCredentialRecord,
     TopicRecord,
+    UserScramCredentialRecord,
     decode_metadata_record,
     encode_metadata_record,
 )
@@ -80,6 +86,41 @@ def test_a_record_comes_back(message_type: type[MetadataRecord], version: int) -
             1,
             "011101 00000001 0000000000000005 01 00 01 ff",
         ),
+        (
+            AccessControlEntryRecord(
+                id=TOPIC_ID,
+                resource_type=2,
+                resource_name="t",
+                pattern_type=3,
+                principal="U:a",
+                host="*",
+                operation=4,
+                permission_type=3,
+            ),
+            0,
+            f"011200 {TOPIC_ID_HEX} 02 0274 03 04553a61 022a 04 03 00",
+        ),
+        (RemoveAccessControlEntryRecord(id=TOPIC_ID), 0, f"011300 {TOPIC_ID_HEX} 00"),
+        (
+            ClientQuotaRecord(
+                entity=[QuotaEntityData(entity_type="user", entity_name=None)], key="k", value=1.5
+            ),
+            0,
+            "010e00 02 0575736572 00 00 026b 3ff8000000000000 00 00",
+        ),
+        (
+            UserScramCredentialRecord(
+                name="a",
+                mechanism=1,
+                salt=b"s",
+                stored_key=b"k",
+                server_key=b"v",
+                iterations=4096,
+            ),
+            0,
+            "010b00 0261 01 0273 026b 0276 00001000 00",
+        ),
+        (RemoveUserScramCredentialRecord(name="a", mechanism=2), 0, "011600 0261 02 00"),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, MetadataRecord) else "",
 )
@@ -109,3 +150,12 @@ def test_what_is_no_record_is_refused(data: str, problem: str) -> None:
 def test_no_two_records_have_one_key() -> None:
     keys = [record.record_key for record in METADATA_RECORDS]
     assert len(set(keys)) == len(keys)
+
+
+def test_a_credential_is_not_shown() -> None:
+    record = UserScramCredentialRecord(
+        name="a", salt=b"salt", stored_key=b"key1", server_key=b"key2"
+    )
+    assert "salt" not in repr(record)
+    assert "key1" not in repr(record)
+    assert "key2" not in repr(record)

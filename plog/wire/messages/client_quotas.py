@@ -1,0 +1,101 @@
+"""DescribeClientQuotas, AlterClientQuotas (keys 48, 49): how much users and clients may take.
+
+  1  flexible
+
+Source: KIP-546.
+"""
+
+from __future__ import annotations
+
+from plog.wire.api_keys import ApiKey
+from plog.wire.schema import ApiMessage, Struct, field, float64, int8, int16, int32
+
+
+class EntityData(Struct):
+    """A part of an entity: its type, and its name or null for the default."""
+
+    entity_type: str = field()
+    entity_name: str | None = field()
+
+
+class ComponentData(Struct):
+    """What an entity's part of one type must be: 0 this name, 1 the default, 2 anything."""
+
+    entity_type: str = field()
+    match_type: int8 = field()
+    match: str | None = field()
+
+
+class DescribeClientQuotasRequest(
+    ApiMessage, api_key=ApiKey.DESCRIBE_CLIENT_QUOTAS, versions="0-1", flexible="1+"
+):
+    """Which entities to describe; `strict`: only those without parts of other types."""
+
+    components: list[ComponentData] = field()
+    strict: bool = field()
+
+
+class ValueData(Struct):
+    """One quota."""
+
+    key: str = field()
+    value: float64 = field()
+
+
+class DescribedEntry(Struct):
+    """An entity and its quotas."""
+
+    entity: list[EntityData] = field()
+    values: list[ValueData] = field()
+
+
+class DescribeClientQuotasResponse(
+    ApiMessage, api_key=ApiKey.DESCRIBE_CLIENT_QUOTAS, versions="0-1", flexible="1+"
+):
+    """Quotas, by entity; null if there was an error."""
+
+    throttle_time_ms: int32 = field()
+    error_code: int16 = field()
+    error_message: str | None = field()
+    entries: list[DescribedEntry] | None = field()
+
+
+class OpData(Struct):
+    """A quota to set, or to remove."""
+
+    key: str = field()
+    value: float64 = field()
+    remove: bool = field()
+
+
+class AlterationEntry(Struct):
+    """What to change of one entity."""
+
+    entity: list[EntityData] = field()
+    ops: list[OpData] = field()
+
+
+class AlterClientQuotasRequest(
+    ApiMessage, api_key=ApiKey.ALTER_CLIENT_QUOTAS, versions="0-1", flexible="1+"
+):
+    """Changes, by entity; perhaps only to hear whether they could be made."""
+
+    entries: list[AlterationEntry] = field()
+    validate_only: bool = field()
+
+
+class AlteredEntry(Struct):
+    """What became of the changes of one entity."""
+
+    error_code: int16 = field()
+    error_message: str | None = field()
+    entity: list[EntityData] = field()
+
+
+class AlterClientQuotasResponse(
+    ApiMessage, api_key=ApiKey.ALTER_CLIENT_QUOTAS, versions="0-1", flexible="1+"
+):
+    """What became of each entity."""
+
+    throttle_time_ms: int32 = field()
+    entries: list[AlteredEntry] = field()
