@@ -406,8 +406,8 @@ PREFIXES = ("listener.name.", "config.providers.", "rsm.config.", "rlmm.config."
 # Ignoring these would leave the broker open where its owner believes it is not.
 REFUSED: Mapping[str, str] = {
     "authorizer.class.name": (
-        "there are no access rules yet: everybody who can connect may do everything;"
-        " remove the setting to accept that"
+        "access rules are not enforced yet: ACLs can be stored and described, and everybody who"
+        " can connect may do everything; remove the setting to accept that"
     ),
 }
 

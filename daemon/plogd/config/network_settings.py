@@ -195,3 +195,19 @@ class NetworkSettings:
         "Fetch sessions the broker remembers; with 0 every fetch names all its partitions.",
         at_least=0,
     )
+    quota_window_num: int = setting(
+        "quota.window.num",
+        11,
+        "A client's rate is measured over so many samples; see `quota.window.size.seconds` and"
+        " docs/security.md.",
+        at_least=1,
+        importance="low",
+    )
+    quota_window_size_seconds: int = setting(
+        "quota.window.size.seconds",
+        1,
+        "How long each sample of a client's rate is.",
+        at_least=1,
+        unit="s",
+        importance="low",
+    )
