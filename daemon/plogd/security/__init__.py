@@ -1,0 +1,1 @@
+"""Who may do what, and how somebody proves who they are. So far both are kept, not enforced."""

@@ -1,0 +1,77 @@
+"""SCRAM credentials: what of a password is kept, and which ones are taken.
+
+A client sends the salted password; kept are two keys made of it, which are enough to check a log-in
+and not enough to make one. The server's side of SASL/SCRAM itself does not exist yet
+(docs/security.md). Source: RFC 5802; Kafka 4.0 ScramFormatter, ScramMechanism, ScramControlManager.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Final
+
+from plog.errors import UnacceptableCredential, UnsupportedSaslMechanism
+
+MIN_ITERATIONS: Final = 4096
+MAX_ITERATIONS: Final = 16384
+
+
+class ScramMechanism(IntEnum):
+    """The mechanisms, by the protocol's numbers."""
+
+    SCRAM_SHA_256 = 1
+    SCRAM_SHA_512 = 2
+
+    @property
+    def hash_name(self) -> str:
+        """Its hash, as hashlib calls it."""
+        return "sha256" if self is ScramMechanism.SCRAM_SHA_256 else "sha512"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScramCredential:
+    """What is kept of a password; its secrets are in no text form."""
+
+    salt: bytes = field(repr=False)
+    stored_key: bytes = field(repr=False)
+    server_key: bytes = field(repr=False)
+    iterations: int
+
+
+def mechanism_of(number: int) -> ScramMechanism:
+    """The mechanism of this number. Raises UnsupportedSaslMechanism."""
+    try:
+        return ScramMechanism(number)
+    except ValueError:
+        raise UnsupportedSaslMechanism(f"there is no SCRAM mechanism {number}") from None
+
+
+def check_user(name: str) -> None:
+    """Raise UnacceptableCredential if no user can have this name."""
+    if not name:
+        raise UnacceptableCredential("the name of the user is empty")
+
+
+def credential_of(
+    mechanism: ScramMechanism, *, salt: bytes, salted_password: bytes, iterations: int
+) -> ScramCredential:
+    """What to keep of a salted password. Raises UnacceptableCredential."""
+    if not MIN_ITERATIONS <= iterations <= MAX_ITERATIONS:
+        few_or_many = "few" if iterations < MIN_ITERATIONS else "many"
+        raise UnacceptableCredential(
+            f"{iterations} iterations are too {few_or_many}: take {MIN_ITERATIONS} to"
+            f" {MAX_ITERATIONS}"
+        )
+    if not salted_password:
+        raise UnacceptableCredential("the salted password is empty")
+    name = mechanism.hash_name
+    client_key = hmac.digest(salted_password, b"Client Key", name)
+    return ScramCredential(
+        salt=salt,
+        stored_key=hashlib.new(name, client_key).digest(),
+        server_key=hmac.digest(salted_password, b"Server Key", name),
+        iterations=iterations,
+    )

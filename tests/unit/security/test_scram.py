@@ -1,0 +1,81 @@
+"""What is kept of a salted password."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from base64 import b64decode
+from typing import Any
+
+import pytest
+
+from plog.errors import UnacceptableCredential, UnsupportedSaslMechanism
+from plogd.security.scram import ScramMechanism, check_user, credential_of, mechanism_of
+
+SHA_256 = ScramMechanism.SCRAM_SHA_256
+
+
+def test_a_log_in_of_rfc_7677_can_be_checked_with_what_is_kept() -> None:
+    """The proof the client sends fits the stored key, and the server key makes the answer."""
+    salt = b64decode("W22ZaJ0SNY7soEsUEjb6gQ==")
+    salted = hashlib.pbkdf2_hmac("sha256", b"pencil", salt, 4096)
+    kept = credential_of(SHA_256, salt=salt, salted_password=salted, iterations=4096)
+
+    nonce = "r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0"
+    exchange = (
+        f"n=user,r=rOprNGfwEbeRWgbNEkqO,{nonce},s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096,c=biws,{nonce}"
+    ).encode()
+    proof = b64decode("dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ=")
+    signature = hmac.digest(kept.stored_key, exchange, "sha256")
+    client_key = bytes(a ^ b for a, b in zip(proof, signature, strict=True))
+    assert hashlib.sha256(client_key).digest() == kept.stored_key
+    answer = b64decode("6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=")
+    assert hmac.digest(kept.server_key, exchange, "sha256") == answer
+
+
+def test_the_mechanisms_differ_in_their_hash() -> None:
+    sizes = [
+        len(
+            credential_of(
+                mechanism_of(number), salt=b"s", salted_password=b"p", iterations=4096
+            ).stored_key
+        )
+        for number in (1, 2)
+    ]
+    assert sizes == [32, 64]
+
+
+@pytest.mark.parametrize("number", [0, 3, -1])
+def test_other_mechanisms_are_unknown(number: int) -> None:
+    with pytest.raises(UnsupportedSaslMechanism, match=str(number)):
+        mechanism_of(number)
+
+
+@pytest.mark.parametrize(
+    ("fields", "problem"),
+    [
+        ({"iterations": 4095}, "too few"),
+        ({"iterations": 16385}, "too many"),
+        ({"salted_password": b""}, "empty"),
+    ],
+)
+def test_a_weak_credential_is_not_taken(fields: dict[str, Any], problem: str) -> None:
+    values: dict[str, Any] = {"salt": b"s", "salted_password": b"p", "iterations": 4096}
+    with pytest.raises(UnacceptableCredential, match=problem):
+        credential_of(SHA_256, **(values | fields))
+
+
+def test_the_bounds_themselves_are_taken() -> None:
+    for iterations in (4096, 16384):
+        credential_of(SHA_256, salt=b"s", salted_password=b"p", iterations=iterations)
+
+
+def test_a_user_has_a_name() -> None:
+    check_user("a")
+    with pytest.raises(UnacceptableCredential):
+        check_user("")
+
+
+def test_the_text_form_holds_no_secret() -> None:
+    kept = credential_of(SHA_256, salt=b"salt", salted_password=b"secret", iterations=4096)
+    assert repr(kept) == "ScramCredential(iterations=4096)"
