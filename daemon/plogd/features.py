@@ -18,8 +18,9 @@ from typing import Final, NamedTuple
 from plog.errors import InvalidUpdateVersion
 
 METADATA_VERSION: Final = "metadata.version"
-METADATA_VERSION_LEVEL: Final = 7
-"""3.3-IV3: what a reader must know to understand the record versions written here."""
+METADATA_VERSION_LEVEL: Final = 11
+"""3.5-IV2: what a reader must know to understand the records written here, of which those of SCRAM
+users came last. A log that began at a lower level is raised at the next start."""
 
 
 class Levels(NamedTuple):

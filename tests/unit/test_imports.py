@@ -33,7 +33,11 @@ SHARED = (
     "plogd.features",
 )
 CORE = (*LIBRARY, *COMMON, *SHARED, "plogd.log", "plogd.replica", "plogd.coordinator")
-EMBEDDED = ("plogd.metadata.embedded", "plogd.metadata.image")
+EMBEDDED = (
+    "plogd.metadata.embedded",
+    "plogd.metadata.image",
+    "plogd.metadata.security_image",
+)
 PURE = (*CORE, *EMBEDDED, "plogd.controller", "plogd.broker", "plogd.apis")
 SHELL = (
     "plogd.__main__",

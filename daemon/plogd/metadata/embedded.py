@@ -283,7 +283,8 @@ class EmbeddedStore:
 
     def _registration_records(self, registration: BrokerRegistration) -> list[MetadataRecord]:
         records: list[MetadataRecord] = []
-        if self._log.log_end_offset == 0:
+        level, _ = self._image.get(("feature", METADATA_VERSION))
+        if level is None or level < METADATA_VERSION_LEVEL:
             records.append(
                 FeatureLevelRecord(name=METADATA_VERSION, feature_level=METADATA_VERSION_LEVEL)
             )

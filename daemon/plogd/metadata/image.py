@@ -1,8 +1,9 @@
 """The state that Kafka's metadata records add up to, and the records a change of it takes.
 
 `MetadataImage` is what `EmbeddedStore` holds in memory: `replay` moves it on by one record,
-`records_for` says which records make a change. Nothing here touches the log. A key's version is the
-offset of the last record that changed it, so it comes out the same at every replay.
+`records_for` says which records make a change; ACLs, quotas and SCRAM users are understood in
+security_image.py. Nothing here touches the log. A key's version is the offset of the last record
+that changed it, so it comes out the same at every replay.
 
 A `RegisterBrokerRecord` means that the broker left and came back, so each partition it leads gets a
 new leader epoch; see docs/decisions/0002. Source: Kafka 4.0 ReplicationControlManager.
@@ -28,6 +29,7 @@ from plog.wire.internal.metadata_records import (
     RemoveTopicRecord,
     TopicRecord,
 )
+from plogd.metadata import security_image
 from plogd.metadata.store import (
     ABSENT,
     BrokerRegistration,
@@ -106,11 +108,21 @@ class MetadataImage:
             case BrokerRegistrationChangeRecord():
                 return []  # Fencing and controlled shutdown mean nothing to a single broker.
             case _:
-                raise ValueError(f"no state follows from a {type(record).__name__}")
+                return [self._set(*security_image.effect_of(record, self._value), offset)]
 
     def _put(self, key: Key, value: Any, version: int) -> Key:
         self._entries.setdefault(key[0], {})[key] = _Entry(value, version)
         return key
+
+    def _set(self, key: Key, value: Any, version: int) -> Key:
+        """As `_put`, or take the key away if the value is None."""
+        if value is not None:
+            return self._put(key, value, version)
+        self._entries.get(key[0], {}).pop(key, None)
+        return key
+
+    def _value(self, key: Key) -> Any:
+        return self.get(key)[0]
 
     def _topic_name(self, topic_id: Uuid) -> str:
         name = self._name_by_topic_id.get(topic_id)
@@ -252,7 +264,7 @@ class MetadataImage:
                     )
                 ]
             case _:
-                raise ValueError(f"{change.key} cannot be written")
+                return security_image.records_for(change, old)
 
 
 def _partition_record(topic: TopicValue, number: int, value: PartitionValue) -> PartitionRecord:

@@ -10,6 +10,9 @@ Keys and their values:
     ("config", type, entity)   Mapping[str, str]    settings of a topic ("topic", name), of a broker
                                                     ("broker", id), of all brokers ("broker", "")
     ("producer_ids",)          ProducerIdsValue     the first producer id nobody has been given
+    ("acl", id)                Acl                  who may do what (security/acl.py)
+    ("client_quota", …)        Mapping[str, float]  quotas of an entity, see quota.quota_key
+    ("scram", user, mechanism) ScramCredential      what is kept of a password (security/scram.py)
     ("broker", id)             BrokerRegistration   read only: see `register_broker`
     ("feature", name)          int                  level of a feature the stored records need
 

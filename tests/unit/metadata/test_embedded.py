@@ -273,8 +273,22 @@ class TestStarting:
         disk = Disk()
         store = disk.open()
         self.registered(disk, store)
-        assert store.load(("feature",)) == {("feature", "metadata.version"): (7, 0)}
+        assert store.load(("feature",)) == {("feature", "metadata.version"): (11, 0)}
         assert list(store.load(("broker",))) == [("broker", 1)]
+
+    @pytest.mark.parametrize(("before", "after"), [(7, 11), (11, 11), (99, 99)])
+    def test_the_level_of_an_older_log_is_raised_and_never_lowered(
+        self, monkeypatch: pytest.MonkeyPatch, before: int, after: int
+    ) -> None:
+        disk = Disk()
+        with monkeypatch.context() as patch:
+            patch.setattr("plogd.metadata.embedded._FEATURE_LEVEL", before)
+            self.registered(disk, disk.open())
+        for _ in range(2):
+            store = disk.open(disk.files.kill())
+            self.registered(disk, store)
+            [(level, _)] = store.load(("feature",)).values()
+            assert level == after
 
     def test_the_logs_own_epoch_rises_with_every_start(self) -> None:
         disk = Disk()

@@ -1,0 +1,162 @@
+"""ACLs, quotas and SCRAM users as records, and the records as state again.
+
+A part of image.py, which calls both directions: `effect_of` says what a record makes of its key,
+`records_for` which records make a change. Source: Kafka 4.0 AclControlManager,
+ClientQuotaControlManager, ScramControlManager.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from plog.types import Uuid, uuid_from_text, uuid_to_text
+from plog.wire.internal.metadata_records import (
+    AccessControlEntryRecord,
+    ClientQuotaRecord,
+    MetadataRecord,
+    QuotaEntityData,
+    RemoveAccessControlEntryRecord,
+    RemoveUserScramCredentialRecord,
+    UserScramCredentialRecord,
+)
+from plogd.metadata.store import Change, Key
+from plogd.quota import DEFAULT, entity_of, entity_of_key, quota_key
+from plogd.security.acl import Acl, ResourcePattern
+from plogd.security.scram import ScramCredential
+
+
+def effect_of(record: MetadataRecord, value_of: Callable[[Key], Any]) -> tuple[Key, Any]:
+    """The key a record changes and its new value, None for none.
+
+    Args:
+        value_of: the value a key has so far, None for none.
+
+    Raises ValueError if the record is none of these, or takes away what is not there.
+    """
+    match record:
+        case AccessControlEntryRecord():
+            return ("acl", uuid_to_text(record.id)), _acl_of(record)
+        case RemoveAccessControlEntryRecord():
+            return _removed(("acl", uuid_to_text(record.id)), value_of)
+        case ClientQuotaRecord():
+            return _quota_effect(record, value_of)
+        case UserScramCredentialRecord():
+            credential = ScramCredential(
+                salt=record.salt,
+                stored_key=record.stored_key,
+                server_key=record.server_key,
+                iterations=record.iterations,
+            )
+            return ("scram", record.name, record.mechanism), credential
+        case RemoveUserScramCredentialRecord():
+            return _removed(("scram", record.name, record.mechanism), value_of)
+        case _:
+            raise ValueError(f"no state follows from a {type(record).__name__}")
+
+
+def _removed(key: Key, value_of: Callable[[Key], Any]) -> tuple[Key, None]:
+    if value_of(key) is None:
+        raise ValueError(f"there is no {key[0]} {', '.join(map(str, key[1:]))} to remove")
+    return key, None
+
+
+def _acl_of(record: AccessControlEntryRecord) -> Acl:
+    return Acl(
+        pattern=ResourcePattern(
+            resource_type=record.resource_type,
+            name=record.resource_name,
+            pattern_type=record.pattern_type,
+        ),
+        principal=record.principal,
+        host=record.host,
+        operation=record.operation,
+        permission=record.permission_type,
+    )
+
+
+def _quota_effect(
+    record: ClientQuotaRecord, value_of: Callable[[Key], Any]
+) -> tuple[Key, Mapping[str, float] | None]:
+    names = {part.entity_type: part.entity_name or DEFAULT for part in record.entity}
+    key = quota_key(entity_of(names))
+    quotas = dict(value_of(key) or {})
+    if record.remove:
+        quotas.pop(record.key, None)
+    else:
+        quotas[record.key] = record.value
+    return key, quotas or None
+
+
+# -- the other way: a change as records ---------------------------------------------------------
+
+
+def records_for(change: Change, old: Any) -> Sequence[MetadataRecord]:
+    """The records that make `change` of what was `old`. Raises ValueError for another's key."""
+    match change.key:
+        case ("acl", str(acl_id)):
+            return _acl_records(uuid_from_text(acl_id), change.value, old)
+        case ("client_quota", *_):
+            return _quota_records(change.key, old or {}, change.value or {})
+        case ("scram", str(user), int(mechanism)):
+            return _scram_records(user, mechanism, change.value, old)
+        case _:
+            raise ValueError(f"{change.key} cannot be written")
+
+
+def _acl_records(acl_id: Uuid, new: Acl | None, old: Acl | None) -> list[MetadataRecord]:
+    if new == old:
+        return []
+    if new is None:
+        return [RemoveAccessControlEntryRecord(id=acl_id)]
+    return [
+        AccessControlEntryRecord(
+            id=acl_id,
+            resource_type=new.pattern.resource_type,
+            resource_name=new.pattern.name,
+            pattern_type=new.pattern.pattern_type,
+            principal=new.principal,
+            host=new.host,
+            operation=new.operation,
+            permission_type=new.permission,
+        )
+    ]
+
+
+def _quota_records(
+    key: Key, old: Mapping[str, float], new: Mapping[str, float]
+) -> list[MetadataRecord]:
+    entity = [
+        QuotaEntityData(entity_type=kind, entity_name=name or None)
+        for kind, name in entity_of_key(key).parts()
+    ]
+    removed = [
+        ClientQuotaRecord(entity=entity, key=name, remove=True)
+        for name in sorted(old)
+        if name not in new
+    ]
+    changed = [
+        ClientQuotaRecord(entity=entity, key=name, value=value)
+        for name, value in sorted(new.items())
+        if old.get(name) != value
+    ]
+    return [*removed, *changed]
+
+
+def _scram_records(
+    user: str, mechanism: int, new: ScramCredential | None, old: ScramCredential | None
+) -> list[MetadataRecord]:
+    if new == old:
+        return []
+    if new is None:
+        return [RemoveUserScramCredentialRecord(name=user, mechanism=mechanism)]
+    return [
+        UserScramCredentialRecord(
+            name=user,
+            mechanism=mechanism,
+            salt=new.salt,
+            stored_key=new.stored_key,
+            server_key=new.server_key,
+            iterations=new.iterations,
+        )
+    ]
