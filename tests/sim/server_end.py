@@ -102,6 +102,7 @@ class ServerEnd:
             close=self._close,
             on_ready=self._on_ready,
             slots=server.slots,
+            timers=network.timers,
         )
 
     def deliver(self, frame: bytes) -> None:

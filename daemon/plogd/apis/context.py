@@ -27,6 +27,8 @@ class ConnectionContext:
     client_software_version: str = "unknown"
     works: bool = False
     """Whether the client has asked for more than who is there."""
+    mute_ms: int = 0
+    """For how long to take no request after this one; set by handlers, taken by the queue."""
 
     def __str__(self) -> str:
         host, port = self.client_address
@@ -34,12 +36,15 @@ class ConnectionContext:
 
 
 class RequestContext:
-    """One request: its version, and whom it is from."""
+    """One request: its version, and whom it is from; `size_bytes` is that of its frame."""
 
-    __slots__ = ("connection", "header", "version")
+    __slots__ = ("connection", "header", "size_bytes", "version")
 
-    def __init__(self, header: RequestHeader, connection: ConnectionContext) -> None:
+    def __init__(
+        self, header: RequestHeader, connection: ConnectionContext, size_bytes: int = 0
+    ) -> None:
         self.header = header
+        self.size_bytes = size_bytes
         self.version = header.api_version
         self.connection = connection
 

@@ -106,6 +106,7 @@ class Connection:
             close=self._close_for,
             on_ready=self._may_start,
             slots=shared.slots,
+            timers=shared.timers,
         )
         self._blocked = Blocked.NO
         self._is_greeted = False
@@ -144,13 +145,13 @@ class Connection:
         if self._blocked is Blocked.NO:
             self.take_turn()
         else:
-            self._inbox.keep()
+            self._inbox.keep(may_lease=not self._queue.is_muted)
             self._read_as_allowed()
 
     def end_of_stream(self) -> None:
         """The client sends no more. Ends the connection when all that can start has started."""
         self._at_end_of_stream = True
-        if self._blocked in (Blocked.NO, Blocked.PARKED):
+        if self._blocked in (Blocked.NO, Blocked.PARKED) and not self._waits_for_quota():
             self.close("the client has closed it")
         else:
             self._wire.set_reading(False)
@@ -164,7 +165,7 @@ class Connection:
                 self._blocked = self._start_requests()
                 if not self._is_closing:
                     # Before anything deferred runs: the shared buffer is everybody's again.
-                    self._inbox.keep()
+                    self._inbox.keep(may_lease=not self._queue.is_muted)
         except BadFrameSize as error:
             self._refuse("bad size", f"sent {error}; socket.request.max.bytes is the upper bound")
         except Exception:
@@ -199,7 +200,11 @@ class Connection:
             self.close("its request came in too slowly")
         elif 0 <= settings.connections_max_idle_ms < silent_ms and not self._queue.in_progress:
             self.close(f"idle for {silent_ms / 1000:.0f} s")
-        elif self._blocked is Blocked.PARKED and self._wire.peer_has_left():
+        elif (
+            self._blocked is Blocked.PARKED
+            and not self._waits_for_quota()
+            and self._wire.peer_has_left()
+        ):
             # Otherwise reading, or sending, would have told.
             self.abort("the client has left")
 
@@ -261,7 +266,11 @@ class Connection:
             return
         if self._blocked is Blocked.TURN:
             self._shared.run_queue.add(self)
-        elif self._at_end_of_stream and self._blocked is not Blocked.OUTPUT:
+        elif (
+            self._at_end_of_stream
+            and self._blocked is not Blocked.OUTPUT
+            and not self._waits_for_quota()
+        ):
             self.close("the client has closed it")
             return
         if self._blocked is not Blocked.NO or not self._inbox.nbytes:
@@ -271,8 +280,8 @@ class Connection:
         self._read_as_allowed()
 
     def _may_start(self) -> None:
-        """An earlier request was answered."""
-        if self._blocked is Blocked.PARKED:
+        """An earlier request was answered, or a quota has been kept long enough."""
+        if self._blocked in (Blocked.PARKED, Blocked.NO):
             self._may_start_again()
 
     def _may_start_again(self) -> None:
@@ -283,6 +292,13 @@ class Connection:
     def _is_held_up(self) -> bool:
         """Whether a request that came now would have to wait."""
         return self._blocked is not Blocked.NO or self._queue.is_parked
+
+    def _waits_for_quota(self) -> bool:
+        """Whether there are requests that may only not start yet because of a quota.
+
+        Their client has done its part: they are handled even if it has left (acks=0).
+        """
+        return self._queue.is_muted and self._inbox.has_frame()
 
     def _has_too_much_output(self) -> bool:
         return self._wire.buffered_bytes > self._shared.settings.plog_response_buffer_max_bytes
@@ -314,6 +330,10 @@ class Connection:
     def _is_too_slow(self, now_ms: float) -> bool:
         """Whether the unfinished request has grown too little; starts the next window if not."""
         if self._partial_since is None or self._inbox.waits_for_memory:
+            return False
+        if self._queue.is_muted:
+            # We read little meanwhile; it has its whole time after that.
+            self._partial_since = (now_ms, self._bytes_in)
             return False
         settings = self._shared.settings
         since_ms, bytes_before = self._partial_since

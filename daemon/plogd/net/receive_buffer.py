@@ -147,15 +147,18 @@ class ReceiveBuffer:
         """Whether a whole request is here, or a size that `next_frame` will raise for."""
         return self.nbytes >= 4 and self._head_frame_bytes() <= self.nbytes
 
-    def keep(self) -> None:
-        """End a turn: what is left moves out of the shared buffer; what is done with is freed."""
+    def keep(self, *, may_lease: bool = True) -> None:
+        """End a turn: what is left moves out of the shared buffer; what is done with is freed.
+
+        `may_lease`: memory for the rest of a large request may be taken now.
+        """
         left = self._end - self._start
         if not left:
             self._clear()
         elif self._lease is None and self._place_in_line is None:
             size = self._head_frame_bytes() if left >= 4 else SMALL_FRAME_BYTES
             is_unfinished = size > left
-            if is_unfinished and size > SMALL_FRAME_BYTES:
+            if is_unfinished and size > SMALL_FRAME_BYTES and may_lease:
                 self._lease_for(size)
             elif not self._is_own or (is_unfinished and self._start):
                 self._hold()

@@ -5,6 +5,9 @@ starts when every earlier one of its connection has been answered. The one excep
 cannot be told apart: a Produce behind Produces starts at once. It appends in the order of arrival
 and is answered in that order, and all of them share one sync of the disk.
 
+A request whose client is over its quota is answered at once, and then nothing starts for the time
+its handler has set as the connection's `mute_ms` (KIP-219).
+
 A request that may not start is refused by `offer`; the caller keeps its bytes and offers it again
 after `on_ready`. Pure: transport.py and protocol_connection.py drive it through connection.py, the
 simulator directly. A frame is read during `offer` only; whoever offers it takes it back then.
@@ -21,7 +24,7 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 
 from plog.wire.primitives import Part
 from plogd.apis.closing import CloseConnection
-from plogd.ports import Cancelled, Later
+from plogd.ports import Cancelled, Later, Timer, Timers
 
 if TYPE_CHECKING:
     from plogd.apis.context import ConnectionContext
@@ -74,8 +77,8 @@ class RequestQueue:
         write: takes an answer; takes over its file regions.
         close: the connection is to end, for this reason, once what was written has left; the second
             argument is the bug that led to it, if one did.
-        on_ready: a refused request may start now. Called out of somebody else's work: only take
-            note, and offer again in a turn of your own.
+        on_ready: a refused request may start now, or a time in which none may is over. Called out
+            of somebody else's work: only take note, and offer again in a turn of your own.
 
     Attributes:
         is_closing: nothing starts any more.
@@ -88,9 +91,11 @@ class RequestQueue:
         "_has_refused",
         "_has_refused_produce",
         "_is_lost",
+        "_mute",
         "_on_ready",
         "_pending",
         "_slots",
+        "_timers",
         "_write",
         "is_closing",
     )
@@ -104,6 +109,7 @@ class RequestQueue:
         close: Callable[[str, Exception | None], None],
         on_ready: Callable[[], None],
         slots: RequestSlots,
+        timers: Timers,
     ) -> None:
         self._dispatch = dispatch
         self._context = context
@@ -111,6 +117,9 @@ class RequestQueue:
         self._close = close
         self._on_ready = on_ready
         self._slots = slots
+        self._timers = timers
+        self._mute: Timer | None = None
+        """Ends the time in which nothing starts; None while there is none."""
         self._pending: deque[_Pending] = deque()
         self._has_refused = self._has_refused_produce = False
         self._is_lost = False
@@ -124,7 +133,12 @@ class RequestQueue:
     @property
     def is_parked(self) -> bool:
         """Whether the next request will have to wait, whatever it is."""
-        return bool(self._pending) and not self._pending[-1].is_produce
+        return self.is_muted or (bool(self._pending) and not self._pending[-1].is_produce)
+
+    @property
+    def is_muted(self) -> bool:
+        """Whether the next request has to wait because of a quota."""
+        return self._mute is not None
 
     def offer(self, frame: memoryview) -> bool:
         """Start a request if it may start now; False: keep it and offer it again after `on_ready`.
@@ -133,6 +147,9 @@ class RequestQueue:
         """
         if self.is_closing:
             return False
+        if self._mute is not None:
+            self._has_refused = True
+            return False
         if self._pending and not self._may_pipeline(frame):
             return False
         try:
@@ -140,6 +157,8 @@ class RequestQueue:
         except CloseConnection as error:
             self._end_after_answers(str(error))
             return True
+        if self._context.mute_ms:
+            self._begin_mute()
         result = dispatched.result
         if isinstance(result, Later):
             self._wait_for(result, is_produce=dispatched.is_produce)
@@ -200,6 +219,8 @@ class RequestQueue:
         self._slots.in_use -= request.is_produce
         request.later = None
         request.answer = answer
+        if self._context.mute_ms:
+            self._begin_mute()
         if request is self._pending[0]:
             self._send_finished()
 
@@ -234,13 +255,32 @@ class RequestQueue:
                 return
             if request.answer is not None:
                 self._write(request.answer)
-        if not self._has_refused or self.is_closing:
+        if not self._has_refused or self.is_closing or self._mute is not None:
             return
         if not self._pending or (self._has_refused_produce and self._slots.has_room):
             self._has_refused = False
             self._on_ready()
 
+    def _begin_mute(self) -> None:
+        """Start nothing for as long as the last handler has said."""
+        mute_ms, self._context.mute_ms = self._context.mute_ms, 0
+        if self.is_closing:
+            return
+        if self._mute is not None:
+            # Produces behind each other: the later one knows of the earlier one's bytes.
+            self._mute.cancel()
+        self._mute = self._timers.call_later(mute_ms, self._end_mute)
+
+    def _end_mute(self) -> None:
+        self._mute = None
+        if not self.is_closing:
+            self._has_refused = False
+            self._on_ready()
+
     def _drop_pending(self) -> None:
+        if self._mute is not None:
+            self._mute.cancel()
+            self._mute = None
         pending, self._pending = self._pending, deque()
         waits: list[Later[Answer | None]] = []
         for request in pending:

@@ -23,6 +23,7 @@ from plogd.net.transport import can_send_files
 from tests.helpers.net_parts import (
     FETCH,
     METADATA,
+    PRODUCE,
     ScriptedDispatch,
     WatchedFile,
     frame,
@@ -224,3 +225,24 @@ def pump(clock: Clock, *ends: TLSMemoryBIOProtocol) -> None:
                 transport.clear()
                 other.dataReceived(data)
                 moved = True
+
+
+def test_a_throttled_connection_is_muted_on_this_path_too() -> None:
+    harness = Harness()
+    protocol, transport = harness.connect()
+
+    def on_start(text: str) -> None:
+        harness.dispatch.contexts[-1].mute_ms = 10_000 if text == "over" else 0
+
+    harness.dispatch.on_start = on_start
+    protocol.dataReceived(frame(PRODUCE, "over") + frame(METADATA, "a"))
+    for number in range(10):
+        protocol.dataReceived(frame(METADATA, f"{number}" * 15_000))
+    assert transport.value() == response("over")
+    assert transport.producerState == "paused"
+    harness.ports.advance(9_999)
+    assert transport.value() == response("over")
+    harness.ports.advance(1)
+    texts = ["over", "a", *(f"{number}" * 15_000 for number in range(10))]
+    assert transport.value() == b"".join(map(response, texts))
+    assert transport.producerState == "producing"

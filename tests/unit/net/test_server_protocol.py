@@ -19,6 +19,7 @@ from tests.helpers.net_parts import (
     joined,
     make_context,
 )
+from tests.helpers.sim_ports import SimClock, SimTimers
 
 
 class FakeRegion:
@@ -43,13 +44,16 @@ class Harness:
         self.closed: list[tuple[str, Exception | None]] = []
         self.ready = 0
         self.slots = slots or RequestSlots(100)
+        self.timers = SimTimers(SimClock())
+        self.context = make_context()
         self.queue = RequestQueue(
             self.dispatch,
-            make_context(),
+            self.context,
             write=self.written.append,
             close=lambda reason, error: self.closed.append((reason, error)),
             on_ready=self._on_ready,
             slots=self.slots,
+            timers=self.timers,
         )
 
     def _on_ready(self) -> None:
@@ -299,3 +303,93 @@ def test_whatever_the_timing_effects_are_serial_and_answers_in_order(
     assert harness.answers == expected
     assert harness.queue.in_progress == 0
     assert harness.slots.in_use == 0
+
+
+def mute(harness: Harness, text: str, mute_ms: int) -> None:
+    """The handler of this request is one that throttles."""
+
+    def on_start(started: str) -> None:
+        if started == text:
+            harness.context.mute_ms = mute_ms
+
+    harness.dispatch.on_start = on_start
+
+
+def test_a_throttled_request_is_answered_at_once_and_nothing_starts_until_the_time_is_over() -> (
+    None
+):
+    harness = Harness()
+    mute(harness, "over", 100)
+    assert harness.offer(PRODUCE, "over")
+    assert harness.answers == ["over"]
+    assert harness.queue.is_muted
+    assert not harness.offer(PRODUCE, "produce")
+    assert not harness.offer(METADATA, "metadata")
+    harness.timers.advance(99)
+    assert not harness.offer(METADATA, "metadata")
+    assert harness.ready == 0
+    harness.timers.advance(1)
+    assert harness.ready == 1
+    assert harness.offer(METADATA, "metadata")
+    assert harness.answers == ["over", "metadata"]
+
+
+def test_a_fetch_that_is_throttled_when_it_is_answered_mutes_from_then_on() -> None:
+    harness = Harness()
+    assert harness.offer(FETCH, "slow")
+    assert not harness.offer(FETCH, "next")
+    harness.context.mute_ms = 50
+    harness.dispatch.release("slow")
+    assert harness.answers == ["slow"]
+    assert harness.ready == 0
+    harness.timers.advance(50)
+    assert harness.ready == 1
+
+
+def test_produces_under_way_are_answered_while_their_connection_is_muted() -> None:
+    harness = Harness()
+    mute(harness, "slow 2", 100)
+    assert harness.offer(PRODUCE, "slow 1")
+    assert harness.offer(PRODUCE, "slow 2")
+    assert not harness.offer(PRODUCE, "slow 3")
+    harness.dispatch.release("slow 1")
+    harness.dispatch.release("slow 2")
+    assert harness.answers == ["slow 1", "slow 2"]
+    assert harness.ready == 0
+    harness.timers.advance(100)
+    assert harness.ready == 1
+
+
+def test_acks_0_mutes_without_an_answer() -> None:
+    harness = Harness()
+    harness.dispatch.answer = lambda api_key, text: None
+    mute(harness, "over", 100)
+    assert harness.offer(PRODUCE, "over")
+    assert not harness.offer(PRODUCE, "next")
+    harness.timers.advance(100)
+    assert harness.offer(PRODUCE, "next")
+
+
+def test_a_muted_connection_that_is_lost_is_not_woken() -> None:
+    harness = Harness()
+    mute(harness, "over", 100)
+    harness.offer(PRODUCE, "over")
+    harness.offer(PRODUCE, "next")
+    harness.queue.connection_lost()
+    assert not harness.queue.is_muted
+    assert harness.timers.next_due_ms is None
+    harness.timers.advance(1000)
+    assert harness.ready == 0
+
+
+def test_a_muted_connection_can_be_finished() -> None:
+    harness = Harness()
+    mute(harness, "slow", 100)
+    harness.offer(PRODUCE, "slow")
+    harness.queue.finish("the broker is stopping")
+    assert harness.closed == []
+    harness.dispatch.release("slow")
+    assert harness.answers == ["slow"]
+    assert harness.closed == [("the broker is stopping", None)]
+    harness.timers.advance(1000)
+    assert harness.ready == 0

@@ -1,0 +1,147 @@
+"""A connection whose client is over its quota: it alone waits, and loses nothing by it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.helpers.net_connection import ConnectionHarness
+from tests.helpers.net_parts import FETCH, METADATA, PRODUCE, frame
+
+SECOND_MS = 1000.0
+
+
+def make(mute_ms: int = 10_000, **settings: int) -> ConnectionHarness:
+    """A broker that mutes who sends "over"."""
+    harness = ConnectionHarness(**settings)
+
+    def on_start(text: str) -> None:
+        if text == "over":
+            harness.dispatch.contexts[-1].mute_ms = mute_ms
+
+    harness.dispatch.on_start = on_start
+    return harness
+
+
+def test_requests_behind_a_throttled_one_wait_for_the_time_it_was_told() -> None:
+    harness = make()
+    harness.feed(frame(PRODUCE, "over") + frame(PRODUCE, "a"))
+    harness.feed(frame(METADATA, "b"))
+    assert harness.answers == ["over"]
+    harness.ports.advance(9_999)
+    assert harness.answers == ["over"]
+    harness.ports.advance(1)
+    assert harness.answers == ["over", "a", "b"]
+
+
+def test_others_go_on_meanwhile() -> None:
+    harness = make()
+    harness.feed(frame(PRODUCE, "over") + frame(PRODUCE, "a"))
+    harness.connect()
+    harness.feed(frame(PRODUCE, "other"))
+    assert harness.answers == ["other"]
+
+
+def test_little_is_read_from_a_muted_connection_and_all_of_it_afterwards() -> None:
+    harness = make()
+    harness.feed(frame(PRODUCE, "over"))
+    rest = harness.feed(b"".join(frame(METADATA, "x" * 1000) for _ in range(300)))
+    assert rest
+    assert not harness.wire.is_reading
+    harness.ports.advance(10_000)
+    assert harness.wire.is_reading
+    assert harness.feed(rest) == b""
+    harness.ports.settle()
+    assert len(harness.answers) == 301
+
+
+@pytest.mark.parametrize("behind", [b"", frame(METADATA, "a")])
+def test_a_large_request_takes_no_memory_from_others_while_it_may_not_start(behind: bytes) -> None:
+    harness = make(queued_max_request_bytes=1_500_000)
+    harness.feed(frame(PRODUCE, "over") + behind)
+    large = frame(PRODUCE, "x" * 1_000_000)
+    rest = harness.feed(large)
+    assert rest
+    assert harness.shared.memory.used_bytes == 0
+    harness.ports.advance(10_000)
+    assert harness.shared.memory.used_bytes > 0
+    assert harness.feed(rest) == b""
+    harness.ports.settle()
+    assert harness.dispatch.started[-1] == "x" * 1_000_000
+    assert harness.shared.memory.used_bytes == 0
+
+
+def test_a_muted_connection_is_not_slow() -> None:
+    harness = make(mute_ms=120_000, connections_max_idle_ms=-1)
+    harness.feed(frame(PRODUCE, "over"))
+    rest = harness.feed(frame(PRODUCE, "x" * 200_000))
+    for _ in range(24):
+        harness.ports.advance(5 * SECOND_MS)
+        harness.shared.sweep()
+    assert not harness.wire.is_closed
+    harness.ports.advance(20 * SECOND_MS)
+    harness.shared.sweep()
+    assert not harness.wire.is_closed, "it has its whole time from then on"
+    harness.feed(rest)
+    assert len(harness.answers) == 2
+
+
+def test_what_a_client_sent_before_it_left_is_still_handled() -> None:
+    """acks=0: send, close, forget. Kafka reads the socket to its end too."""
+    harness = make()
+    harness.feed(frame(PRODUCE, "over") + frame(PRODUCE, "a") + frame(PRODUCE, "b"))
+    harness.connection.end_of_stream()
+    harness.wire.has_left = True
+    harness.shared.sweep()
+    assert not harness.wire.is_closed
+    assert not harness.wire.is_reading
+    harness.ports.advance(10_000)
+    assert harness.dispatch.started == ["over", "a", "b"]
+    assert harness.wire.is_closed
+
+
+def test_one_throttled_again_and_again_is_handled_to_its_end() -> None:
+    harness = make()
+    harness.feed(frame(PRODUCE, "over") * 3)
+    harness.connection.end_of_stream()
+    harness.ports.advance(10_000)
+    assert len(harness.dispatch.started) == 2
+    assert not harness.wire.is_closed
+    harness.ports.advance(10_000)
+    assert len(harness.dispatch.started) == 3
+    assert harness.wire.is_closed
+
+
+@pytest.mark.parametrize("behind", [b"", frame(METADATA, "cut")[:5]])
+def test_a_client_that_leaves_without_a_request_waiting_is_let_go_at_once(behind: bytes) -> None:
+    harness = make()
+    harness.feed(frame(PRODUCE, "over") + behind)
+    harness.connection.end_of_stream()
+    assert harness.wire.is_closed
+    harness.ports.advance(20_000)
+
+
+def test_a_silent_one_is_closed_as_any_other() -> None:
+    harness = make(mute_ms=3_600_000, connections_max_idle_ms=600_000)
+    harness.feed(frame(PRODUCE, "over") + frame(PRODUCE, "a"))
+    harness.ports.advance(600_001)
+    harness.shared.sweep()
+    assert harness.wire.is_closed
+
+
+def test_a_throttled_fetch_mutes_when_it_is_answered() -> None:
+    harness = make()
+    harness.feed(frame(FETCH, "slow") + frame(METADATA, "a"))
+    harness.dispatch.contexts[-1].mute_ms = 5_000
+    harness.dispatch.release("slow")
+    harness.ports.advance(4_999)
+    assert harness.answers == ["slow"]
+    harness.ports.advance(1)
+    assert harness.answers == ["slow", "a"]
+
+
+def test_a_lost_connection_leaves_no_timer() -> None:
+    harness = make()
+    harness.feed(frame(PRODUCE, "over") + frame(PRODUCE, "a"))
+    harness.connection.lost()
+    assert harness.ports.timers.next_due_ms is None
+    assert len(harness.shared) == 0
