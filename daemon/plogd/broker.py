@@ -20,8 +20,11 @@ from plogd.apis.dispatch import Dispatcher
 from plogd.config import BrokerConfig, DynamicSettings
 from plogd.config.dynamic import overlay, told_changes
 from plogd.config.loggers import Logs
+from plogd.controller.acls import Acls
+from plogd.controller.client_quotas import ClientQuotas
 from plogd.controller.configs import Configs
 from plogd.controller.controller import Controller
+from plogd.controller.scram_users import ScramUsers
 from plogd.controller.topics import Defaults
 from plogd.coordinator.producer_ids import ProducerIds
 from plogd.log.discovery import KnownTopic
@@ -32,6 +35,7 @@ from plogd.metadata.embedded import METADATA_PARTITION, METADATA_TOPIC_ID, Embed
 from plogd.metadata.store import BrokerRegistration, Endpoint, Key
 from plogd.metrics import Registry
 from plogd.ports import Clock, Files, Jobs, Later, Random, Report, Timers, Turn, silence, spawn
+from plogd.quota import Quotas
 from plogd.replica.fetch_sessions import FetchSessionCache
 from plogd.replica.gauges import register_gauges
 from plogd.replica.replica_manager import ReplicaManager
@@ -48,9 +52,12 @@ _METADATA_LOG_CONFIG = TopicConfig(
 class Broker:
     """See the module's text. Its parts are public: request handlers work with them."""
 
+    acls: Acls
+    client_quotas: ClientQuotas
     configs: Configs
     controller: Controller
     producer_ids: ProducerIds
+    scram_users: ScramUsers
     store: EmbeddedStore
 
     def __init__(
@@ -104,6 +111,11 @@ class Broker:
         self.replica_manager = self._make_replica_manager()
         self.fetch_sessions = FetchSessionCache(
             config.max_incremental_fetch_session_cache_slots, clock=clock, random=random
+        )
+        self.quotas = Quotas(
+            metrics,
+            samples=config.quota_window_num,
+            sample_ms=config.quota_window_size_seconds * 1000,
         )
         self.dispatch = Dispatcher(self)
         register_gauges(
@@ -165,10 +177,17 @@ class Broker:
             report=self._report,
         )
         self.configs = Configs(self.store, self.controller, lambda: self.config)
+        self._start_security()
         topics = await self.controller.load()
         await self._load_logs(topics)
         await self.replica_manager.start_topics(topics)
         self.is_ready = True
+
+    def _start_security(self) -> None:
+        self.acls = Acls(self.store, random=self.random, report=self._report)
+        self.client_quotas = ClientQuotas(self.store)
+        self.scram_users = ScramUsers(self.store)
+        self.client_quotas.watch(self.quotas.update)
 
     async def _load_logs(self, topics: Sequence[TopicState]) -> None:
         known = {

@@ -56,7 +56,10 @@ def produce(
 @contextmanager
 def consumer(bootstrap_servers: str, **config: Any) -> Iterator[Any]:
     """A consumer that reports the end of each partition; settings with `_` for dots."""
-    settings = {name.replace("_", "."): value for name, value in config.items()}
+    settings = {
+        name if name.endswith("_cb") else name.replace("_", "."): value
+        for name, value in config.items()
+    }
     client = confluent_kafka.Consumer(
         {
             "bootstrap.servers": bootstrap_servers,

@@ -203,10 +203,12 @@ class Comparison:
 
     def _order(self, value: Any) -> str:
         """Something to sort by that what may differ has no part in."""
+        if isinstance(value, list):
+            return repr(sorted(map(self._order, value)))
         if not isinstance(value, dict):
             return repr(value)
         left_out = {*self.by_kind, *self.ignoring}
-        return repr({name: inner for name, inner in value.items() if name not in left_out})
+        return repr({x: self._order(inner) for x, inner in value.items() if x not in left_out})
 
 
 def _kind(value: Any) -> str:

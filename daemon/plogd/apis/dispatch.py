@@ -103,7 +103,7 @@ class Dispatcher:
         if not connection.works and header.api_key not in _QUESTIONS:
             connection.works = True
             self._broker.on_client_works(connection)
-        context = RequestContext(header, connection)
+        context = RequestContext(header, connection, len(frame))
         is_produce = header.api_key == ApiKey.PRODUCE
         return Dispatched(is_produce, self._handle(row, request, context))
 

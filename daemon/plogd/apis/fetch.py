@@ -8,7 +8,8 @@ Versions served 4-18.
 Waits until `min_bytes` are there or `max_wait_ms` have passed. The first batch found comes whole
 however large it is (KIP-74). A partition that cannot be read gets its error, the others their data.
 Which partitions are meant is replica/fetch_sessions.py's knowledge, what may be seen of them
-replica/partition.py's. There are no followers yet: a request from one is told so.
+replica/partition.py's. There are no followers yet: a request from one is told so. A client over its
+quota gets an empty answer and is told to wait (KIP-219).
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from plog.wire.messages.fetch import (
     SnapshotId,
 )
 from plogd.apis.context import RequestContext
+from plogd.apis.throttling import bound_fetch, grant_fetch
 from plogd.ports import Later, MaybeLater
 from plogd.replica.delayed import FetchParams
 from plogd.replica.fetch_sessions import FetchContext, FetchItem
@@ -58,6 +60,8 @@ def handle_fetch(
     if _replica_id(request, context) >= 0:
         return answer([PartitionRead(NotLeaderOrFollower()) for _ in fetch.items])
     max_bytes = max(0, min(request.max_bytes, broker.config.fetch_max_bytes))
+    if broker.quotas.fetch.is_set:
+        max_bytes = bound_fetch(context, broker, max_bytes)
     params = FetchParams(
         max_wait_ms=request.max_wait_ms,
         min_bytes=min(request.min_bytes, max_bytes),
@@ -76,12 +80,13 @@ def _replica_id(request: FetchRequest, context: RequestContext) -> int:
 class _Answer:
     """Makes the answer of one fetch from what was read."""
 
-    __slots__ = ("_broker", "_fetch", "_read_committed", "_version")
+    __slots__ = ("_broker", "_context", "_fetch", "_read_committed", "_version")
 
     def __init__(
         self, request: FetchRequest, context: RequestContext, broker: Broker, fetch: FetchContext
     ) -> None:
         self._broker = broker
+        self._context = context
         self._fetch = fetch
         self._version = context.version
         self._read_committed = request.isolation_level == _READ_COMMITTED
@@ -96,6 +101,11 @@ class _Answer:
 
     def _respond(self, reads: Sequence[PartitionRead]) -> FetchResponse:
         items = self._fetch.items
+        throttle_ms = 0
+        if self._broker.quotas.fetch.is_set:
+            may_send, throttle_ms = grant_fetch(self._context, self._broker, reads)
+            if not may_send:
+                return self._throttled(reads, throttle_ms)
         if self._version < _FIRST_ZSTD_VERSION:
             reads = [
                 self._without_zstd(item, read) for item, read in zip(items, reads, strict=True)
@@ -113,7 +123,19 @@ class _Answer:
                     FetchableTopicResponse(topic=item.topic or "", topic_id=item.topic_id)
                 )
             topics[-1].partitions.append(self._partition_data(item, read))
-        return FetchResponse(session_id=session_id, responses=topics)
+        return FetchResponse(throttle_time_ms=throttle_ms, session_id=session_id, responses=topics)
+
+    def _throttled(self, reads: Sequence[PartitionRead], throttle_ms: int) -> FetchResponse:
+        """The answer that holds nothing, because the client has had too much already."""
+        for read in reads:
+            read.close()
+        session_id = self._fetch.finish_empty()
+        error = self._fetch.error
+        return FetchResponse(
+            throttle_time_ms=throttle_ms,
+            error_code=0 if error is None else error.code,
+            session_id=session_id,
+        )
 
     def _without_zstd(self, item: FetchItem, read: PartitionRead) -> PartitionRead:
         """An error for a topic that stores zstd, which the client's version does not know."""

@@ -9,7 +9,8 @@ connection if one is sent.
 
 acks=0 gets no answer; if an append fails the connection is closed, which is all such a client can
 be told. The batches themselves are checked in log/batch_validator.py, who may append is decided in
-replica/partition.py: this file maps a request to `ReplicaManager.append_records` and back.
+replica/partition.py: this file maps a request to `ReplicaManager.append_records` and back. A client
+over its quota is appended for and told to wait (KIP-219).
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ from plog.wire.messages.produce import (
 )
 from plogd.apis.closing import CloseConnection
 from plogd.apis.context import RequestContext
+from plogd.apis.throttling import count_produce
 from plogd.metadata.cache import INTERNAL_TOPICS
 from plogd.ports import Later, MaybeLater
 from plogd.replica.delayed import PartitionAppend
@@ -78,6 +80,8 @@ def handle_produce(
     if request.acks not in _VALID_ACKS:
         raise InvalidRequiredAcks(f"acks must be -1, 0 or 1, not {request.acks}")
     produce = _Produce(request, context, broker)
+    if broker.quotas.produce.is_set:
+        produce.throttle_ms = count_produce(context, broker)
     appended = broker.replica_manager.append_records(
         produce.entries, required_acks=request.acks, timeout_ms=request.timeout_ms
     )
@@ -90,11 +94,12 @@ def handle_produce(
 class _Produce:
     """A produce request on its way: what is appended, what is refused, and whose turn is where."""
 
-    __slots__ = ("_broker", "_outcomes", "_request", "_sizes", "entries")
+    __slots__ = ("_broker", "_outcomes", "_request", "_sizes", "entries", "throttle_ms")
 
     def __init__(self, request: ProduceRequest, context: RequestContext, broker: Broker) -> None:
         self._broker = broker
         self._request = request
+        self.throttle_ms = 0
         self.entries: list[tuple[TopicPartition, memoryview]] = []
         self._sizes: list[int] = []
         self._outcomes: list[KafkaError | None] = []
@@ -143,7 +148,8 @@ class _Produce:
                     ],
                 )
                 for topic in self._request.topic_data
-            ]
+            ],
+            throttle_time_ms=self.throttle_ms,
         )
 
     def _results(

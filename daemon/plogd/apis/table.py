@@ -12,11 +12,26 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from plog.wire.api_keys import ApiKey
 from plog.wire.messages import API_BY_KEY
+from plog.wire.messages.acls import DescribeAclsResponse
 from plog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from plog.wire.messages.list_config_resources import ListConfigResourcesResponse
+from plog.wire.messages.user_scram_credentials import DescribeUserScramCredentialsResponse
 from plog.wire.schema import ApiMessage
+from plogd.apis.acls import (
+    handle_create_acls,
+    handle_delete_acls,
+    handle_describe_acls,
+    refuse_create_acls,
+    refuse_delete_acls,
+)
 from plogd.apis.alter_configs import handle_alter_configs, refuse_alter_configs
 from plogd.apis.api_versions import Advertised, handle_api_versions, refuse_api_versions
+from plogd.apis.client_quotas import (
+    handle_alter_client_quotas,
+    handle_describe_client_quotas,
+    refuse_alter_client_quotas,
+    refuse_describe_client_quotas,
+)
 from plogd.apis.context import RequestContext
 from plogd.apis.create_partitions import handle_create_partitions, refuse_create_partitions
 from plogd.apis.create_topics import handle_create_topics, refuse_create_topics
@@ -55,6 +70,11 @@ from plogd.apis.partition_reassignments import (
 from plogd.apis.produce import handle_produce, refuse_produce
 from plogd.apis.refusals import Refusal, refuse_at_top_level
 from plogd.apis.update_features import handle_update_features, refuse_update_features
+from plogd.apis.user_scram_credentials import (
+    handle_alter_user_scram_credentials,
+    handle_describe_user_scram_credentials,
+    refuse_alter_user_scram_credentials,
+)
 from plogd.ports import Later
 
 if TYPE_CHECKING:
@@ -118,6 +138,11 @@ HANDLERS: tuple[Row, ...] = (
         handle_offset_for_leader_epoch,
         refuse_offset_for_leader_epoch,
     ),
+    Row(
+        ApiKey.DESCRIBE_ACLS, 1, 3, handle_describe_acls, refuse_at_top_level(DescribeAclsResponse)
+    ),
+    Row(ApiKey.CREATE_ACLS, 1, 3, handle_create_acls, refuse_create_acls),
+    Row(ApiKey.DELETE_ACLS, 1, 3, handle_delete_acls, refuse_delete_acls),
     Row(ApiKey.DESCRIBE_CONFIGS, 1, 4, handle_describe_configs, refuse_describe_configs),
     Row(ApiKey.ALTER_CONFIGS, 0, 2, handle_alter_configs, refuse_alter_configs),
     Row(ApiKey.DESCRIBE_LOG_DIRS, 0, 5, handle_describe_log_dirs, refuse_describe_log_dirs),
@@ -143,6 +168,28 @@ HANDLERS: tuple[Row, ...] = (
         0,
         handle_list_partition_reassignments,
         refuse_list_partition_reassignments,
+    ),
+    Row(
+        ApiKey.DESCRIBE_CLIENT_QUOTAS,
+        0,
+        1,
+        handle_describe_client_quotas,
+        refuse_describe_client_quotas,
+    ),
+    Row(ApiKey.ALTER_CLIENT_QUOTAS, 0, 1, handle_alter_client_quotas, refuse_alter_client_quotas),
+    Row(
+        ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
+        0,
+        0,
+        handle_describe_user_scram_credentials,
+        refuse_at_top_level(DescribeUserScramCredentialsResponse),
+    ),
+    Row(
+        ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
+        0,
+        0,
+        handle_alter_user_scram_credentials,
+        refuse_alter_user_scram_credentials,
     ),
     Row(ApiKey.DESCRIBE_QUORUM, 0, 2, handle_describe_quorum, refuse_describe_quorum),
     Row(ApiKey.UPDATE_FEATURES, 0, 2, handle_update_features, refuse_update_features),

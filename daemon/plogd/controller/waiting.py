@@ -1,4 +1,4 @@
-"""Waiting for work that goes on without the one who waits.
+"""Waiting for work that goes on without the one who waits, and for one's turn.
 
 Creating a topic is several writes; a client that leaves in the middle must not stop it halfway. So
 the work is never cancelled by its waiters: they wait on a copy of its outcome.
@@ -6,10 +6,11 @@ the work is never cancelled by its waiters: they wait on a copy of its outcome.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeVar
+from collections import deque
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
 
-from plogd.ports import Later, Timers
+from plogd.ports import Later, Timers, spawn
 
 T = TypeVar("T")
 
@@ -53,3 +54,29 @@ def within(
 
     work.then(on_value, on_error)
     return outcome
+
+
+class OneAtATime:
+    """Runs operations one after the other, in the order they came; see `shielded`."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[Later[None]] = deque()
+        self._is_busy = False
+
+    def run(self, operation: Callable[[], Coroutine[Later[Any], Any, T]]) -> Later[T]:
+        """The outcome of `operation`, which starts when those before it have ended."""
+        return shielded(spawn(self._run(operation)))
+
+    async def _run(self, operation: Callable[[], Coroutine[Later[Any], Any, T]]) -> T:
+        if self._is_busy:
+            turn: Later[None] = Later()
+            self._waiting.append(turn)
+            await turn
+        self._is_busy = True
+        try:
+            return await operation()
+        finally:
+            if self._waiting:
+                self._waiting.popleft().succeed(None)
+            else:
+                self._is_busy = False

@@ -117,6 +117,10 @@ class FetchContext:
         """The session id to answer, and the indexes of the results the answer holds."""
         return NO_SESSION, list(range(len(results)))
 
+    def finish_empty(self) -> int:
+        """As `finish`, for an answer that holds nothing: its client will ask the same again."""
+        return NO_SESSION
+
 
 class _FullFetch(FetchContext):
     """A full fetch: everything is answered, and a session opened if there is room."""
@@ -146,9 +150,8 @@ class _IncrementalFetch(FetchContext):
 
     def finish(self, results: Sequence[Answerable]) -> tuple[int, list[int]]:
         session = self._session
-        if session.epoch != self._expected_epoch:
-            # The client has sent the next request without waiting for this answer.
-            self.error = InvalidFetchSessionEpoch()
+        self.finish_empty()
+        if self.error is not None:
             return session.session_id, []
         answered: list[int] = []
         for index, (item, result) in enumerate(zip(self.items, results, strict=True)):
@@ -160,6 +163,12 @@ class _IncrementalFetch(FetchContext):
                 del session.items[item.key]
                 session.items[item.key] = item
         return session.session_id, answered
+
+    def finish_empty(self) -> int:
+        if self._session.epoch != self._expected_epoch:
+            # The client has sent the next request without waiting for this answer.
+            self.error = InvalidFetchSessionEpoch()
+        return self._session.session_id
 
 
 class _RefusedFetch(FetchContext):

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from plogd.apis.table import HANDLERS
-from tests.integration.beside_kafka import test_admin, test_configs, test_records, test_topics
+from tests.integration.beside_kafka import (
+    test_admin,
+    test_configs,
+    test_records,
+    test_security,
+    test_topics,
+)
 from tests.integration.beside_kafka.versions import COVERED
 
-PARTS = (test_admin, test_configs, test_records, test_topics)
+PARTS = (test_admin, test_configs, test_records, test_security, test_topics)
 # Handled elsewhere than in a table row's tests here, with the reason.
 LEFT_OUT: dict[int, str] = {10: "there are no coordinators yet"}
 

@@ -1,0 +1,160 @@
+"""DescribeAcls, CreateAcls, DeleteAcls (keys 29, 30, 31): rules that are kept, and not enforced.
+
+Versions served 1-3 of each: 1 prefixed patterns (KIP-290), 2 flexible, 3 resource type USER.
+
+Kafka without an authorizer answers SECURITY_DISABLED and keeps nothing; here ACLs can be prepared
+before there is one: docs/security.md. What an ACL can be is security/acl.py's knowledge, keeping it
+controller/acls.py's.
+"""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from plog.errors import KafkaError
+from plog.wire.messages.acls import (
+    AclCreation,
+    AclCreationResult,
+    AclDescription,
+    CreateAclsRequest,
+    CreateAclsResponse,
+    DeleteAclsFilter,
+    DeleteAclsFilterResult,
+    DeleteAclsMatchingAcl,
+    DeleteAclsRequest,
+    DeleteAclsResponse,
+    DescribeAclsRequest,
+    DescribeAclsResource,
+    DescribeAclsResponse,
+)
+from plogd.apis.context import RequestContext
+from plogd.ports import Later
+from plogd.security.acl import Acl, AclFilter, ResourcePattern
+
+if TYPE_CHECKING:
+    from plogd.broker import Broker
+
+
+def handle_describe_acls(
+    request: DescribeAclsRequest, context: RequestContext, broker: Broker
+) -> DescribeAclsResponse:
+    """The ACLs that match, by resource."""
+    acls = broker.acls.describe(
+        AclFilter(
+            resource_type=request.resource_type_filter,
+            name=request.resource_name_filter,
+            pattern_type=request.pattern_type_filter,
+            principal=request.principal_filter,
+            host=request.host_filter,
+            operation=request.operation,
+            permission=request.permission_type,
+        )
+    )
+    return DescribeAclsResponse(
+        resources=[
+            DescribeAclsResource(
+                resource_type=pattern.resource_type,
+                resource_name=pattern.name,
+                pattern_type=pattern.pattern_type,
+                acls=[_description(acl) for acl in of_pattern],
+            )
+            for pattern, of_pattern in groupby(acls, key=lambda acl: acl.pattern)
+        ],
+    )
+
+
+def _description(acl: Acl) -> AclDescription:
+    return AclDescription(
+        principal=acl.principal,
+        host=acl.host,
+        operation=acl.operation,
+        permission_type=acl.permission,
+    )
+
+
+def handle_create_acls(
+    request: CreateAclsRequest, context: RequestContext, broker: Broker
+) -> Later[CreateAclsResponse]:
+    """Create every ACL that can be."""
+    acls = [_acl_of(creation) for creation in request.creations]
+    return broker.acls.create(acls).map(
+        lambda results: CreateAclsResponse(results=[_creation_result(error) for error in results])
+    )
+
+
+def _acl_of(creation: AclCreation) -> Acl:
+    return Acl(
+        pattern=ResourcePattern(
+            resource_type=creation.resource_type,
+            name=creation.resource_name,
+            pattern_type=creation.resource_pattern_type,
+        ),
+        principal=creation.principal,
+        host=creation.host,
+        operation=creation.operation,
+        permission=creation.permission_type,
+    )
+
+
+def _creation_result(error: KafkaError | None) -> AclCreationResult:
+    if error is None:
+        return AclCreationResult()
+    return AclCreationResult(error_code=error.code, error_message=error.message)
+
+
+def handle_delete_acls(
+    request: DeleteAclsRequest, context: RequestContext, broker: Broker
+) -> Later[DeleteAclsResponse]:
+    """Delete what matches some filter."""
+    filters = [_filter_of(one) for one in request.filters]
+    return broker.acls.delete(filters).map(
+        lambda results: DeleteAclsResponse(filter_results=[_filter_result(one) for one in results])
+    )
+
+
+def _filter_of(one: DeleteAclsFilter) -> AclFilter:
+    return AclFilter(
+        resource_type=one.resource_type_filter,
+        name=one.resource_name_filter,
+        pattern_type=one.pattern_type_filter,
+        principal=one.principal_filter,
+        host=one.host_filter,
+        operation=one.operation,
+        permission=one.permission_type,
+    )
+
+
+def _filter_result(result: list[Acl] | KafkaError) -> DeleteAclsFilterResult:
+    if isinstance(result, KafkaError):
+        return DeleteAclsFilterResult(error_code=result.code, error_message=result.message)
+    return DeleteAclsFilterResult(
+        error_message=None,
+        matching_acls=[
+            DeleteAclsMatchingAcl(
+                error_message=None,
+                resource_type=acl.pattern.resource_type,
+                resource_name=acl.pattern.name,
+                pattern_type=acl.pattern.pattern_type,
+                principal=acl.principal,
+                host=acl.host,
+                operation=acl.operation,
+                permission_type=acl.permission,
+            )
+            for acl in result
+        ],
+    )
+
+
+def refuse_create_acls(
+    request: CreateAclsRequest, context: RequestContext, error: KafkaError
+) -> CreateAclsResponse:
+    """The answer in which no ACL is created, because of `error`."""
+    return CreateAclsResponse(results=[_creation_result(error) for _ in request.creations])
+
+
+def refuse_delete_acls(
+    request: DeleteAclsRequest, context: RequestContext, error: KafkaError
+) -> DeleteAclsResponse:
+    """The answer in which every filter gets `error`."""
+    return DeleteAclsResponse(filter_results=[_filter_result(error) for _ in request.filters])

@@ -1,0 +1,228 @@
+"""Client quotas: which there can be, changing and describing them, with the store as the truth.
+
+Changes of one entity are made together or not at all; an entity named twice in a request is left as
+it is. Of the quotas kept here `plogd.quota` enforces two, see docs/security.md.
+
+Requests take effect one after the other. Source: Kafka 4.0 ClientQuotaControlManager,
+ClientQuotasImage, QuotaConfig; KIP-546, KIP-612.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from math import isfinite
+from typing import Final
+
+from plog.errors import InvalidRequest, KafkaError, PolicyViolation, UnsupportedVersion
+from plogd.controller.waiting import OneAtATime
+from plogd.metadata.store import ABSENT, Change, MetadataStore, Written
+from plogd.ports import Later
+from plogd.quota import (
+    CLIENT_ID,
+    CONSUMER_BYTE_RATE,
+    DEFAULT,
+    IP,
+    PRODUCER_BYTE_RATE,
+    USER,
+    QuotaEntity,
+    entity_of,
+    entity_of_key,
+    quota_key,
+)
+
+EntityParts = Sequence[tuple[str, str | None]]
+"""(type, name) pairs as a request has them: None is the default."""
+Quotas = Mapping[str, float]
+
+_INT_MAX = 0x7FFFFFFF
+_LONG_MAX = 0x7FFFFFFFFFFFFFFF
+_WHOLE_TO: Final[Mapping[str, int | None]] = {
+    PRODUCER_BYTE_RATE: _LONG_MAX,
+    CONSUMER_BYTE_RATE: _LONG_MAX,
+    "request_percentage": None,
+    "controller_mutation_rate": None,
+    "connection_creation_rate": _INT_MAX,
+}
+"""The largest value of quotas that are whole numbers; None where fractions are allowed."""
+_QUOTAS_OF_IPS: Final = {"connection_creation_rate"}
+_EXACT, _DEFAULT, _SPECIFIED = range(3)
+"""Match types."""
+_ANY: Final = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alteration:
+    """What to change of one entity: new values by key, None to remove one."""
+
+    entity: EntityParts
+    ops: Sequence[tuple[str, float | None]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Component:
+    """What an entity's part of one type must be, by the protocol's `match_type`."""
+
+    entity_type: str
+    match_type: int
+    match: str | None
+
+
+class ClientQuotas:
+    """See the module's text."""
+
+    def __init__(self, store: MetadataStore) -> None:
+        self._store = store
+        self._operations = OneAtATime()
+
+    def watch(self, watcher: Callable[[QuotaEntity, Quotas | None], None]) -> None:
+        """Tell `watcher` of the quotas of every entity, now and whenever they change."""
+        for key, (quotas, _) in self._store.load(("client_quota",)).items():
+            watcher(entity_of_key(key), quotas)
+        self._store.watch(
+            ("client_quota",), lambda key, quotas, _: watcher(entity_of_key(key), quotas)
+        )
+
+    # -- changing -----------------------------------------------------------------------------
+
+    def alter(
+        self, alterations: Sequence[Alteration], *, validate_only: bool
+    ) -> Later[list[KafkaError | None]]:
+        """Change quotas; why each alteration was not made, or None."""
+        return self._operations.run(lambda: self._alter(alterations, validate_only))
+
+    async def _alter(
+        self, alterations: Sequence[Alteration], validate_only: bool
+    ) -> list[KafkaError | None]:
+        times = Counter(frozenset(alteration.entity) for alteration in alterations)
+        changes: list[Change] = []
+        results: list[KafkaError | None] = []
+        for alteration in alterations:
+            try:
+                if times[frozenset(alteration.entity)] > 1:
+                    raise InvalidRequest("the request names this entity more than once")
+                changes.append(self._change(alteration))
+            except KafkaError as error:
+                results.append(error)
+            else:
+                results.append(None)
+        if changes and not validate_only:
+            await self._write(changes)
+        return results
+
+    def _change(self, alteration: Alteration) -> Change:
+        entity = _valid_entity(alteration.entity)
+        key = quota_key(entity)
+        old, version = self._store.load(key).get(key, ({}, ABSENT))
+        quotas = dict(old)
+        ops = dict(alteration.ops)
+        if len(ops) < len(alteration.ops):
+            raise InvalidRequest("the request names a quota of this entity more than once")
+        for name, value in ops.items():
+            if value is None:
+                quotas.pop(name, None)
+            else:
+                _check_quota(entity, name, value)
+                quotas[name] = value
+        return Change(key=key, value=quotas or None, expected=version)
+
+    async def _write(self, changes: Sequence[Change]) -> None:
+        limit = self._store.max_atomic_changes
+        if len(changes) > limit:
+            raise PolicyViolation(f"one request may change {limit} entities, not {len(changes)}")
+        outcomes = await self._store.write_atomic(changes)
+        assert all(isinstance(x, Written) for x in outcomes), "only this object writes quotas"
+
+    # -- describing ---------------------------------------------------------------------------
+
+    def describe(
+        self, components: Sequence[Component], *, strict: bool
+    ) -> list[tuple[QuotaEntity, Quotas]]:
+        """The entities that match every component, and with `strict` have no further parts.
+
+        Raises InvalidRequest, or UnsupportedVersion for an entity type nobody knows.
+        """
+        wanted = _wanted(components)
+        found = [
+            (entity_of_key(key), quotas)
+            for key, (quotas, _) in self._store.load(("client_quota",)).items()
+        ]
+        matching = [x for x in found if _matches(dict(x[0].parts()), wanted, strict=strict)]
+        return sorted(matching, key=lambda x: tuple(x[0].parts()))
+
+
+def _valid_entity(parts: EntityParts) -> QuotaEntity:
+    names = {kind: DEFAULT if name is None else name for kind, name in parts}
+    if not names:
+        raise InvalidRequest("the entity is empty: it needs a user, a client-id or an ip")
+    if len(names) < len(parts):
+        raise InvalidRequest("the entity has two parts of one type")
+    for kind, name in parts:
+        if name == "":
+            raise InvalidRequest(f"the {kind} is empty; the default is null")
+    try:
+        entity = entity_of(names)
+    except ValueError as error:
+        raise InvalidRequest(str(error)) from None
+    if entity.ip is not None and len(names) > 1:
+        raise InvalidRequest("an ip cannot be combined with a user or a client-id")
+    if entity.ip:
+        _check_ip(entity.ip)
+    return entity
+
+
+def _check_ip(text: str) -> None:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        # Kafka takes the name of a host too, and asks DNS for it.
+        raise InvalidRequest(f"{text!r} is not an IP address") from None
+
+
+def _check_quota(entity: QuotaEntity, name: str, value: float) -> None:
+    if name not in _WHOLE_TO or (name in _QUOTAS_OF_IPS) != (entity.ip is not None):
+        raise InvalidRequest(f"there is no quota {name!r} for {entity}")
+    if not isfinite(value) or value <= 0:
+        raise InvalidRequest(f"{name} must be greater than 0, not {value}")
+    limit = _WHOLE_TO[name]
+    if limit is not None and value > limit:
+        raise InvalidRequest(f"{name} can be at most {limit}, not {value}")
+    if limit is not None and value % 1 > 1e-6:
+        raise InvalidRequest(f"{name} must be a whole number, not {value}")
+
+
+def _wanted(components: Sequence[Component]) -> dict[str, str | None]:
+    """The name each type's part must have; `_ANY` for whatever."""
+    wanted: dict[str, str | None] = {}
+    for component in components:
+        kind = component.entity_type
+        if not kind:
+            raise InvalidRequest("a component has an empty entity type")
+        if kind in wanted:
+            raise InvalidRequest(f"two components are about entities of type {kind}")
+        if kind not in (USER, CLIENT_ID, IP):
+            raise UnsupportedVersion(f"there are no quotas for entities of type {kind!r}")
+        wanted[kind] = _wanted_name(component)
+    if IP in wanted and len(wanted) > 1:
+        raise InvalidRequest("an ip cannot be combined with a user or a client-id")
+    return wanted
+
+
+def _wanted_name(component: Component) -> str | None:
+    if component.match_type not in (_EXACT, _DEFAULT, _SPECIFIED):
+        raise InvalidRequest(f"there is no match type {component.match_type}")
+    if (component.match is None) is (component.match_type == _EXACT):
+        raise InvalidRequest("an exact match needs a name, and no other match has one")
+    if component.match_type == _EXACT:
+        return component.match
+    return DEFAULT if component.match_type == _DEFAULT else _ANY
+
+
+def _matches(names: Mapping[str, str], wanted: Mapping[str, str | None], *, strict: bool) -> bool:
+    if strict and len(names) != len(wanted):
+        return False
+    return all(
+        kind in names and (name is _ANY or names[kind] == name) for kind, name in wanted.items()
+    )

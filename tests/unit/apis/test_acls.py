@@ -1,0 +1,204 @@
+"""DescribeAcls, CreateAcls and DeleteAcls, from frame to frame."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from plog.errors import ErrorCode
+from plog.wire.messages.acls import (
+    AclCreation,
+    CreateAclsRequest,
+    DeleteAclsFilter,
+    DeleteAclsRequest,
+    DescribeAclsRequest,
+)
+from plogd.security.acl import AclOperation, AclPermission, PatternType, ResourceType
+from tests.helpers.sim_broker import SimBroker
+
+every_version = pytest.mark.parametrize("version", [1, 2, 3])
+INVALID = ErrorCode.INVALID_REQUEST
+
+
+def make() -> SimBroker:
+    return SimBroker().start()
+
+
+def creation(name: str = "t", **fields: Any) -> AclCreation:
+    values: dict[str, Any] = {
+        "resource_type": ResourceType.TOPIC,
+        "resource_pattern_type": PatternType.LITERAL,
+        "principal": "User:a",
+        "host": "*",
+        "operation": AclOperation.READ,
+        "permission_type": AclPermission.ALLOW,
+    }
+    return AclCreation(resource_name=name, **(values | fields))
+
+
+def create(broker: SimBroker, *creations: AclCreation, version: int = 3) -> list[int]:
+    answer = broker.ask(CreateAclsRequest(creations=list(creations)), version)
+    assert all(bool(one.error_message) is bool(one.error_code) for one in answer.results)
+    return [one.error_code for one in answer.results]
+
+
+def filter_fields(**fields: Any) -> dict[str, Any]:
+    values = {
+        "resource_type_filter": ResourceType.ANY,
+        "resource_name_filter": None,
+        "pattern_type_filter": PatternType.ANY,
+        "principal_filter": None,
+        "host_filter": None,
+        "operation": AclOperation.ANY,
+        "permission_type": AclPermission.ANY,
+    }
+    return values | fields
+
+
+def describe(broker: SimBroker, version: int = 3, **fields: Any) -> list[tuple[str, str]]:
+    """(resource, principal) of what matches."""
+    answer = broker.ask(DescribeAclsRequest(**filter_fields(**fields)), version)
+    assert answer.error_code == 0, answer.error_message
+    return [
+        (resource.resource_name, acl.principal)
+        for resource in answer.resources
+        for acl in resource.acls
+    ]
+
+
+@every_version
+def test_a_created_acl_is_described_whole_and_deleted(version: int) -> None:
+    broker = make()
+    wanted = creation("logs-", resource_pattern_type=PatternType.PREFIXED, host="192.0.2.1")
+    assert create(broker, wanted, version=version) == [0]
+    [resource] = broker.ask(DescribeAclsRequest(**filter_fields()), version).resources
+    assert (resource.resource_type, resource.resource_name) == (ResourceType.TOPIC, "logs-")
+    assert resource.pattern_type == PatternType.PREFIXED
+    [acl] = resource.acls
+    assert (acl.principal, acl.host) == ("User:a", "192.0.2.1")
+    assert (acl.operation, acl.permission_type) == (AclOperation.READ, AclPermission.ALLOW)
+
+    request = DeleteAclsRequest(filters=[DeleteAclsFilter(**filter_fields())])
+    [result] = broker.ask(request, version).filter_results
+    [gone] = result.matching_acls
+    assert (result.error_code, gone.error_code) == (0, 0)
+    assert (gone.resource_name, gone.pattern_type) == ("logs-", PatternType.PREFIXED)
+    assert (gone.principal, gone.host) == ("User:a", "192.0.2.1")
+    assert describe(broker) == []
+
+
+def test_acls_are_described_by_resource() -> None:
+    broker = make()
+    create(broker, creation("b"), creation("a", principal="User:z"), creation("a"))
+    answer = broker.ask(DescribeAclsRequest(**filter_fields()), 3)
+    told = [(one.resource_name, [acl.principal for acl in one.acls]) for one in answer.resources]
+    assert told == [("a", ["User:a", "User:z"]), ("b", ["User:a"])]
+
+
+def test_match_finds_the_wildcard_and_the_prefix() -> None:
+    broker = make()
+    create(
+        broker,
+        creation("*", principal="User:wild"),
+        creation("pay", resource_pattern_type=PatternType.PREFIXED, principal="User:prefix"),
+        creation("payments", principal="User:literal"),
+        creation("pay", principal="User:other"),
+    )
+    asked = {"resource_type_filter": ResourceType.TOPIC, "resource_name_filter": "payments"}
+    found = describe(broker, pattern_type_filter=PatternType.MATCH, **asked)
+    assert {principal for _, principal in found} == {"User:wild", "User:prefix", "User:literal"}
+    found = describe(broker, pattern_type_filter=PatternType.LITERAL, **asked)
+    assert found == [("payments", "User:literal")]
+    found = describe(broker, pattern_type_filter=PatternType.PREFIXED)
+    assert found == [("pay", "User:prefix")]
+
+
+def test_a_duplicate_is_created_once_and_told_it_was() -> None:
+    broker = make()
+    assert create(broker, creation(), creation()) == [0, 0]
+    assert create(broker, creation()) == [0]
+    assert len(broker.broker.store.load(("acl",))) == 1
+
+
+def test_two_requests_at_the_same_time_create_one_acl() -> None:
+    broker = make()
+    asked = [broker.begin(CreateAclsRequest(creations=[creation()]), 3) for _ in range(2)]
+    broker.settle()
+    assert [one.response().results[0].error_code for one in asked] == [0, 0]
+    assert len(broker.broker.store.load(("acl",))) == 1
+
+
+def test_two_requests_at_the_same_time_delete_one_acl() -> None:
+    broker = make()
+    create(broker, creation())
+    request = DeleteAclsRequest(filters=[DeleteAclsFilter(**filter_fields())])
+    asked = [broker.begin(request, 3) for _ in range(2)]
+    broker.settle()
+    deleted = [len(one.response().filter_results[0].matching_acls) for one in asked]
+    assert deleted == [1, 0]
+
+
+def test_each_acl_of_a_request_has_its_own_outcome() -> None:
+    broker = make()
+    outcomes = create(
+        broker,
+        creation("good"),
+        creation(""),
+        creation("x", resource_type=ResourceType.CLUSTER),
+        creation("x", operation=99),
+        creation("x", resource_pattern_type=PatternType.MATCH),
+        creation("x", principal="nobody"),
+        creation("kafka-cluster", resource_type=ResourceType.CLUSTER),
+    )
+    assert outcomes == [0, INVALID, INVALID, INVALID, INVALID, INVALID, 0]
+    assert [name for name, _ in describe(broker)] == ["good", "kafka-cluster"]
+
+
+def test_an_acl_that_matches_two_filters_is_told_for_both_and_goes_once() -> None:
+    broker = make()
+    create(broker, creation("a"), creation("b"))
+    filters = [
+        DeleteAclsFilter(**filter_fields(resource_name_filter="a")),
+        DeleteAclsFilter(**filter_fields(principal_filter="User:a")),
+        DeleteAclsFilter(**filter_fields(operation=0)),
+        DeleteAclsFilter(**filter_fields(resource_name_filter="nothing")),
+    ]
+    results = broker.ask(DeleteAclsRequest(filters=filters), 3).filter_results
+    told = [(one.error_code, [x.resource_name for x in one.matching_acls]) for one in results]
+    assert told == [(0, ["a"]), (0, ["a", "b"]), (INVALID, []), (0, [])]
+    assert describe(broker) == []
+
+
+def test_a_filter_that_makes_no_sense_is_refused() -> None:
+    broker = make()
+    answer = broker.ask(DescribeAclsRequest(**filter_fields(resource_type_filter=0)), 3)
+    assert (answer.error_code, answer.resources) == (INVALID, [])
+    assert "resource type 0" in answer.error_message
+
+
+def test_acls_survive_a_power_loss_and_so_does_their_deletion() -> None:
+    broker = make()
+    create(broker, creation("kept"), creation("gone"))
+    filters = [DeleteAclsFilter(**filter_fields(resource_name_filter="gone"))]
+    broker.ask(DeleteAclsRequest(filters=filters), 3)
+    again = broker.restart(broker.files.crash(broker.ports.random))
+    assert describe(again) == [("kept", "User:a")]
+    assert create(again, creation("kept")) == [0]
+    assert len(again.broker.store.load(("acl",))) == 1
+
+
+def test_the_log_says_once_that_they_are_not_enforced() -> None:
+    broker = make()
+    create(broker, creation("a"))
+    create(broker, creation("b"))
+    assert len([line for line in broker.reports if "not enforced" in line]) == 1
+
+
+def test_a_failed_disk_is_told_to_every_acl() -> None:
+    broker = make()
+    broker.broker.store.storage_failed()
+    assert create(broker, creation("a"), creation("b")) == [ErrorCode.KAFKA_STORAGE_ERROR] * 2
+    request = DeleteAclsRequest(filters=[DeleteAclsFilter(**filter_fields())])
+    [result] = broker.ask(request, 3).filter_results
+    assert result.error_code == 0, "there was nothing to delete"

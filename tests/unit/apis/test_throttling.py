@@ -1,0 +1,229 @@
+"""Produce and Fetch over and under their quotas, from frame to frame."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from plog.errors import ErrorCode
+from plog.wire.messages.fetch import FetchRequest
+from plogd.apis.context import ConnectionContext
+from tests.helpers.sim_broker import (
+    SimBroker,
+    connection,
+    create_topic,
+    fetch_request,
+    produce_request,
+)
+from tests.unit.apis.test_client_quotas import Entity, alter, entry
+
+CLIENT: Entity = {"client-id": "test"}
+MB = b"x" * 1_000_000
+
+
+def make(entity: Entity | None = None, **quotas: float) -> SimBroker:
+    broker = SimBroker().start()
+    create_topic(broker, "t")
+    if quotas:
+        assert alter(broker, entry(entity or CLIENT, **quotas)) == [0]
+    return broker
+
+
+def produce(broker: SimBroker, value: bytes = MB, **options: Any) -> Any:
+    acks = options.pop("acks", -1)
+    return broker.ask(produce_request("t", value, acks=acks), 9, **options)
+
+
+def fetch(broker: SimBroker, offset: int = 0, **fields: Any) -> Any:
+    return broker.ask(fetch_request("t", offset, **fields), 11)
+
+
+def records(answer: Any) -> bytes:
+    return b"".join(bytes(x.records) for topic in answer.responses for x in topic.partitions)
+
+
+def muted(broker: SimBroker) -> int:
+    """How long the connection is to be muted; taken, as the queue does."""
+    mute_ms, broker.connection.mute_ms = broker.connection.mute_ms, 0
+    return mute_ms
+
+
+# -- produce --------------------------------------------------------------------------------------
+
+
+def test_without_any_quota_nobody_is_throttled() -> None:
+    broker = make()
+    assert produce(broker).throttle_time_ms == 0
+    assert fetch(broker).throttle_time_ms == 0
+    assert muted(broker) == 0
+
+
+def test_a_producer_over_its_quota_is_appended_for_and_told_to_wait() -> None:
+    broker = make(producer_byte_rate=10_000.0)
+    answer = produce(broker)
+    [partition] = answer.responses[0].partition_responses
+    assert (partition.error_code, partition.base_offset) == (0, 0)
+    # A megabyte in a window of ten seconds is ten times the quota.
+    assert 90_000 <= answer.throttle_time_ms < 91_000
+    assert muted(broker) == answer.throttle_time_ms
+    assert broker.log("t").log_end_offset == 1
+
+
+def test_the_whole_request_counts_even_if_nothing_of_it_can_be_appended() -> None:
+    broker = make(producer_byte_rate=10_000.0)
+    answer = broker.ask(produce_request("unknown", MB), 9)
+    assert answer.responses[0].partition_responses[0].error_code != 0
+    assert answer.throttle_time_ms >= 90_000
+
+
+def test_acks_0_gets_no_answer_and_is_muted_all_the_same() -> None:
+    broker = make(producer_byte_rate=10_000.0)
+    assert produce(broker, acks=0) is None
+    assert muted(broker) >= 90_000
+
+
+def test_others_are_not_throttled() -> None:
+    broker = make(producer_byte_rate=10_000.0)
+    assert produce(broker).throttle_time_ms > 0
+    assert produce(broker, client_id="other").throttle_time_ms == 0
+    assert produce(broker, client_id=None).throttle_time_ms == 0
+
+
+@pytest.mark.parametrize(
+    "entity", [{"user": "ANONYMOUS"}, {"user": None}, {"user": None, "client-id": None}]
+)
+def test_a_client_that_has_not_logged_in_is_the_user_anonymous(entity: Entity) -> None:
+    broker = make(entity, producer_byte_rate=10_000.0)
+    assert produce(broker).throttle_time_ms > 0
+
+
+def test_the_user_is_the_connections() -> None:
+    broker = make({"user": "alice"}, producer_byte_rate=10_000.0)
+    alice: ConnectionContext = connection()
+    alice.principal = "User:alice"
+    assert produce(broker).throttle_time_ms == 0
+    assert produce(broker, connection=alice).throttle_time_ms > 0
+    assert (broker.connection.mute_ms, alice.mute_ms > 0) == (0, True)
+
+
+def test_when_the_time_is_over_the_next_one_fits() -> None:
+    broker = make(producer_byte_rate=10_000.0)
+    broker.ports.advance(produce(broker).throttle_time_ms)
+    assert produce(broker, b"small").throttle_time_ms == 0
+
+
+def test_a_quota_that_is_removed_counts_no_more() -> None:
+    broker = make(producer_byte_rate=10_000.0)
+    alter(broker, entry(CLIENT, producer_byte_rate=None))
+    assert produce(broker).throttle_time_ms == 0
+
+
+# -- fetch ----------------------------------------------------------------------------------------
+
+
+def filled(rate: float) -> SimBroker:
+    """A topic of ten batches of a hundred kilobytes, and a quota."""
+    broker = make(consumer_byte_rate=rate)
+    for _ in range(10):
+        produce(broker, MB[:100_000])
+    return broker
+
+
+def test_a_consumer_within_its_quota_gets_everything() -> None:
+    answer = fetch(filled(1e9), partition_max_bytes=10_000_000)
+    assert len(records(answer)) > 1_000_000
+    assert answer.throttle_time_ms == 0
+
+
+def test_a_consumer_over_its_quota_gets_nothing_and_is_told_to_wait() -> None:
+    broker = filled(20_000.0)
+    assert len(records(fetch(broker, partition_max_bytes=150_000))) > 100_000
+    answer = fetch(broker, 1, partition_max_bytes=150_000)
+    assert (answer.error_code, answer.responses) == (0, [])
+    assert answer.throttle_time_ms > 0
+    assert muted(broker) == answer.throttle_time_ms
+    broker.ports.advance(answer.throttle_time_ms + 11_000)
+    assert len(records(fetch(broker, 1, partition_max_bytes=150_000))) > 100_000
+
+
+def test_no_more_is_read_than_the_quota_can_let_through() -> None:
+    answer = fetch(filled(30_000.0), partition_max_bytes=10_000_000)
+    assert 200_000 < len(records(answer)) <= 300_000
+    assert answer.throttle_time_ms == 0
+
+
+def test_a_batch_too_large_for_its_quota_comes_all_the_same() -> None:
+    """Otherwise its consumer would stand still for ever."""
+    broker = filled(100.0)
+    answer = fetch(broker)
+    assert len(records(answer)) > 100_000
+    assert answer.throttle_time_ms > 900_000
+    assert fetch(broker, 1).responses == []
+    broker.ports.advance(answer.throttle_time_ms)
+    assert len(records(fetch(broker, 1))) > 100_000
+
+
+def test_an_empty_answer_is_never_throttled() -> None:
+    broker = filled(100.0)
+    assert fetch(broker).throttle_time_ms > 0
+    assert fetch(broker, 10).throttle_time_ms == 0
+
+
+def test_a_consumer_that_waited_for_records_is_throttled_too() -> None:
+    broker = filled(20_000.0)
+    fetch(broker, partition_max_bytes=150_000)
+    muted(broker)
+    waiting = broker.begin(fetch_request("t", 10, max_wait_ms=500), 11)
+    broker.settle()
+    assert not waiting.is_done
+    produce(broker, MB[:150_000])
+    answer = waiting.response()
+    assert answer.responses == []
+    assert muted(broker) == answer.throttle_time_ms > 0
+
+
+def session_fetch(broker: SimBroker, session_id: int, epoch: int, **fields: Any) -> Any:
+    full = fetch_request("t", **fields) if fields or not epoch else FetchRequest(min_bytes=1)
+    full.session_id, full.session_epoch = session_id, epoch
+    return broker.ask(full, 11)
+
+
+def test_a_throttled_fetch_leaves_its_session_as_it_was() -> None:
+    broker = filled(20_000.0)
+    opened = session_fetch(broker, 0, 0, partition_max_bytes=150_000)
+    assert opened.session_id
+    again = session_fetch(broker, opened.session_id, 1)
+    assert (again.session_id, again.responses) == (opened.session_id, [])
+    assert again.throttle_time_ms > 0
+    broker.ports.advance(again.throttle_time_ms + 11_000)
+    after = session_fetch(broker, opened.session_id, 2)
+    assert after.error_code == 0
+    assert len(records(after)) > 100_000
+
+
+def test_a_throttled_first_fetch_opens_no_session() -> None:
+    broker = filled(20_000.0)
+    fetch(broker, partition_max_bytes=150_000)
+    throttled = session_fetch(broker, 0, 0, partition_max_bytes=150_000)
+    assert (throttled.session_id, throttled.error_code) == (0, 0)
+    assert len(broker.broker.fetch_sessions) == 0
+
+
+def test_a_throttled_answer_lets_go_of_its_files() -> None:
+    broker = filled(20_000.0)
+    fetch(broker, partition_max_bytes=150_000)
+    handler = broker.begin(fetch_request("t", 1), 11)
+    assert all(isinstance(part, bytes) for part in handler.parts())
+    assert broker.bugs == []
+
+
+def test_a_session_that_moved_on_is_told_so_even_if_throttled() -> None:
+    broker = filled(20_000.0)
+    opened = session_fetch(broker, 0, 0, partition_max_bytes=150_000)
+    ahead = fetch_request("t", 10, max_wait_ms=500)
+    ahead.session_id, ahead.session_epoch = opened.session_id, 1
+    parked = broker.begin(ahead, 11)
+    session_fetch(broker, opened.session_id, 2)
+    produce(broker, MB[:150_000])
+    assert parked.response().error_code == ErrorCode.INVALID_FETCH_SESSION_EPOCH

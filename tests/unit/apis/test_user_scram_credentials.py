@@ -1,0 +1,157 @@
+"""DescribeUserScramCredentials and AlterUserScramCredentials, from frame to frame."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from plog.errors import ErrorCode
+from plog.wire.messages.user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    DescribeUserScramCredentialsRequest,
+    ScramCredentialDeletion,
+    ScramCredentialUpsertion,
+    UserName,
+)
+from tests.helpers.sim_broker import SimBroker
+
+SECRET = b"salted and secret"
+SHA_256, SHA_512 = 1, 2
+
+
+def make() -> SimBroker:
+    return SimBroker().start()
+
+
+def upsertion(name: str = "u", mechanism: int = SHA_256, **fields: Any) -> ScramCredentialUpsertion:
+    values: dict[str, Any] = {"iterations": 4096, "salt": b"salt", "salted_password": SECRET}
+    return ScramCredentialUpsertion(name=name, mechanism=mechanism, **(values | fields))
+
+
+def deletion(name: str = "u", mechanism: int = SHA_256) -> ScramCredentialDeletion:
+    return ScramCredentialDeletion(name=name, mechanism=mechanism)
+
+
+def alter(broker: SimBroker, *changes: Any) -> dict[str, int]:
+    request = AlterUserScramCredentialsRequest(
+        deletions=[one for one in changes if isinstance(one, ScramCredentialDeletion)],
+        upsertions=[one for one in changes if isinstance(one, ScramCredentialUpsertion)],
+    )
+    results = broker.ask(request, 0).results
+    assert all(bool(one.error_message) is bool(one.error_code) for one in results)
+    assert len({one.user for one in results}) == len(results)
+    return {one.user: one.error_code for one in results}
+
+
+def describe(broker: SimBroker, *users: str) -> dict[str, Any]:
+    """By user, the iterations by mechanism, or the error code."""
+    names = [UserName(name=user) for user in users] or None
+    answer = broker.ask(DescribeUserScramCredentialsRequest(users=names), 0)
+    assert answer.error_code == 0
+    return {
+        one.user: one.error_code or {x.mechanism: x.iterations for x in one.credential_infos}
+        for one in answer.results
+    }
+
+
+def test_credentials_are_set_described_replaced_and_removed() -> None:
+    broker = make()
+    assert alter(broker, upsertion(), upsertion("v", SHA_512, iterations=8192)) == {"u": 0, "v": 0}
+    assert alter(broker, upsertion("u", SHA_512)) == {"u": 0}
+    assert describe(broker) == {"u": {1: 4096, 2: 4096}, "v": {2: 8192}}
+    assert alter(broker, upsertion(iterations=5000)) == {"u": 0}
+    assert describe(broker, "u") == {"u": {1: 5000, 2: 4096}}
+    assert alter(broker, deletion(), deletion("v", SHA_512)) == {"u": 0, "v": 0}
+    assert describe(broker) == {"u": {2: 4096}}
+
+
+def test_what_is_kept_is_made_of_the_salted_password_and_is_not_it() -> None:
+    broker = make()
+    alter(broker, upsertion())
+    [(kept, _)] = broker.broker.store.load(("scram", "u")).values()
+    assert kept.salt == b"salt"
+    assert len(kept.stored_key) == len(kept.server_key) == 32
+    assert SECRET not in (kept.stored_key, kept.server_key)
+
+
+def test_no_secret_gets_into_any_file_or_line() -> None:
+    broker = make()
+    alter(broker, upsertion(), upsertion("v", iterations=1))
+    told = "\n".join([*broker.reports, repr(upsertion()), str(broker.bugs)])
+    assert "secret" not in told
+    path = "/data/__cluster_metadata-0/00000000000000000000.log"
+    assert SECRET not in broker.files.read_file(path)
+    assert b"salt" in broker.files.read_file(path), "this is where it would be"
+
+
+def test_each_user_has_its_own_outcome() -> None:
+    broker = make()
+    alter(broker, upsertion("there"))
+    outcomes = alter(
+        broker,
+        deletion("there"),
+        deletion("nobody"),
+        deletion("there-not", SHA_512),
+        upsertion("good"),
+        upsertion("few", iterations=4095),
+        upsertion("many", iterations=16385),
+        upsertion("strange", 3),
+        upsertion("", SHA_256),
+        deletion("odd", 0),
+    )
+    assert outcomes == {
+        "there": 0,
+        "nobody": ErrorCode.RESOURCE_NOT_FOUND,
+        "there-not": ErrorCode.RESOURCE_NOT_FOUND,
+        "good": 0,
+        "few": ErrorCode.UNACCEPTABLE_CREDENTIAL,
+        "many": ErrorCode.UNACCEPTABLE_CREDENTIAL,
+        "strange": ErrorCode.UNSUPPORTED_SASL_MECHANISM,
+        "": ErrorCode.UNACCEPTABLE_CREDENTIAL,
+        "odd": ErrorCode.UNSUPPORTED_SASL_MECHANISM,
+    }
+    assert describe(broker) == {"good": {1: 4096}}
+
+
+def test_a_user_changed_twice_in_a_request_is_not_changed() -> None:
+    broker = make()
+    alter(broker, upsertion("u"))
+    outcomes = alter(
+        broker,
+        deletion("u"),
+        upsertion("u", SHA_512),
+        upsertion("v"),
+        upsertion("v", SHA_512),
+        upsertion("w"),
+    )
+    duplicate = ErrorCode.DUPLICATE_RESOURCE
+    assert outcomes == {"u": duplicate, "v": duplicate, "w": 0}
+    assert describe(broker) == {"u": {1: 4096}, "w": {1: 4096}}
+
+
+def test_describing_users_by_name() -> None:
+    broker = make()
+    alter(broker, upsertion("u"))
+    assert describe(broker, "u", "nobody", "v", "v") == {
+        "u": {1: 4096},
+        "nobody": ErrorCode.RESOURCE_NOT_FOUND,
+        "v": ErrorCode.DUPLICATE_RESOURCE,
+    }
+    everybody = broker.ask(DescribeUserScramCredentialsRequest(users=[]), 0)
+    assert [one.user for one in everybody.results] == ["u"]
+
+
+def test_credentials_survive_a_power_loss_and_so_does_their_removal() -> None:
+    broker = make()
+    alter(broker, upsertion("kept"), upsertion("gone"))
+    alter(broker, deletion("gone"))
+    before = broker.broker.store.load(("scram", "kept"))
+    again = broker.restart(broker.files.crash(broker.ports.random))
+    assert describe(again) == {"kept": {1: 4096}}
+    assert again.broker.store.load(("scram", "kept")) == before
+
+
+def test_a_failed_disk_is_told_to_every_user() -> None:
+    broker = make()
+    broker.broker.store.storage_failed()
+    failed = ErrorCode.KAFKA_STORAGE_ERROR
+    assert alter(broker, upsertion("u"), upsertion("v")) == {"u": failed, "v": failed}
