@@ -101,10 +101,7 @@ class Broker:
         self._bugs = metrics.counter(
             "plog_unexpected_errors_total", "Errors that are bugs; each has a line in the log."
         )
-        self._advertised = {
-            name: (listener.host, listener.port)
-            for name, listener in config.advertised_by_name().items()
-        }
+        self._advertised = config.advertised_by_name()
         self.cache = MetadataCache()
         self.topic_stats = TopicStats(metrics)
         self.log_manager = self._make_log_manager(files)
@@ -272,16 +269,14 @@ class Broker:
         """The id of the cluster, as in meta.properties."""
         return self.log_manager.cluster_id
 
-    def set_advertised(self, addresses: Mapping[str, tuple[str, int]]) -> None:
-        """What clients are told to connect to, by listener name; others use what they came by."""
-        self._advertised = dict(addresses)
-
     def address_for(self, connection: ConnectionContext) -> tuple[str, int]:
         """The address of this broker as the client of `connection` should use it."""
         local_host, local_port = connection.local_address
-        host, port = self._advertised.get(connection.listener_name, ("", 0))
+        advertised = self._advertised.get(connection.listener_name)
+        if advertised is not None:
+            return advertised.host or local_host, advertised.port or local_port
         # A dual-stack socket reports IPv4 clients' addresses in their IPv6 form.
-        return host or local_host.removeprefix("::ffff:"), port or local_port
+        return local_host.removeprefix("::ffff:"), local_port
 
     def _registration(self) -> BrokerRegistration:
         return BrokerRegistration(

@@ -121,7 +121,7 @@ def test_features_are_told_and_cannot_be_changed(run: Callable[..., str], attemp
         r"FinalizedVersionLevel: 3.3-IV3",
         run("FeatureCommand", "describe"),
     )
-    run("FeatureCommand", "upgrade", "--feature", "metadata.version=7", "--dry-run")
+    run("FeatureCommand", "upgrade", "--feature", "metadata.version=11", "--dry-run")
     refused = attempt("FeatureCommand", "upgrade", "--feature", "transaction.version=2")
     assert refused.code != 0
     assert "this broker has no such feature" in refused.stdout + refused.stderr

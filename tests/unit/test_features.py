@@ -34,7 +34,7 @@ def test_any_other_is_refused(feature: str, level: int, upgrade_type: int, why: 
 
 
 def test_a_supported_level_that_is_not_there_is_refused() -> None:
-    with pytest.raises(InvalidUpdateVersion, match="with the broker's own version, and is 6"):
+    with pytest.raises(InvalidUpdateVersion, match="with the broker's own version, and is 10"):
         check_update(METADATA_VERSION, 11, 1, {METADATA_VERSION: 10})
 
 

@@ -344,5 +344,5 @@ def test_features_nobody_can_have(pair: Pair, version: int) -> None:
 @lowest_and_highest(ApiKey.UPDATE_FEATURES, lowest=1)
 def test_features_that_are_only_checked(pair: Pair, version: int) -> None:
     pair.same(update(("metadata.version", 999), validate_only=True), version)
-    odd = FeatureUpdateKey(feature="metadata.version", max_version_level=7, upgrade_type=9)
+    odd = FeatureUpdateKey(feature="metadata.version", max_version_level=11, upgrade_type=9)
     pair.same(UpdateFeaturesRequest(feature_updates=[odd]), version)

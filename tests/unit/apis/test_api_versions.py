@@ -35,11 +35,11 @@ def test_the_level_of_the_metadata_is_told_and_no_other_feature(
     [supported], [finalized] = answer.supported_features, answer.finalized_features
     assert (supported.name, supported.min_version, supported.max_version) == (
         "metadata.version",
-        7,
-        7,
+        11,
+        11,
     )
     assert finalized.name == "metadata.version"
-    assert (finalized.min_version_level, finalized.max_version_level) == (7, 7)
+    assert (finalized.min_version_level, finalized.max_version_level) == (11, 11)
     assert answer.finalized_features_epoch == 0, "the record stands first in the metadata log"
     assert not answer.zk_migration_ready
 

@@ -209,11 +209,6 @@ class TestAddress:
         address = self.address(broker, local_address=("10.0.0.5", 40123))
         assert address == ("broker.example", 40123)
 
-    def test_the_shell_may_set_it(self) -> None:
-        broker = make()
-        broker.broker.set_advertised({"PLAINTEXT": ("other.example", 1)})
-        assert self.address(broker) == ("other.example", 1)
-
 
 class TestAuthorizedOperations:
     """KIP-430: everything, as nobody is refused anything yet."""

@@ -31,7 +31,7 @@ def told_features(broker: SimBroker) -> Any:
 def test_the_level_that_is_there_is_accepted_in_every_version(version: int) -> None:
     broker = make()
     before = told_features(broker)
-    answer = ask(broker, version, ("metadata.version", 7))
+    answer = ask(broker, version, ("metadata.version", 11))
     assert (answer.error_code, answer.error_message) == (0, None)
     told = [(one.feature, one.error_code, one.error_message) for one in answer.results]
     assert told == ([("metadata.version", 0, None)] if version < 2 else [])
@@ -41,7 +41,7 @@ def test_the_level_that_is_there_is_accepted_in_every_version(version: int) -> N
 @pytest.mark.parametrize("version", range(3))
 @pytest.mark.parametrize(
     ("feature", "level"),
-    [("metadata.version", 8), ("metadata.version", 0), ("transaction.version", 2), ("", 0)],
+    [("metadata.version", 12), ("metadata.version", 0), ("transaction.version", 2), ("", 0)],
 )
 def test_any_other_is_refused_and_nothing_changed(version: int, feature: str, level: int) -> None:
     broker = make()
@@ -54,18 +54,18 @@ def test_any_other_is_refused_and_nothing_changed(version: int, feature: str, le
 
 
 def test_one_that_is_refused_refuses_all() -> None:
-    answer = ask(make(), 1, ("metadata.version", 7), ("group.version", 1))
+    answer = ask(make(), 1, ("metadata.version", 11), ("group.version", 1))
     assert (answer.error_code, answer.results) == (ErrorCode.INVALID_UPDATE_VERSION, [])
 
 
 def test_a_feature_named_twice_is_refused() -> None:
-    answer = ask(make(), 1, ("metadata.version", 7), ("metadata.version", 8))
+    answer = ask(make(), 1, ("metadata.version", 11), ("metadata.version", 8))
     assert answer.error_code == ErrorCode.INVALID_REQUEST
     assert "metadata.version" in answer.error_message
 
 
 @pytest.mark.parametrize("version", [1, 2])
-@pytest.mark.parametrize(("level", "code"), [(7, 0), (8, ErrorCode.INVALID_UPDATE_VERSION)])
+@pytest.mark.parametrize(("level", "code"), [(11, 0), (12, ErrorCode.INVALID_UPDATE_VERSION)])
 def test_a_dry_run_is_told_the_same(version: int, level: int, code: int) -> None:
     answer = ask(make(), version, ("metadata.version", level), validate_only=True)
     assert answer.error_code == code
@@ -76,7 +76,7 @@ def test_kinds_of_downgrade_are_told_apart() -> None:
     old = FeatureUpdateKey(feature="metadata.version", max_version_level=6, allow_downgrade=True)
     answer = broker.ask(UpdateFeaturesRequest(feature_updates=[old]), 0)
     assert answer.error_code == ErrorCode.INVALID_UPDATE_VERSION
-    assert "supports levels 7 to 7" in answer.error_message
+    assert "supports levels 11 to 11" in answer.error_message
     odd = FeatureUpdateKey(feature="metadata.version", max_version_level=7, upgrade_type=9)
     answer = broker.ask(UpdateFeaturesRequest(feature_updates=[odd]), 1)
     assert "no upgrade type 9" in answer.error_message

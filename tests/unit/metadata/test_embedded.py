@@ -282,7 +282,7 @@ class TestStarting:
     ) -> None:
         disk = Disk()
         with monkeypatch.context() as patch:
-            patch.setattr("plogd.metadata.embedded._FEATURE_LEVEL", before)
+            patch.setattr("plogd.metadata.embedded.METADATA_VERSION_LEVEL", before)
             self.registered(disk, disk.open())
         for _ in range(2):
             store = disk.open(disk.files.kill())
