@@ -1,0 +1,244 @@
+"""plog/records/legacy.py against kafka-python's message sets, and its own rules."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Sequence
+from typing import Any
+
+import lz4.frame
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from plog.records.batch import Compression, CorruptRecords, TimestampType, parse_header
+from plog.records.codec import Record
+from plog.records.compression import compress
+from plog.records.legacy import LegacyBatch, mend_lz4_header, read_legacy_batch, upgrade
+from plog.records.reader import iter_records
+from tests.corpus import legacy as corpus
+
+LOG_APPEND_TIME = 0x08
+
+
+def message(
+    magic: int,
+    offset: int,
+    *,
+    timestamp: int = -1,
+    key: bytes | None = None,
+    value: bytes | None = None,
+    attributes: int = 0,
+) -> bytes:
+    """One message, by the table at the head of legacy.py."""
+    body = struct.pack(">bb", magic, attributes)
+    if magic:
+        body += struct.pack(">q", timestamp)
+    for part in (key, value):
+        body += struct.pack(">i", -1 if part is None else len(part)) + (part or b"")
+    return struct.pack(">qiI", offset, len(body) + 4, zlib.crc32(body)) + body
+
+
+def wrapper(
+    magic: int, offset: int, inner: bytes, codec: Compression = Compression.GZIP, **fields: Any
+) -> bytes:
+    attributes = fields.pop("attributes", 0) | codec
+    return message(magic, offset, value=compress(codec, inner), attributes=attributes, **fields)
+
+
+def read_all(data: bytes) -> list[LegacyBatch]:
+    batches = []
+    position = 0
+    while position < len(data):
+        batches.append(read_legacy_batch(data, position))
+        position += batches[-1].size_bytes
+    return batches
+
+
+def upgraded(batches: Sequence[LegacyBatch]) -> list[Record]:
+    return list(iter_records(b"".join(upgrade(batches))))
+
+
+@pytest.mark.parametrize("name", corpus.names())
+def test_what_kafka_python_wrote_is_read_and_written_again(name: str) -> None:
+    magic = int(name.split("-")[1])
+    batches = read_all(corpus.load(name))
+    assert [r for batch in batches for r in batch.records] == corpus.records(magic)
+    assert {batch.magic for batch in batches} == {magic}
+    assert upgraded(batches) == corpus.records(magic)
+    [new] = upgrade(batches)
+    assert parse_header(new).compression.name.lower() == name.split("-")[2]
+
+
+def test_the_corpus_has_every_codec_of_both_magics() -> None:
+    assert len(corpus.names()) == 8
+
+
+def test_the_corpus_has_lz4_with_the_wrong_checksum_of_old_producers() -> None:
+    value = read_wrapped_value(corpus.load("magic-0-lz4"))
+    with pytest.raises(RuntimeError):
+        lz4.frame.decompress(value)
+    assert lz4.frame.decompress(mend_lz4_header(value))
+
+
+def read_wrapped_value(data: bytes) -> bytes:
+    return data[26:]  # Magic 0 with a null key.
+
+
+def test_lz4_with_a_wrong_checksum_is_damage_in_magic_1() -> None:
+    frame = bytearray(compress(Compression.LZ4, message(1, 0)))
+    frame[6] ^= 0xFF
+    data = message(1, 5, value=bytes(frame), attributes=Compression.LZ4)
+    with pytest.raises(CorruptRecords):
+        read_legacy_batch(data)
+
+
+@pytest.mark.parametrize("store_size", [False, True])
+def test_a_mended_header_is_what_the_library_writes(store_size: bool) -> None:
+    frame = lz4.frame.compress(b"plog" * 100, store_size=store_size)
+    checksum_at = 14 if store_size else 6
+    broken = bytearray(frame)
+    broken[checksum_at] ^= 0x5A
+    assert mend_lz4_header(bytes(broken)) == frame
+
+
+def test_inner_offsets_are_relative_in_magic_1_even_with_gaps() -> None:
+    inner = message(1, 0, value=b"a") + message(1, 4, value=b"b")
+    batch = read_legacy_batch(wrapper(1, 104, inner))
+    assert [record.offset for record in batch.records] == [100, 104]
+
+
+def test_inner_offsets_are_absolute_in_magic_0() -> None:
+    inner = message(0, 100, value=b"a") + message(0, 104, value=b"b")
+    batch = read_legacy_batch(wrapper(0, 104, inner))
+    assert [record.offset for record in batch.records] == [100, 104]
+
+
+def test_a_wrapper_at_offset_0_starts_there_as_some_librdkafkas_sent_it() -> None:
+    inner = message(1, 0) + message(1, 1)
+    assert [r.offset for r in read_legacy_batch(wrapper(1, 0, inner)).records] == [0, 1]
+
+
+def test_log_append_time_of_a_wrapper_goes_to_all_it_holds() -> None:
+    inner = message(1, 0, timestamp=11) + message(1, 1, timestamp=12)
+    data = wrapper(1, 1, inner, timestamp=99, attributes=LOG_APPEND_TIME)
+    batch = read_legacy_batch(data)
+    assert [record.timestamp for record in batch.records] == [99, 99]
+    [new] = upgrade([batch])
+    assert parse_header(new).timestamp_type is TimestampType.LOG_APPEND_TIME
+    assert [record.timestamp for record in iter_records(new)] == [99, 99]
+
+
+def test_create_time_of_a_wrapper_leaves_each_its_own() -> None:
+    inner = message(1, 0, timestamp=11) + message(1, 1, timestamp=12)
+    batch = read_legacy_batch(wrapper(1, 1, inner, timestamp=99))
+    assert [record.timestamp for record in batch.records] == [11, 12]
+
+
+def test_single_messages_share_a_batch_while_they_are_of_one_kind() -> None:
+    data = (
+        message(0, 0)
+        + message(0, 1)
+        + message(1, 2, timestamp=5)
+        + message(1, 3, timestamp=7, attributes=LOG_APPEND_TIME)
+        + message(1, 4, timestamp=7, attributes=LOG_APPEND_TIME)
+        + message(1, 5, timestamp=8, attributes=LOG_APPEND_TIME)
+        + wrapper(1, 6, message(1, 0, timestamp=1))
+        + message(1, 7, timestamp=5)
+    )
+    headers = [parse_header(batch) for batch in upgrade(read_all(data))]
+    assert [(h.base_offset, h.records_count) for h in headers] == [
+        (0, 2), (2, 1), (3, 2), (5, 1), (6, 1), (7, 1),
+    ]  # fmt: skip
+    times = [(r.offset, r.timestamp) for r in upgraded(read_all(data))]
+    assert times == [(0, -1), (1, -1), (2, 5), (3, 7), (4, 7), (5, 8), (6, 1), (7, 5)]
+
+
+def test_a_batch_made_of_single_messages_does_not_grow_without_end() -> None:
+    data = b"".join(message(0, offset, value=bytes(1000)) for offset in range(300))
+    batches = list(upgrade(read_all(data)))
+    assert len(batches) > 3
+    assert all(len(batch) < 80_000 for batch in batches)
+
+
+def test_offsets_further_apart_than_a_batch_can_say_are_kept() -> None:
+    data = message(0, 1) + message(0, 2**31 + 5)
+    assert [record.offset for record in upgraded(read_all(data))] == [1, 2**31 + 5]
+
+
+def test_offsets_that_fall_are_damage() -> None:
+    with pytest.raises(CorruptRecords, match="offset 3 follows 4"):
+        list(upgrade(read_all(message(0, 4) + message(0, 3))))
+
+
+def test_a_message_cut_short_at_the_end_of_a_wrapper_is_passed_over() -> None:
+    inner = message(0, 7, value=b"whole") + message(0, 8, value=b"cut")[:-1]
+    assert [r.value for r in read_legacy_batch(wrapper(0, 7, inner)).records] == [b"whole"]
+
+
+@pytest.mark.parametrize(
+    ("data", "problem"),
+    [
+        (message(0, 0)[:-1], "no whole message at byte 0 of 25"),
+        (b"\0" * 40, "14 bytes|a message of 0 bytes"),
+        (message(2, 0), "has magic 2, not 0 or 1"),
+        (message(0, 0, attributes=4), "cannot have compression type 4"),
+        (message(0, 0, attributes=1), "without a value"),
+        (wrapper(1, 9, message(0, 0)), "holds a message of magic 0"),
+        (wrapper(0, 9, wrapper(0, 9, message(0, 9))), "compression gzip"),
+        (wrapper(1, 9, b""), "with nothing in it"),
+        (wrapper(1, 9, message(1, 10)), "holds relative offset 10"),
+        (wrapper(0, 9, message(0, 9) + message(0, 9)), "offset 9 follows 9"),
+        (message(0, 0, value=b"not gzip", attributes=1), "gzip"),
+    ],
+)
+def test_what_is_no_message_is_refused_and_said(data: bytes, problem: str) -> None:
+    with pytest.raises(CorruptRecords, match=problem):
+        read_legacy_batch(data)
+
+
+@given(st.integers(0, 10_000), st.integers(1, 255), st.sampled_from(corpus.names()))
+def test_a_flipped_byte_is_noticed_everywhere_but_in_the_offset(
+    at: int, flip: int, name: str
+) -> None:
+    data = bytearray(corpus.load(name))
+    data[8 + at % (read_legacy_batch(data).size_bytes - 8)] ^= flip
+    with pytest.raises(CorruptRecords):
+        read_legacy_batch(data)
+
+
+_optional_bytes = st.none() | st.binary(max_size=50)
+
+
+@given(
+    magic=st.sampled_from([0, 1]),
+    codec=st.sampled_from([Compression.NONE, Compression.GZIP, Compression.SNAPPY]),
+    base_offset=st.integers(1, 2**40),
+    contents=st.lists(
+        st.tuples(st.integers(-1, 2**45), _optional_bytes, _optional_bytes, st.integers(1, 9)),
+        min_size=1,
+        max_size=8,
+    ),
+)
+def test_records_survive_whatever_they_are(
+    magic: int,
+    codec: Compression,
+    base_offset: int,
+    contents: list[tuple[int, bytes | None, bytes | None, int]],
+) -> None:
+    expected: list[Record] = []
+    offset = base_offset
+    for timestamp, key, value, gap in contents:
+        expected.append(Record(offset, timestamp if magic else -1, key, value))
+        offset += gap
+    shift = base_offset if magic and codec else 0
+    data = b"".join(
+        message(magic, r.offset - shift, timestamp=r.timestamp, key=r.key, value=r.value)
+        for r in expected
+    )
+    if codec:
+        data = wrapper(magic, expected[-1].offset, data, codec)
+    batches = read_all(data)
+    assert [record for batch in batches for record in batch.records] == expected
+    assert upgraded(batches) == expected
