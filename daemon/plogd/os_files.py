@@ -27,6 +27,9 @@ _SYNC_FS_TYPES = frozenset({"ext4", "xfs"})
 _SYNC_FS_KERNEL = (5, 8)
 """Since then ``syncfs`` reports a write-back error to every descriptor opened before it."""
 
+_AT_FDCWD = -100
+_RENAME_EXCHANGE = 2
+
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -154,6 +157,15 @@ class OsFiles:
     def rename(self, source: str, target: str) -> None:
         """Give `source` the name `target`, replacing what was there."""
         os.rename(source, target)
+
+    def exchange(self, first: str, second: str) -> None:
+        """Let two names change places in one step. Raises OSError where that cannot be done."""
+        paths = (os.fsencode(first), os.fsencode(second))
+        if not hasattr(_libc, "renameat2"):
+            raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS), first, None, second)
+        if _libc.renameat2(_AT_FDCWD, paths[0], _AT_FDCWD, paths[1], _RENAME_EXCHANGE) != 0:
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number), first, None, second)
 
     def unlink(self, path: str) -> None:
         """Remove a file's name. Raises FileNotFoundError."""

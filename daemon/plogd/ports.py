@@ -330,6 +330,13 @@ class Files(Protocol):
         """Give `source` the name `target`, replacing what was there."""
         ...
 
+    def exchange(self, first: str, second: str) -> None:
+        """Let two names of one file system change places, in one step.
+
+        Raises OSError where the file system cannot (EINVAL), or a name is missing.
+        """
+        ...
+
     def unlink(self, path: str) -> None:
         """Remove a file's name. Raises FileNotFoundError."""
         ...

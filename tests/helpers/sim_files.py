@@ -7,14 +7,15 @@ Power loss (`crash`)
     part cut at any byte, a part followed by zeros, or a random mix of 512- or 4096-byte sectors
     that are new, old, zero or garbage. A truncation that was not synced may be undone.
     Names (created, renamed, removed) since their directory's last `sync_dir` may each be there or
-    not, in order or in none; a rename happens as a whole. A file whose name is lost is lost.
+    not, in order or in none; a rename or an exchange happens as a whole. A file whose name is lost
+    is lost.
     `sync_fs` makes everything on its device durable, names too.
 Death of the process (`kill`)
     Everything written is still there and no more durable than it was; the last append may be cut.
 Crash at an operation (`crash_at`)
-    The n-th operation that changes anything (create, append, truncate, rename, unlink, mkdir,
-    rmdir, sync, sync_dir, sync_fs) raises `SimCrash`, and so does whatever follows. It may have had
-    its effect or not, but a sync has made nothing durable for sure.
+    The n-th operation that changes anything (create, append, truncate, rename, exchange, unlink,
+    mkdir, rmdir, sync, sync_dir, sync_fs) raises `SimCrash`, and so does whatever follows. It may
+    have had its effect or not, but a sync has made nothing durable for sure.
 Errors (`fail_at`, `fail_when`, `capacity_bytes`)
     An operation raises OSError. A failed append leaves the first half of its bytes. After a failed
     sync the kernel has forgotten the dirty pages: the open file that heard of it fails from then
@@ -297,6 +298,20 @@ class SimFiles:
             raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), source, None, target)
         with self.operation("rename", source):
             self._disk.change(Edit(old_parent, old_name, None), Edit(parent, name, node))
+
+    def exchange(self, first: str, second: str) -> None:
+        self._check_alive()
+        nodes = (self._find(first), self._find(second))
+        (one_parent, one_name), (other_parent, other_name) = (
+            self._parent(first),
+            self._parent(second),
+        )
+        if one_parent.device != other_parent.device:
+            raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), first, None, second)
+        with self.operation("exchange", first):
+            self._disk.change(
+                Edit(one_parent, one_name, nodes[1]), Edit(other_parent, other_name, nodes[0])
+            )
 
     def unlink(self, path: str) -> None:
         self._check_alive()

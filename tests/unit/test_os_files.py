@@ -150,6 +150,21 @@ def test_rename_replaces_what_was_there(files: Files, root: str) -> None:
     assert old.pread(9, 0) == b"old"
 
 
+def test_two_names_change_places(files: Files, root: str) -> None:
+    _write(files, f"{root}/a", b"file")
+    _write_below(files, f"{root}/b")
+    files.exchange(f"{root}/a", f"{root}/b")
+    assert files.read_file(f"{root}/a/inner") == b"inner"
+    assert files.read_file(f"{root}/b") == b"file"
+    with pytest.raises(FileNotFoundError):
+        files.exchange(f"{root}/a", f"{root}/none")
+
+
+def _write_below(files: Files, path: str) -> None:
+    files.mkdir(path)
+    _write(files, f"{path}/inner", b"inner")
+
+
 def test_open_file_follows_a_rename(files: Files, root: str) -> None:
     file = files.open_append(f"{root}/a")
     files.rename(f"{root}/a", f"{root}/b")

@@ -125,6 +125,20 @@ def test_removed_names_may_come_back() -> None:
     assert _names_after_crashes(files) == {()}
 
 
+def test_an_exchange_happens_as_a_whole_or_not_at_all() -> None:
+    files = _synced(b"one")
+    file = files.open_append("/d/b")
+    file.append(b"two")
+    file.sync()
+    files.sync_dir("/d")
+    files.exchange("/d/a", "/d/b")
+    found = set()
+    for seed in SEEDS:
+        crashed = _copy(files).crash(random.Random(seed))
+        found.add((crashed.read_file("/d/a"), crashed.read_file("/d/b")))
+    assert found == {(b"one", b"two"), (b"two", b"one")}
+
+
 def test_a_rename_happens_as_a_whole_or_not_at_all() -> None:
     files = _synced(b"old")
     file = files.open_append("/d/a.tmp")
