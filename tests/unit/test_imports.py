@@ -95,7 +95,7 @@ ROOMS = (
     Room(
         names=SHELL,
         may_import=("plog", "plogd"),
-        outside=("kazoo", "pytest", "twisted", "zope"),
+        outside=("kazoo", "pytest", "tqdm", "twisted", "zope"),
     ),
     Room(
         names=(
