@@ -75,6 +75,12 @@ class MessageTooLarge(KafkaError):
     code = ErrorCode.MESSAGE_TOO_LARGE
 
 
+class CoordinatorLoadInProgress(KafkaError):
+    """The coordinator is still reading its log."""
+
+    code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+
+
 class CoordinatorNotAvailable(KafkaError):
     """There is no coordinator for this key."""
 
@@ -115,6 +121,42 @@ class InvalidRequiredAcks(KafkaError):
     """acks must be -1, 0 or 1."""
 
     code = ErrorCode.INVALID_REQUIRED_ACKS
+
+
+class IllegalGeneration(KafkaError):
+    """The group's generation is another one: join again."""
+
+    code = ErrorCode.ILLEGAL_GENERATION
+
+
+class InconsistentGroupProtocol(KafkaError):
+    """The member supports no protocol that all of the group support."""
+
+    code = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+
+
+class InvalidGroupId(KafkaError):
+    """The group id is empty, or not one a group may have."""
+
+    code = ErrorCode.INVALID_GROUP_ID
+
+
+class UnknownMemberId(KafkaError):
+    """The group has no member of this id: join as a new one."""
+
+    code = ErrorCode.UNKNOWN_MEMBER_ID
+
+
+class InvalidSessionTimeout(KafkaError):
+    """The session timeout is out of the bounds group.min/max.session.timeout.ms set."""
+
+    code = ErrorCode.INVALID_SESSION_TIMEOUT
+
+
+class RebalanceInProgress(KafkaError):
+    """The group is about to begin a new generation: join again."""
+
+    code = ErrorCode.REBALANCE_IN_PROGRESS
 
 
 class TopicAuthorizationFailed(KafkaError):
@@ -255,6 +297,18 @@ class UnknownProducerId(KafkaError):
     code = ErrorCode.UNKNOWN_PRODUCER_ID
 
 
+class NonEmptyGroup(KafkaError):
+    """The group still has members."""
+
+    code = ErrorCode.NON_EMPTY_GROUP
+
+
+class GroupIdNotFound(KafkaError):
+    """There is no group of this id."""
+
+    code = ErrorCode.GROUP_ID_NOT_FOUND
+
+
 class FetchSessionIdNotFound(KafkaError):
     """There is no such fetch session (any more)."""
 
@@ -303,10 +357,28 @@ class OffsetNotAvailable(KafkaError):
     code = ErrorCode.OFFSET_NOT_AVAILABLE
 
 
+class MemberIdRequired(KafkaError):
+    """A member without an id is to join again with the one it was given."""
+
+    code = ErrorCode.MEMBER_ID_REQUIRED
+
+
 class PreferredLeaderNotAvailable(KafkaError):
     """The broker that should lead the partition cannot."""
 
     code = ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+
+
+class GroupMaxSizeReached(KafkaError):
+    """The group has as many members as group.max.size lets it have."""
+
+    code = ErrorCode.GROUP_MAX_SIZE_REACHED
+
+
+class FencedInstanceId(KafkaError):
+    """Another member has taken over this group instance id."""
+
+    code = ErrorCode.FENCED_INSTANCE_ID
 
 
 class EligibleLeadersNotAvailable(KafkaError):
@@ -333,12 +405,6 @@ class InvalidRecord(KafkaError):
     code = ErrorCode.INVALID_RECORD
 
 
-class InvalidUpdateVersion(KafkaError):
-    """A feature cannot have this level."""
-
-    code = ErrorCode.INVALID_UPDATE_VERSION
-
-
 class ResourceNotFound(KafkaError):
     """There is no such resource."""
 
@@ -355,6 +421,12 @@ class UnacceptableCredential(KafkaError):
     """The credential breaks the rules for credentials."""
 
     code = ErrorCode.UNACCEPTABLE_CREDENTIAL
+
+
+class InvalidUpdateVersion(KafkaError):
+    """A feature cannot have this level."""
+
+    code = ErrorCode.INVALID_UPDATE_VERSION
 
 
 class UnknownTopicId(KafkaError):
