@@ -30,10 +30,12 @@ from plog.wire.messages.client_quotas import (
 )
 from plog.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
 from plog.wire.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from plog.wire.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from plog.wire.messages.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
 from plog.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from plog.wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from plog.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
+from plog.wire.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from plog.wire.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
 from plog.wire.messages.describe_producers import (
     DescribeProducersRequest,
@@ -47,15 +49,19 @@ from plog.wire.messages.describe_topic_partitions import (
 from plog.wire.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
 from plog.wire.messages.fetch import FetchRequest, FetchResponse
 from plog.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from plog.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from plog.wire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
 from plog.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from plog.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from plog.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
 from plog.wire.messages.list_config_resources import (
     ListConfigResourcesRequest,
     ListConfigResourcesResponse,
 )
+from plog.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from plog.wire.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from plog.wire.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
@@ -67,6 +73,7 @@ from plog.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochResponse,
 )
 from plog.wire.messages.produce import ProduceRequest, ProduceResponse
+from plog.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from plog.wire.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
 from plog.wire.messages.user_scram_credentials import (
     AlterUserScramCredentialsRequest,
@@ -91,6 +98,12 @@ APIS = (
     Api(ListOffsetsRequest, ListOffsetsResponse),
     Api(MetadataRequest, MetadataResponse),
     Api(FindCoordinatorRequest, FindCoordinatorResponse),
+    Api(JoinGroupRequest, JoinGroupResponse),
+    Api(HeartbeatRequest, HeartbeatResponse),
+    Api(LeaveGroupRequest, LeaveGroupResponse),
+    Api(SyncGroupRequest, SyncGroupResponse),
+    Api(DescribeGroupsRequest, DescribeGroupsResponse),
+    Api(ListGroupsRequest, ListGroupsResponse),
     Api(ApiVersionsRequest, ApiVersionsResponse),
     Api(CreateTopicsRequest, CreateTopicsResponse),
     Api(DeleteTopicsRequest, DeleteTopicsResponse),
@@ -104,6 +117,7 @@ APIS = (
     Api(AlterConfigsRequest, AlterConfigsResponse),
     Api(DescribeLogDirsRequest, DescribeLogDirsResponse),
     Api(CreatePartitionsRequest, CreatePartitionsResponse),
+    Api(DeleteGroupsRequest, DeleteGroupsResponse),
     Api(ElectLeadersRequest, ElectLeadersResponse),
     Api(IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse),
     Api(AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse),

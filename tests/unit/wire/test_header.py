@@ -14,9 +14,9 @@ from plog.wire.header import (
     encode_request,
     encode_response_header,
 )
-from plog.wire.messages import APIS, Api
+from plog.wire.messages import API_BY_KEY, APIS, Api
 from plog.wire.messages.metadata import MetadataRequest
-from plog.wire.schema import ApiMessage, WireError
+from plog.wire.schema import WireError
 
 # (API, version) on both sides of each border between header versions.
 BORDERS = [
@@ -107,7 +107,6 @@ def test_tagged_fields_of_a_response_header_are_skipped() -> None:
 
 
 def test_the_response_to_api_versions_never_has_tagged_fields() -> None:
-    response: type[ApiMessage] = APIS[5].response
-    assert response.api_key == ApiKey.API_VERSIONS
+    response = API_BY_KEY[ApiKey.API_VERSIONS].response
     for version in range(response.min_version, response.max_version + 1):
         assert encode_response_header(ApiKey.API_VERSIONS, version, 1) == bytes.fromhex("00000001")

@@ -1,0 +1,60 @@
+"""JoinGroup (key 11): become a member of a group, or take part in its next generation.
+
+  1  rebalance timeout (KIP-62)
+  2  throttle time
+  4  a member without an id is given one and asks again: MEMBER_ID_REQUIRED (KIP-394)
+  5  group instance id: static membership (KIP-345)
+  6  flexible
+  7  the answer tells the protocol type; no protocol is null, and empty before (KIP-559)
+  8  the reason for joining (KIP-800)
+  9  the leader may be told to leave the assignment as it is (KIP-814)
+
+Version 3 is like version 2.
+"""
+
+from __future__ import annotations
+
+from plog.wire.api_keys import ApiKey
+from plog.wire.schema import ApiMessage, Struct, field, int16, int32
+
+
+class JoinGroupRequestProtocol(Struct):
+    """A way of assigning the member supports, and what it says to others that do."""
+
+    name: str = field()
+    metadata: bytes = field()
+
+
+class JoinGroupRequest(ApiMessage, api_key=ApiKey.JOIN_GROUP, versions="0-9", flexible="6+"):
+    """A member, and what it supports, the preferred protocol first."""
+
+    group_id: str = field()
+    session_timeout_ms: int32 = field()
+    rebalance_timeout_ms: int32 = field("1+", default=-1, ignorable=True)
+    member_id: str = field()
+    group_instance_id: str | None = field("5+", default=None)
+    protocol_type: str = field()
+    protocols: list[JoinGroupRequestProtocol] = field()
+    reason: str | None = field("8+", default=None, ignorable=True)
+
+
+class JoinGroupResponseMember(Struct):
+    """One member, as the leader needs to know it."""
+
+    member_id: str = field()
+    group_instance_id: str | None = field("5+", default=None, ignorable=True)
+    metadata: bytes = field()
+
+
+class JoinGroupResponse(ApiMessage, api_key=ApiKey.JOIN_GROUP, versions="0-9", flexible="6+"):
+    """The generation; `members` is empty for all but its leader."""
+
+    throttle_time_ms: int32 = field("2+", ignorable=True)
+    error_code: int16 = field()
+    generation_id: int32 = field(default=-1)
+    protocol_type: str | None = field("7+", default=None, ignorable=True)
+    protocol_name: str | None = field(nullable="7+")
+    leader: str = field()
+    skip_assignment: bool = field("9+")
+    member_id: str = field()
+    members: list[JoinGroupResponseMember] = field()
