@@ -68,6 +68,9 @@ from plog.wire.messages.list_partition_reassignments import (
     ListPartitionReassignmentsResponse,
 )
 from plog.wire.messages.metadata import MetadataRequest, MetadataResponse
+from plog.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from plog.wire.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
+from plog.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from plog.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
@@ -97,6 +100,8 @@ APIS = (
     Api(FetchRequest, FetchResponse),
     Api(ListOffsetsRequest, ListOffsetsResponse),
     Api(MetadataRequest, MetadataResponse),
+    Api(OffsetCommitRequest, OffsetCommitResponse),
+    Api(OffsetFetchRequest, OffsetFetchResponse),
     Api(FindCoordinatorRequest, FindCoordinatorResponse),
     Api(JoinGroupRequest, JoinGroupResponse),
     Api(HeartbeatRequest, HeartbeatResponse),
@@ -122,6 +127,7 @@ APIS = (
     Api(IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse),
     Api(AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse),
     Api(ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse),
+    Api(OffsetDeleteRequest, OffsetDeleteResponse),
     Api(DescribeClientQuotasRequest, DescribeClientQuotasResponse),
     Api(AlterClientQuotasRequest, AlterClientQuotasResponse),
     Api(DescribeUserScramCredentialsRequest, DescribeUserScramCredentialsResponse),

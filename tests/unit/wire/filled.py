@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 import pytest
 
+from plog.wire.internal.group_records import GROUP_MESSAGES
 from plog.wire.internal.metadata_records import METADATA_RECORDS
 from plog.wire.messages import APIS
 from plog.wire.schema import Message, Struct
@@ -21,7 +22,7 @@ AnyStruct = TypeVar("AnyStruct", bound=Struct)
 API_MESSAGES: tuple[type[Message], ...] = tuple(
     message for api in APIS for message in (api.request, api.response)
 )
-MESSAGES = (*API_MESSAGES, *METADATA_RECORDS)
+MESSAGES = (*API_MESSAGES, *METADATA_RECORDS, *GROUP_MESSAGES)
 
 
 def every_version(messages: tuple[type[Message], ...]) -> pytest.MarkDecorator:
@@ -69,6 +70,8 @@ class _Filler:
             return self._chance.randint(1, 90)  # The oracle takes only codes it has a name for.
         if field.name == "log_append_time_ms":
             return 1000 * self._chance.randint(1, 1 << 35)  # The oracle rounds parts of a second.
+        if field.name == "retention_time_ms":
+            return self._chance.randint(1, 1 << 40)  # The oracle has no longer durations.
         while (value := self._value(field.type)) == field.default:
             pass
         return value

@@ -1,0 +1,163 @@
+"""The records of `__consumer_offsets`: committed offsets and the metadata of groups.
+
+Key and value of a log record are messages of their own, each behind its version as an int16. The
+version of the key tells what the record is: 0 and 1 a committed offset, 2 the metadata of a classic
+group. Higher ones belong to protocols this broker does not speak; they are decoded to None, because
+a log taken over from Kafka may hold them. Kafka writes values it can still read after a downgrade,
+so `encode_value` takes the highest version that is not flexible, and version 1 for the one field
+only that has.
+
+Source: Kafka 4.3 group-coordinator messages, CoordinatorRecordSerde, GroupCoordinatorRecordHelpers.
+
+  OffsetCommitValue    1 expire timestamp (that version only)   3 leader epoch (KIP-320)
+                       4 flexible, topic id
+  GroupMetadataValue   1 rebalance timeout   2 time of the state (KIP-211)
+                       3 group instance id (KIP-345)   4 flexible
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final, NamedTuple, TypeAlias, TypeVar
+
+from plog.wire.schema import Buffer, Message, Struct, WireError, field, int32, int64, uuid
+
+_VERSION: Final = struct.Struct(">h")
+_OFFSET_COMMIT_KEY_VERSION: Final = 1
+_GROUP_METADATA_KEY_VERSION: Final = 2
+_VALUE_VERSION: Final = 3
+_VALUE_VERSION_WITH_EXPIRY: Final = 1
+NO_TIMESTAMP: Final = -1
+
+
+class OffsetCommitKey(Message, versions="0-1"):
+    """What a committed offset belongs to."""
+
+    group: str = field()
+    topic: str = field()
+    partition: int32 = field()
+
+
+class OffsetCommitValue(Message, versions="0-4", flexible="4+"):
+    """A committed offset. Timestamps are wall-clock ms; -1 where there is none."""
+
+    offset: int64 = field()
+    leader_epoch: int32 = field("3+", default=-1, ignorable=True)
+    metadata: str = field()
+    commit_timestamp: int64 = field()
+    expire_timestamp: int64 = field("1", default=NO_TIMESTAMP, ignorable=True)
+    topic_id: uuid = field("4+", tag=0, ignorable=True)
+
+
+class GroupMetadataKey(Message, versions="2"):
+    """The group a metadata record is about."""
+
+    group: str = field()
+
+
+class MemberMetadata(Struct):
+    """A member of a classic group; timeouts in ms."""
+
+    member_id: str = field()
+    group_instance_id: str | None = field("3+", default=None, ignorable=True)
+    client_id: str = field()
+    client_host: str = field()
+    rebalance_timeout: int32 = field("1+", default=-1, ignorable=True)
+    session_timeout: int32 = field()
+    subscription: bytes = field()
+    assignment: bytes = field()
+
+
+class GroupMetadataValue(Message, versions="0-4", flexible="4+"):
+    """A generation of a classic group."""
+
+    protocol_type: str = field()
+    generation: int32 = field()
+    protocol: str | None = field()
+    leader: str | None = field()
+    current_state_timestamp: int64 = field("2+", default=NO_TIMESTAMP, ignorable=True)
+    members: list[MemberMetadata] = field()
+
+
+GROUP_MESSAGES: Final[tuple[type[Message], ...]] = (
+    OffsetCommitKey,
+    OffsetCommitValue,
+    GroupMetadataKey,
+    GroupMetadataValue,
+)
+
+GroupKey: TypeAlias = OffsetCommitKey | GroupMetadataKey
+GroupValue: TypeAlias = OffsetCommitValue | GroupMetadataValue
+
+M = TypeVar("M", bound=Message)
+
+
+class GroupRecord(NamedTuple):
+    """A record of the log; `value` is None for a tombstone."""
+
+    key: GroupKey
+    value: GroupValue | None
+
+
+def encode_key(key: Message) -> bytes:
+    """The key of a log record."""
+    is_offset = isinstance(key, OffsetCommitKey)
+    version = _OFFSET_COMMIT_KEY_VERSION if is_offset else _GROUP_METADATA_KEY_VERSION
+    return _VERSION.pack(version) + key.encode(version)
+
+
+def encode_value(value: Message | None) -> bytes | None:
+    """The value of a log record, in the version Kafka writes; None for a tombstone.
+
+    Raises WireError for what the format cannot hold, such as a text of more than 32,767 bytes.
+    """
+    if value is None:
+        return None
+    version = _VALUE_VERSION
+    if isinstance(value, OffsetCommitValue) and value.expire_timestamp != NO_TIMESTAMP:
+        version = _VALUE_VERSION_WITH_EXPIRY
+    return _VERSION.pack(version) + value.encode(version)
+
+
+def decode(key: Buffer | None, value: Buffer | None) -> GroupRecord | None:
+    """The record in a log record's key and value; None for a key of a kind we do not know.
+
+    Raises WireError for bytes that are no such record, or a version of the value from the future.
+    """
+    key_version, key_bytes = _split("key", key)
+    match key_version:
+        case 0 | 1:
+            return GroupRecord(
+                _whole(OffsetCommitKey, key_bytes, key_version), _value(OffsetCommitValue, value)
+            )
+        case 2:
+            return GroupRecord(
+                _whole(GroupMetadataKey, key_bytes, key_version), _value(GroupMetadataValue, value)
+            )
+        case _:
+            return None
+
+
+def _value(message: type[M], data: Buffer | None) -> M | None:
+    if data is None:
+        return None
+    version, rest = _split("value", data)
+    if not message.min_version <= version <= message.max_version:
+        raise WireError(f"{message.__name__} has no version {version}")
+    return _whole(message, rest, version)
+
+
+def _split(what: str, data: Buffer | None) -> tuple[int, memoryview]:
+    """The version in front, and the bytes behind it."""
+    view = memoryview(data or b"")
+    if len(view) < _VERSION.size:
+        raise WireError(f"a {what} of {len(view)} bytes has no version")
+    return _VERSION.unpack_from(view)[0], view[_VERSION.size :]
+
+
+def _whole(message: type[M], data: memoryview, version: int) -> M:
+    """The message that fills `data`."""
+    decoded, size = message.decode_prefix(data, version)
+    if size != len(data):
+        raise WireError(f"{len(data) - size} bytes follow a {message.__name__}")
+    return decoded

@@ -1,0 +1,48 @@
+"""OffsetDelete (key 47): forget offsets of a group (KIP-496)."""
+
+from __future__ import annotations
+
+from plog.wire.api_keys import ApiKey
+from plog.wire.schema import ApiMessage, Struct, field, int16, int32
+
+
+class OffsetDeleteRequestPartition(Struct):
+    """A partition whose offset is to go."""
+
+    partition_index: int32 = field()
+
+
+class OffsetDeleteRequestTopic(Struct):
+    """The partitions of one topic."""
+
+    name: str = field()
+    partitions: list[OffsetDeleteRequestPartition] = field()
+
+
+class OffsetDeleteRequest(ApiMessage, api_key=ApiKey.OFFSET_DELETE, versions="0"):
+    """Offsets of one group to forget."""
+
+    group_id: str = field()
+    topics: list[OffsetDeleteRequestTopic] = field()
+
+
+class OffsetDeleteResponsePartition(Struct):
+    """What became of one offset."""
+
+    partition_index: int32 = field()
+    error_code: int16 = field()
+
+
+class OffsetDeleteResponseTopic(Struct):
+    """What became of the offsets of one topic."""
+
+    name: str = field()
+    partitions: list[OffsetDeleteResponsePartition] = field()
+
+
+class OffsetDeleteResponse(ApiMessage, api_key=ApiKey.OFFSET_DELETE, versions="0"):
+    """What became of each offset, or of the request as a whole."""
+
+    error_code: int16 = field()
+    throttle_time_ms: int32 = field(ignorable=True)
+    topics: list[OffsetDeleteResponseTopic] = field()

@@ -1,0 +1,101 @@
+"""OffsetFetch (key 9): how far a group, or several, have come.
+
+  2  null topics for all of them; an error for the request as a whole
+  3  throttle time        5  leader epoch (KIP-320)        6  flexible
+  7  require stable; UNSTABLE_OFFSET_COMMIT may be answered (KIP-447)
+  8  several groups (KIP-709)
+  9  member id and epoch (KIP-848)
+ 10  topic ids instead of names
+
+Version 0, which read from ZooKeeper, is gone since Kafka 4.0.
+"""
+
+from __future__ import annotations
+
+from plog.wire.api_keys import ApiKey
+from plog.wire.schema import ApiMessage, Struct, field, int16, int32, int64, uuid
+
+
+class OffsetFetchRequestTopic(Struct):
+    """Partitions of one topic, until version 7."""
+
+    name: str = field("0-7")
+    partition_indexes: list[int32] = field("0-7")
+
+
+class OffsetFetchRequestTopics(Struct):
+    """Partitions of one topic, from version 8 on."""
+
+    name: str = field("8-9", ignorable=True)
+    topic_id: uuid = field("10+", ignorable=True)
+    partition_indexes: list[int32] = field("8+")
+
+
+class OffsetFetchRequestGroup(Struct):
+    """A group; null topics mean all it has offsets of."""
+
+    group_id: str = field("8+")
+    member_id: str | None = field("9+", default=None, ignorable=True)
+    member_epoch: int32 = field("9+", default=-1, ignorable=True)
+    topics: list[OffsetFetchRequestTopics] | None = field("8+")
+
+
+class OffsetFetchRequest(ApiMessage, api_key=ApiKey.OFFSET_FETCH, versions="1-10", flexible="6+"):
+    """One group until version 7, several from 8 on."""
+
+    group_id: str = field("0-7")
+    topics: list[OffsetFetchRequestTopic] | None = field("0-7", nullable="2-7")
+    groups: list[OffsetFetchRequestGroup] = field("8+")
+    require_stable: bool = field("7+")
+
+
+class OffsetFetchResponsePartition(Struct):
+    """An offset, until version 7; -1 if there is none."""
+
+    partition_index: int32 = field("0-7")
+    committed_offset: int64 = field("0-7")
+    committed_leader_epoch: int32 = field("5-7", default=-1, ignorable=True)
+    metadata: str | None = field("0-7")
+    error_code: int16 = field("0-7")
+
+
+class OffsetFetchResponseTopic(Struct):
+    """The offsets of one topic, until version 7."""
+
+    name: str = field("0-7")
+    partitions: list[OffsetFetchResponsePartition] = field("0-7")
+
+
+class OffsetFetchResponsePartitions(Struct):
+    """An offset, from version 8 on; -1 if there is none."""
+
+    partition_index: int32 = field("8+")
+    committed_offset: int64 = field("8+")
+    committed_leader_epoch: int32 = field("8+", default=-1, ignorable=True)
+    metadata: str | None = field("8+")
+    error_code: int16 = field("8+")
+
+
+class OffsetFetchResponseTopics(Struct):
+    """The offsets of one topic, from version 8 on."""
+
+    name: str = field("8-9", ignorable=True)
+    topic_id: uuid = field("10+", ignorable=True)
+    partitions: list[OffsetFetchResponsePartitions] = field("8+")
+
+
+class OffsetFetchResponseGroup(Struct):
+    """The offsets of one group, or why there are none to be had."""
+
+    group_id: str = field("8+")
+    topics: list[OffsetFetchResponseTopics] = field("8+")
+    error_code: int16 = field("8+")
+
+
+class OffsetFetchResponse(ApiMessage, api_key=ApiKey.OFFSET_FETCH, versions="1-10", flexible="6+"):
+    """One group until version 7, several from 8 on."""
+
+    throttle_time_ms: int32 = field("3+", ignorable=True)
+    topics: list[OffsetFetchResponseTopic] = field("0-7")
+    error_code: int16 = field("2-7", ignorable=True)
+    groups: list[OffsetFetchResponseGroup] = field("8+")
