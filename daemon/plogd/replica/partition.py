@@ -28,6 +28,7 @@ from plog.errors import (
 )
 from plog.records.batch import ATTRIBUTES_POSITION, TRANSACTIONAL_BIT
 from plog.types import TopicPartition, Uuid
+from plogd.log.batch_validator import AppendOrigin
 from plogd.log.file_records import FileRegion
 from plogd.log.leader_epochs import UNDEFINED_EPOCH, UNDEFINED_OFFSET
 from plogd.log.log import Log
@@ -159,7 +160,12 @@ class Partition:
         return min(self.log.config.min_insync_replicas, len(self.replicas))
 
     def append_records_to_leader(
-        self, records: memoryview, *, required_acks: int, now_ms: int
+        self,
+        records: memoryview,
+        *,
+        required_acks: int,
+        now_ms: int,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
     ) -> AppendInfo:
         """Append one batch. Raises the KafkaError a client is to see; then nothing was appended."""
         self.check_leader()
@@ -176,7 +182,9 @@ class Partition:
                 f"{self.topic_partition}: a transactional batch outside of any transaction: "
                 "this broker does not serve transactions yet"
             )
-        info = self.log.append_as_leader(records, leader_epoch=self.leader_epoch, now_ms=now_ms)
+        info = self.log.append_as_leader(
+            records, leader_epoch=self.leader_epoch, now_ms=now_ms, origin=origin
+        )
         # With a relaxed flush.messages, what was appended may be acknowledged at once.
         if self.log.acknowledged_end_offset > self.log.high_watermark:
             self._log_advanced()

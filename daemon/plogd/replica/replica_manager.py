@@ -78,6 +78,11 @@ class ReplicaManager:
         self._without_log: set[tuple[str, int]] = set()
         """Partitions of a log directory that could not be read at the start."""
         self._to_check: dict[TopicPartition, None] = {}
+        self._listeners: dict[TopicPartition, Callable[[], None]] = {}
+        self.on_topic_started: Callable[[TopicState], None] = _nobody
+        """Hears of a topic whose partitions this broker leads from now on."""
+        self.on_topic_stopped: Callable[[TopicState], None] = _nobody
+        """Hears of a topic that is not served any more."""
         self.delayed_produces = Purgatory(clock, timers, on_bug=on_bug)
         self.delayed_fetches = Purgatory(clock, timers, on_bug=on_bug)
 
@@ -259,6 +264,27 @@ class ReplicaManager:
         for key in to_check:
             self.delayed_fetches.check(key)
             self.delayed_produces.check(key)
+            listener = self._listeners.get(key)
+            if listener is not None:
+                self._tell(key, listener)
+
+    def _tell(self, key: TopicPartition, listener: Callable[[], None]) -> None:
+        try:
+            listener()
+        except Exception as error:
+            self._on_bug(f"what follows progress of {key}", error)
+
+    def listen(self, key: TopicPartition, listener: Callable[[], None]) -> None:
+        """Call `listener`, in a turn of its own, whenever waiting requests of `key` may go on.
+
+        That is when its high watermark has moved, it is gone, or its log directory has failed. A
+        partition has one listener, its coordinator.
+        """
+        self._listeners[key] = listener
+
+    def stop_listening(self, key: TopicPartition) -> None:
+        """Call the listener of `key` no more; harmless if there is none."""
+        self._listeners.pop(key, None)
 
     def log_dir_failed(self, logs: Sequence[Log]) -> None:
         """The directory of these logs has failed: whoever waits for one of them is told."""
@@ -327,6 +353,7 @@ class ReplicaManager:
             partition.make_leader(state)
             self._partitions[key] = partition
         self._cache.update(topic)
+        self.on_topic_started(topic)
 
     def update_config(self, config: BrokerConfig) -> None:
         """The broker's settings have changed: those that topics fall back to, too."""
@@ -371,8 +398,13 @@ class ReplicaManager:
             if self._log_manager.get(key) is not None:
                 deletions.append(self._log_manager.delete(key))
         self._stats.forget(topic.name)
+        self.on_topic_stopped(topic)
         for deletion in deletions:
             await deletion
+
+
+def _nobody(topic: TopicState) -> None:
+    """Nobody wants to know."""
 
 
 def _bare(error: KafkaError) -> KafkaError:
