@@ -1,9 +1,9 @@
 """`BrokerConfig`: every setting of the broker, what they mean together, and how they are described.
 
-The settings themselves stand in general_settings.py, network_settings.py, tls_settings.py and
-log_settings.py, one field each. Only what has an effect stands there, because DescribeConfigs shows
-this table and must be true; Kafka's other names are in known_settings.py. Reading files is
-loading.py's work; a topic's own settings are in plogd/topic_config.py.
+The settings themselves stand in the files `*_settings.py` beside this one, one field each. Only
+what has an effect stands there, because DescribeConfigs shows this table and must be true; Kafka's
+other names are in known_settings.py. Reading files is loading.py's work; a topic's own settings are
+in plogd/topic_config.py.
 
 What clients set while the broker runs lies over the files' values: see dynamic.py.
 
@@ -28,6 +28,7 @@ from plogd.config.listener import (
 from plogd.config.listener_overrides import overridden_row, override_name, tls_settings
 from plogd.config.log_settings import LogSettings
 from plogd.config.network_settings import NetworkSettings
+from plogd.config.offsets_settings import OffsetsSettings
 from plogd.config.setting import (
     ConfigEntry,
     ConfigSource,
@@ -56,7 +57,7 @@ class DynamicSettings:
 
 
 @dataclass(frozen=True, kw_only=True)
-class BrokerConfig(LogSettings, TlsSettings, NetworkSettings, GeneralSettings):
+class BrokerConfig(OffsetsSettings, LogSettings, TlsSettings, NetworkSettings, GeneralSettings):
     """The settings of one broker; immutable, so a reload makes a new one."""
 
     # Names set in a file or on the command line, even if to the default. Not a setting itself.
