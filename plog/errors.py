@@ -75,6 +75,12 @@ class MessageTooLarge(KafkaError):
     code = ErrorCode.MESSAGE_TOO_LARGE
 
 
+class OffsetMetadataTooLarge(KafkaError):
+    """The text beside a committed offset is longer than offset.metadata.max.bytes allows."""
+
+    code = ErrorCode.OFFSET_METADATA_TOO_LARGE
+
+
 class CoordinatorLoadInProgress(KafkaError):
     """The coordinator is still reading its log."""
 
@@ -145,6 +151,12 @@ class UnknownMemberId(KafkaError):
     """The group has no member of this id: join as a new one."""
 
     code = ErrorCode.UNKNOWN_MEMBER_ID
+
+
+class InvalidCommitOffsetSize(KafkaError):
+    """The offsets of one request do not fit into one batch: commit them in several requests."""
+
+    code = ErrorCode.INVALID_COMMIT_OFFSET_SIZE
 
 
 class InvalidSessionTimeout(KafkaError):
@@ -439,6 +451,18 @@ class InconsistentTopicId(KafkaError):
     """The topic id is not the one the log was made for."""
 
     code = ErrorCode.INCONSISTENT_TOPIC_ID
+
+
+class GroupSubscribedToTopic(KafkaError):
+    """Members of the group consume the topic, so its offsets cannot be deleted."""
+
+    code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+
+
+class UnstableOffsetCommit(KafkaError):
+    """An offset was committed in a transaction that has not ended yet."""
+
+    code = ErrorCode.UNSTABLE_OFFSET_COMMIT
 
 
 class FetchSessionTopicIdError(KafkaError):

@@ -1,0 +1,163 @@
+"""Filling a shard: the whole log of its partition, replayed.
+
+Reading, checking and taking apart a stretch of the log is a job; replaying what came out of it
+happens on the reactor's thread, in slices of a few milliseconds, so that clients of other shards
+wait for nobody's history. Records of a kind we do not know, as other protocols leave in a log that
+Kafka has written, are passed over and counted; anything that cannot be read ends the load, for a
+shard that forgets is worse than one that is not there.
+
+Source: Kafka 4.0 CoordinatorLoaderImpl.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, Generic, NamedTuple
+
+from plog.errors import KafkaStorageError, PlogError
+from plog.records.batch import crc_is_valid, iter_batches
+from plog.records.codec import Record
+from plog.records.control import ControlType, decode_control_key
+from plog.records.reader import read_records
+from plog.wire.primitives import WireError
+from plogd.coordinator.result import CoordinatorRecord
+from plogd.coordinator.shard import RecordCodec, S
+from plogd.log.file_records import FileRegion
+from plogd.log.log import Log
+from plogd.ports import Clock, Jobs, Later, Timers
+
+SLICE_MS: Final = 3.0
+_RECORDS_BETWEEN_LOOKS = 64
+
+
+class LoadAbandoned(Exception):
+    """Nobody wants the shard any more."""
+
+
+class _Batch(NamedTuple):
+    """A batch, taken apart; `marker` is set instead of `records` for a control batch."""
+
+    producer_id: int
+    next_offset: int
+    records: Sequence[Record]
+    marker: ControlType | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loaded:
+    """What a load has done."""
+
+    end_offset: int
+    records: int
+    unknown_records: int
+
+
+@dataclass(slots=True, kw_only=True)
+class Loader(Generic[S]):
+    """One load of one shard; `is_wanted` is asked whenever the load has waited."""
+
+    log: Log
+    shard: S
+    codec: RecordCodec
+    read_bytes: int
+    jobs: Jobs
+    clock: Clock
+    timers: Timers
+    is_wanted: Callable[[], bool]
+    _records: int = 0
+    _unknown: int = 0
+    _slice_began_ms: float = 0.0
+
+    async def run(self) -> Loaded:
+        """Replay everything. Raises KafkaStorageError, LoadAbandoned."""
+        offset = self.log.log_start_offset
+        while offset < self.log.log_end_offset:
+            batches = await self._read(offset)
+            self._continue()
+            self._slice_began_ms = self.clock.monotonic_ms()
+            for batch in batches:
+                await self._replay(batch)
+                offset = batch.next_offset
+        return Loaded(end_offset=offset, records=self._records, unknown_records=self._unknown)
+
+    def _continue(self) -> None:
+        if not self.is_wanted():
+            raise LoadAbandoned
+
+    async def _read(self, offset: int) -> list[_Batch]:
+        """The next batches from `offset` on, at least one."""
+        log = self.log
+        try:
+            region = log.read(offset, self.read_bytes, end_offset=log.log_end_offset).region
+            batches = []
+            if region is not None:
+                lane = f"load:{log.log_dir}"
+                batches = await self.jobs.submit(lane, lambda: _take_apart(region, offset))
+        except (PlogError, OSError) as error:
+            raise self._unreadable(offset, error) from error
+        if not batches:
+            raise self._unreadable(offset, "there is no batch")
+        return batches
+
+    async def _replay(self, batch: _Batch) -> None:
+        if batch.marker is not None:
+            if batch.marker in (ControlType.ABORT, ControlType.COMMIT):
+                committed = batch.marker is ControlType.COMMIT
+                self.shard.replay_end_marker(batch.producer_id, committed=committed)
+            return
+        for record in batch.records:
+            self._replay_record(record, batch.producer_id)
+            self._records += 1
+            if self._records % _RECORDS_BETWEEN_LOOKS == 0:
+                await self._breathe()
+
+    def _replay_record(self, record: Record, producer_id: int) -> None:
+        try:
+            decoded = self.codec.decode(record.key, record.value)
+        except WireError as error:
+            raise self._unreadable(record.offset, error) from error
+        if decoded is None:
+            self._unknown += 1
+            return
+        key, value = decoded
+        self.shard.replay(
+            CoordinatorRecord(key, value), offset=record.offset, producer_id=producer_id
+        )
+
+    async def _breathe(self) -> None:
+        """Let others have the thread, if this slice has had its time."""
+        if self.clock.monotonic_ms() - self._slice_began_ms < SLICE_MS:
+            return
+        turn: Later[None] = Later()
+        self.timers.call_later(0, lambda: turn.succeed(None))
+        await turn
+        self._continue()
+        self._slice_began_ms = self.clock.monotonic_ms()
+
+    def _unreadable(self, offset: int, why: object) -> KafkaStorageError:
+        return KafkaStorageError(
+            f"{self.log.topic_partition}: cannot load the record at offset {offset}: {why}"
+        )
+
+
+def _take_apart(region: FileRegion, offset: int) -> list[_Batch]:
+    """A job: the whole batches of `region` with their records, those below `offset` left out."""
+    try:
+        data = region.read()
+    finally:
+        region.close()
+    batches = []
+    for position, header in iter_batches(data):
+        if header.next_offset <= offset:
+            continue
+        if not crc_is_valid(data, position, header):
+            raise KafkaStorageError(f"the batch at offset {header.base_offset} is damaged")
+        records = [one for one in read_records(data, position, header) if one.offset >= offset]
+        marker = decode_control_key(records[0].key) if header.is_control and records else None
+        if header.is_control:
+            records = []
+        in_transaction = header.is_transactional or header.is_control
+        producer_id = header.producer_id if in_transaction else -1
+        batches.append(_Batch(producer_id, header.next_offset, records, marker))
+    return batches

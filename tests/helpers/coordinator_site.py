@@ -1,0 +1,126 @@
+"""A coordinator of the smallest kind, over a broker on simulated ports.
+
+Its state is the last value of each key, and all it was told; its records are committed offsets. The
+topic is an ordinary one, so that nothing here depends on groups.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from plog.errors import KafkaError
+from plog.wire.internal import group_records
+from plog.wire.internal.group_records import OffsetCommitKey, OffsetCommitValue
+from plogd.coordinator.result import CoordinatorRecord, Result
+from plogd.coordinator.runtime import CoordinatorRuntime
+from plogd.coordinator.shard import ShardKind
+from plogd.coordinator.shard_runtime import ShardRuntime, Surroundings
+from plogd.coordinator.timers import ShardTimers
+from plogd.ports import Clock, Later
+from tests.helpers.sim_broker import SimBroker, create_topic
+
+TOPIC = "state"
+
+
+def record(name: str, number: int, metadata: str = "") -> CoordinatorRecord:
+    """`name` is `number` from now on."""
+    value = OffsetCommitValue(offset=number, metadata=metadata)
+    return CoordinatorRecord(OffsetCommitKey(group=name, topic="t"), value)
+
+
+class NumberShard:
+    """Numbers by name, and what the runtime has said."""
+
+    def __init__(self, timers: ShardTimers) -> None:
+        self.timers = timers
+        self.numbers: dict[str, int] = {}
+        self.told: list[Any] = []
+        self.fails_at: str | None = None
+
+    def replay(self, record: CoordinatorRecord, *, offset: int, producer_id: int) -> None:
+        assert isinstance(record.key, OffsetCommitKey)
+        if record.key.group == self.fails_at:
+            raise ZeroDivisionError
+        if record.value is None:
+            self.numbers.pop(record.key.group, None)
+        else:
+            assert isinstance(record.value, OffsetCommitValue)
+            self.numbers[record.key.group] = record.value.offset
+
+    def replay_end_marker(self, producer_id: int, *, committed: bool) -> None:
+        self.told.append(("marker", producer_id, committed))
+
+    def on_loaded(self) -> None:
+        self.told.append("loaded")
+
+    def on_unloaded(self, error: KafkaError) -> None:
+        self.told.append(error)
+
+    def set(self, name: str, number: int) -> Result[str]:
+        """An operation that writes, and tells what was before."""
+        return Result(records=[record(name, number)], response=str(self.numbers.get(name)))
+
+
+class CoordinatorSite:
+    """A broker with one such coordinator on a topic of one partition."""
+
+    def __init__(
+        self, broker: SimBroker | None = None, *, clock: Clock | None = None, **settings: Any
+    ) -> None:
+        self.made: list[NumberShard] = []
+        self.broker = broker or SimBroker(**settings).start()
+        if self.broker.log(TOPIC) is None:
+            create_topic(self.broker, TOPIC, cleanup_policy="compact")
+        inner = self.broker.broker
+        self.around = Surroundings(
+            replica_manager=inner.replica_manager,
+            config=lambda: inner.config,
+            clock=clock or inner.clock,
+            timers=inner.timers,
+            jobs=inner.jobs,
+            report=self.broker._report,
+            on_bug=inner.report_bug,
+        )
+        kind = ShardKind(topic=TOPIC, codec=group_records, make_shard=self._make_shard)
+        self.runtime = CoordinatorRuntime(kind, self.around)
+
+    def _make_shard(self, timers: ShardTimers) -> NumberShard:
+        self.made.append(NumberShard(timers))
+        return self.made[-1]
+
+    def lead(self) -> CoordinatorSite:
+        """The partition is ours: begin to load."""
+        topic = self.broker.broker.cache.topic(TOPIC)
+        assert topic is not None
+        self.runtime.topic_started(topic)
+        return self
+
+    def start(self) -> CoordinatorSite:
+        """Lead, and be loaded."""
+        self.lead()
+        self.broker.settle()
+        return self
+
+    @property
+    def shard(self) -> NumberShard:
+        """The state in use."""
+        return self.made[-1]
+
+    @property
+    def runtime_of_shard(self) -> ShardRuntime[NumberShard]:
+        """What looks after it."""
+        return self.runtime.shards[0]
+
+    def begin(self, operation: Callable[[NumberShard], Result[Any]], **options: bool) -> Later[Any]:
+        """A write that has started."""
+        with self.broker.ports.turn:
+            return self.runtime.write(0, operation, **options)
+
+    def set(self, name: str, number: int) -> Later[Any]:
+        """A write of one number, started."""
+        return self.begin(lambda shard: shard.set(name, number))
+
+    def numbers(self) -> Later[dict[str, int]]:
+        """A read of all numbers, started."""
+        return self.runtime.read(0, lambda shard: dict(shard.numbers))

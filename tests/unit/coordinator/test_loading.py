@@ -1,0 +1,195 @@
+"""Loads: history in slices, what other protocols left, damage, and a load nobody wants any more."""
+
+from __future__ import annotations
+
+import errno
+from itertools import pairwise
+
+import pytest
+
+from plog.errors import CoordinatorLoadInProgress, NotCoordinator
+from plog.records.builder import build_batch
+from plog.records.codec import Record
+from plog.records.control import ControlType, encode_control_key, encode_end_txn_value
+from plog.wire.internal.group_records import encode_key, encode_value
+from plogd.coordinator.loading import SLICE_MS
+from plogd.coordinator.result import Result
+from plogd.coordinator.shard_runtime import LOAD_RETRY_MS, ShardState
+from plogd.log.batch_validator import AppendOrigin
+from tests.helpers.coordinator_site import TOPIC, CoordinatorSite, record
+from tests.helpers.sim_ports import SimClock, outcome
+
+
+def written(count: int = 3, **settings: int) -> CoordinatorSite:
+    """A site that has written `count` records, one batch each."""
+    site = CoordinatorSite(**settings).start()
+    for number in range(count):
+        site.set(f"n{number}", number)
+    site.broker.settle()
+    return site
+
+
+def append(site: CoordinatorSite, *records: Record, **batch: int | bool) -> None:
+    """Write a batch as some other coordinator would."""
+    data = bytearray(build_batch(records, **batch))  # type: ignore[arg-type]  # checked by it
+    now_ms = site.broker.ports.clock.now_ms()
+    log = site.broker.log(TOPIC)
+    log.append_as_leader(
+        memoryview(data), leader_epoch=0, now_ms=now_ms, origin=AppendOrigin.COORDINATOR
+    )
+    site.broker.settle()
+
+
+def raw(name: str, number: int) -> Record:
+    one = record(name, number)
+    return Record(key=encode_key(one.key), value=encode_value(one.value))
+
+
+class TickingClock(SimClock):
+    """A clock that goes on a little each time somebody looks."""
+
+    def monotonic_ms(self) -> float:
+        self.advance_to(super().monotonic_ms() + 1)
+        return super().monotonic_ms()
+
+
+def test_history_is_replayed_in_slices_with_turns_for_others_between() -> None:
+    site = CoordinatorSite().start()
+    many = [record(f"n{number}", number) for number in range(3000)]
+    site.begin(lambda _: Result(records=many, response=None))
+    site.broker.settle()
+    again = CoordinatorSite(site.broker.restart(), clock=TickingClock()).lead()
+    again.broker.ports.jobs.run_all()
+    seen = []
+    while again.runtime_of_shard.state is ShardState.LOADING:
+        seen.append(len(again.shard.numbers))
+        with pytest.raises(CoordinatorLoadInProgress):  # Never "there is no such number".
+            outcome(again.numbers())
+        again.broker.ports.timers.run_next()
+    assert len(seen) > 3000 / 64 / SLICE_MS / 2
+    assert max(after - before for before, after in pairwise(seen)) <= 256
+    assert len(outcome(again.numbers())) == 3000
+
+
+def test_a_log_longer_than_the_buffer_is_read_in_pieces() -> None:
+    site = written(50, offsets_load_buffer_size=100)
+    again = CoordinatorSite(site.broker.restart()).start()
+    assert len(outcome(again.numbers())) == 50
+
+
+def test_a_load_goes_over_segments() -> None:
+    site = CoordinatorSite().start()
+    for number in range(30):
+        site.set(f"n{number}", number)
+        site.broker.settle()
+        if number % 10 == 9:
+            site.broker.log(TOPIC).roll()
+    again = CoordinatorSite(site.broker.restart()).start()
+    assert outcome(again.numbers()) == {f"n{number}": number for number in range(30)}
+
+
+def test_records_of_other_protocols_are_passed_over_and_told_once() -> None:
+    site = written(1)
+    consumer_group = b"\x00\x03\x00\x01g"
+    append(site, *[Record(key=consumer_group, value=b"\x00\x00whatever")] * 2, raw("last", 9))
+    again = CoordinatorSite(site.broker.restart()).start()
+    assert outcome(again.numbers()) == {"n0": 0, "last": 9}
+    assert sum("passed over 2 records of state-0" in line for line in again.broker.reports) == 1
+
+
+def test_markers_of_transactions_are_told_and_producers_are_known() -> None:
+    site = written(1)
+    marker = Record(key=encode_control_key(ControlType.COMMIT), value=encode_end_txn_value(0))
+    append(site, raw("x", 1), producer_id=7, producer_epoch=0, base_sequence=0)
+    append(site, marker, producer_id=7, producer_epoch=0, is_control=True, is_transactional=True)
+    again = CoordinatorSite(site.broker.restart()).start()
+    assert again.shard.told == [("marker", 7, True), "loaded"]
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        Record(key=b"\x00\x01\x00", value=None),
+        Record(key=encode_key(record("a", 1).key), value=b"\x00\x63"),
+        Record(key=encode_key(record("a", 1).key), value=b""),
+    ],
+)
+def test_a_record_that_cannot_be_read_fails_the_load_and_is_told(bad: Record) -> None:
+    site = written(2)
+    append(site, bad)
+    again = CoordinatorSite(site.broker.restart()).start()
+    with pytest.raises(NotCoordinator, match="could not be loaded"):
+        outcome(again.numbers())
+    assert any("cannot load the record at offset 2" in line for line in again.broker.reports)
+    assert again.runtime_of_shard.state is ShardState.FAILED
+
+
+def test_damaged_bytes_are_not_taken_for_records() -> None:
+    site = written(3)
+    path = f"/data/{TOPIC}-0/{0:020}.log"
+    site.broker.stop()
+    content = bytearray(site.broker.files.read_file(path))
+    content[-10] ^= 1
+    site.broker.files.overwrite(path, bytes(content))
+    again = CoordinatorSite(site.broker.restart()).start()
+    with pytest.raises(NotCoordinator):
+        outcome(again.numbers())
+    assert any("is damaged" in line for line in again.broker.reports)
+
+
+def test_a_disk_that_cannot_be_read_is_tried_again() -> None:
+    site = written(3)
+    again = CoordinatorSite(site.broker.restart()).lead()
+    again.broker.files.fail_when(
+        lambda op: op.is_read and TOPIC in op.path and op.path.endswith(".log"), errno.EIO
+    )
+    again.broker.settle()
+    with pytest.raises(NotCoordinator):
+        outcome(again.numbers())
+    again.broker.files.fail_no_more()
+    again.broker.ports.advance(LOAD_RETRY_MS)
+    assert len(outcome(again.numbers())) == 3
+
+
+def test_a_load_nobody_wants_any_more_ends_quietly() -> None:
+    site = written(3)
+    again = CoordinatorSite(site.broker.restart()).lead()
+    shard = again.runtime_of_shard
+    again.runtime.shutdown()
+    again.broker.settle()
+    again.broker.ports.advance(60_000)
+    assert shard.state is ShardState.CLOSED
+    assert again.shard.told == [] and again.broker.bugs == []
+
+
+def test_a_load_nobody_wants_may_fail_without_harm_to_the_next() -> None:
+    site = written(3)
+    again = CoordinatorSite(site.broker.restart()).lead()
+    reading = again.runtime_of_shard
+    reading._give_up(NotCoordinator("as if a replay had failed"))
+    again.broker.ports.timers.advance(LOAD_RETRY_MS)  # A second load, behind the first one's job.
+    [lane] = [lane for lane in again.broker.ports.jobs.waiting if lane.startswith("load:")]
+    again.broker.files.fail_when(lambda op: op.is_read and TOPIC in op.path, errno.EIO)
+    again.broker.ports.jobs.run_one(lane)
+    again.broker.files.fail_no_more()
+    again.broker.settle()
+    assert len(outcome(again.numbers())) == 3
+
+
+def test_a_shard_that_fails_when_it_is_loaded_is_loaded_anew() -> None:
+    site = CoordinatorSite()
+    make = site._make_shard
+
+    def failing_once(timers: object) -> object:
+        shard = make(timers)  # type: ignore[arg-type]  # passed through
+        if len(site.made) == 1:
+            shard.on_loaded = lambda: 1 / 0  # type: ignore[method-assign,assignment,return-value]
+        return shard
+
+    site.runtime._kind = type(site.runtime._kind)(  # type: ignore[assignment]
+        topic=TOPIC, codec=site.runtime._kind.codec, make_shard=failing_once
+    )
+    site.start()
+    assert site.runtime_of_shard.state is ShardState.FAILED
+    site.broker.ports.advance(LOAD_RETRY_MS)
+    assert outcome(site.numbers()) == {}
