@@ -1,0 +1,55 @@
+"""Numbers about groups that are asked for at each scrape.
+
+Names as the usual JMX exporter rules make them of Kafka's MBeans. Source: Kafka 4.3
+GroupCoordinatorMetrics, GroupCoordinatorRuntimeMetrics.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from plogd.coordinator.group_coordinator import GroupCoordinator
+from plogd.coordinator.shard_runtime import ShardState
+from plogd.metrics import Registry
+
+_GROUP_STATES = ("PreparingRebalance", "CompletingRebalance", "Stable", "Empty", "Dead")
+
+
+def register_group_gauges(metrics: Registry, coordinator: GroupCoordinator[Any]) -> None:
+    """Register all of them; once for a broker."""
+    runtime = coordinator.runtime
+    prefix = "kafka_coordinator_group_groupmetadatamanager_"
+    metrics.gauge(
+        f"{prefix}numoffsets",
+        "Committed offsets.",
+        lambda: sum(len(shard.offsets) for shard in runtime.active),
+    )
+    metrics.gauge(
+        f"{prefix}numgroups",
+        "Consumer groups.",
+        lambda: sum(_count_states(coordinator).values()),
+    )
+    for state in _GROUP_STATES:
+        metrics.gauge(
+            f"{prefix}numgroups{state.lower()}",
+            f"Consumer groups in state {state}.",
+            lambda state=state: _count_states(coordinator)[state],  # type: ignore[misc]
+        )
+    metrics.ask(
+        "kafka_server_group_coordinator_metrics_num_partitions",
+        "Partitions of __consumer_offsets by the state of their coordinator.",
+        ("state",),
+        lambda: [
+            ((state.value,), sum(one.state is state for one in runtime.shards.values()))
+            for state in (ShardState.LOADING, ShardState.ACTIVE, ShardState.FAILED)
+        ],
+    )
+
+
+def _count_states(coordinator: GroupCoordinator[Any]) -> Counter[str]:
+    return Counter(
+        shard.groups.group(group_id).state.value
+        for shard in coordinator.runtime.active
+        for group_id in shard.groups.group_ids()
+    )
