@@ -483,9 +483,7 @@ class UnsupportedEndpointType(KafkaError):
     code = ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
 
 
-_CLASS_BY_CODE: dict[int, type[KafkaError]] = {
-    error.code: error for error in KafkaError.__subclasses__()
-}
+_CLASS_BY_CODE: dict[int, type[KafkaError]] = {x.code: x for x in KafkaError.__subclasses__()}
 
 
 def error_from_code(code: int, message: str = "") -> KafkaError:

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
+from plog.errors import CoordinatorNotAvailable
 from plog.types import TopicPartition
 from plogd.apis.context import ConnectionContext
 from plogd.apis.dispatch import Dispatcher
@@ -25,8 +26,14 @@ from plogd.controller.client_quotas import ClientQuotas
 from plogd.controller.configs import Configs
 from plogd.controller.controller import Controller
 from plogd.controller.scram_users import ScramUsers
-from plogd.controller.topics import Defaults
+from plogd.controller.topics import Defaults, NewTopic
+from plogd.controller.waiting import within
+from plogd.coordinator.group_coordinator import GroupCoordinator
+from plogd.coordinator.group_gauges import register_group_gauges
 from plogd.coordinator.producer_ids import ProducerIds
+from plogd.coordinator.shard_runtime import Surroundings
+from plogd.coordinator.simple_groups import SimpleGroups
+from plogd.coordinator.timers import ShardTimers
 from plogd.log.discovery import KnownTopic
 from plogd.log.log import Log
 from plogd.log.log_manager import LogManager
@@ -42,6 +49,8 @@ from plogd.replica.replica_manager import ReplicaManager
 from plogd.replica.topic_stats import TopicStats
 from plogd.topic_config import TopicConfig
 
+_INTERNAL_TOPIC_TIMEOUT_MS = 5_000
+"""How long a request waits for the topic of its coordinator, which is made all the same."""
 _METADATA_LOG_CONFIG = TopicConfig(
     cleanup_policy=(),  # Nothing of it may ever go: there are no snapshots.
     flush_messages=1,
@@ -114,6 +123,7 @@ class Broker:
             samples=config.quota_window_num,
             sample_ms=config.quota_window_size_seconds * 1000,
         )
+        self.group_coordinator = self._make_group_coordinator()
         self.dispatch = Dispatcher(self)
         register_gauges(
             metrics, self.replica_manager, self.log_manager, self.cache, self.fetch_sessions
@@ -145,6 +155,48 @@ class Broker:
             turn=self._turn,
             stats=self.topic_stats,
             on_bug=self.report_bug,
+        )
+
+    def _make_group_coordinator(self) -> GroupCoordinator[SimpleGroups]:
+        around = Surroundings(
+            replica_manager=self.replica_manager,
+            config=lambda: self.config,
+            clock=self.clock,
+            timers=self.timers,
+            jobs=self.jobs,
+            report=self._report,
+            on_bug=self.report_bug,
+        )
+        coordinator = GroupCoordinator(
+            self._make_groups,
+            around,
+            cache=self.cache,
+            make_topic=self._make_internal_topic,
+            brokers=lambda: len(self._topic_defaults().brokers),
+            metrics=self.metrics,
+        )
+        register_group_gauges(self.metrics, coordinator)
+        self.replica_manager.on_topic_started = coordinator.topic_started
+        self.replica_manager.on_topic_stopped = coordinator.topic_stopped
+        return coordinator
+
+    def _make_groups(self, timers: ShardTimers) -> SimpleGroups:
+        return SimpleGroups()
+
+    def _make_internal_topic(
+        self, name: str, *, partitions: int, replication_factor: int, config: Mapping[str, str]
+    ) -> Later[TopicState]:
+        new = NewTopic(
+            name=name,
+            num_partitions=partitions,
+            replication_factor=replication_factor,
+            config=config,
+        )
+        return within(
+            self.controller.create_topic(new),
+            _INTERNAL_TOPIC_TIMEOUT_MS,
+            self.timers,
+            lambda: CoordinatorNotAvailable(f"topic {name} is being created"),
         )
 
     # -- start and stop -----------------------------------------------------------------------
@@ -205,6 +257,7 @@ class Broker:
     def stop(self) -> Later[None]:
         """Make everything durable and leave the mark of a clean stop. Serve nothing meanwhile."""
         self.is_ready = False
+        self.group_coordinator.shutdown()
         return self.log_manager.shutdown()
 
     # -- settings -----------------------------------------------------------------------------

@@ -88,6 +88,11 @@ BROKER_TASKS: tuple[Task[Running], ...] = (
         function=lambda at: at.broker.log_manager.expire_producers(at.broker.clock.now_ms()),
     ),
     Task(
+        name="offsets-cleanup",
+        interval_setting="offsets.retention.check.interval.ms",
+        function=lambda at: at.broker.group_coordinator.clean_up(),
+    ),
+    Task(
         name="idle-connections",
         interval_setting="plog.connections.sweep.interval.ms",
         function=lambda at: at.connections.sweep(),

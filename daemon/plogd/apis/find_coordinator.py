@@ -1,62 +1,89 @@
 """FindCoordinator (key 10): which broker coordinates a group or a transactional id.
 
-Versions served 0-6. There are no coordinators yet, and a client must hear that in a way that makes
-it stop: COORDINATOR_NOT_AVAILABLE would have it ask again for ever.
+Versions served 0-6. Version 0 knows groups only, from version 4 on there are many keys at once.
 
-  group         UNSUPPORTED_VERSION: the Java consumer fails with it, librdkafka passes it on to the
-                application once
-  transaction   TRANSACTIONAL_ID_AUTHORIZATION_FAILED: the only code at which both the Java producer
-                and librdkafka give up; nobody may use a transactional id here
+  group         this broker, once `__consumer_offsets` is there; the answer waits for that, where
+                Kafka has the client ask again
+  transaction   TRANSACTIONAL_ID_AUTHORIZATION_FAILED: there are no transactions yet, and this is
+                the only code at which both the Java producer and librdkafka give up instead of
+                asking for ever; nobody may use a transactional id here
   share         INVALID_REQUEST, as Kafka answers where share groups are not enabled
 
-Source: librdkafka 2.x rdkafka_cgrp.c, rdkafka_txnmgr.c; Kafka 4.0 AbstractCoordinator.
+Source: Kafka 4.3 KafkaApis.getCoordinator; librdkafka 2.x rdkafka_cgrp.c, rdkafka_txnmgr.c.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from plog.errors import (
-    InvalidRequest,
-    KafkaError,
-    TransactionalIdAuthorizationFailed,
-    UnsupportedVersion,
-)
+from plog.errors import InvalidRequest, KafkaError, TransactionalIdAuthorizationFailed
 from plog.wire.messages.find_coordinator import (
     Coordinator,
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
 from plogd.apis.context import RequestContext
+from plogd.ports import Later, MaybeLater, spawn
 
 if TYPE_CHECKING:
     from plogd.broker import Broker
 
 _FIRST_BATCHED_VERSION = 4
+_GROUP, _TRANSACTION = 0, 1
 
 NO_TRANSACTIONS: Final = (
     "this broker does not serve transactions yet, so nobody may use a transactional id"
-)
-NO_GROUPS: Final = (
-    "this broker does not serve consumer groups yet: assign partitions instead of subscribing"
 )
 
 
 def handle_find_coordinator(
     request: FindCoordinatorRequest, context: RequestContext, broker: Broker
-) -> FindCoordinatorResponse:
-    """Refuse, for good."""
-    return refuse_find_coordinator(request, context, _why_there_is_none(request.key_type))
+) -> MaybeLater[FindCoordinatorResponse]:
+    """Name the coordinator of each key, or say why there is none."""
+    if request.key_type != _GROUP:
+        return refuse_find_coordinator(request, context, _why_there_is_none(request.key_type))
+    return spawn(_find_groups(request, context, broker))
 
 
 def _why_there_is_none(key_type: int) -> KafkaError:
-    match key_type:
-        case 0:
-            return UnsupportedVersion(NO_GROUPS)
-        case 1:
-            return TransactionalIdAuthorizationFailed(NO_TRANSACTIONS)
-        case _:
-            return InvalidRequest(f"there are no coordinators of type {key_type}")
+    if key_type == _TRANSACTION:
+        return TransactionalIdAuthorizationFailed(NO_TRANSACTIONS)
+    return InvalidRequest(f"there are no coordinators of type {key_type}")
+
+
+async def _find_groups(
+    request: FindCoordinatorRequest, context: RequestContext, broker: Broker
+) -> FindCoordinatorResponse:
+    if context.version < _FIRST_BATCHED_VERSION:
+        await broker.group_coordinator.find(request.key)
+        host, port = broker.address_for(context.connection)
+        return FindCoordinatorResponse(
+            error_message="NONE",  # Kafka's text for no error.
+            node_id=broker.config.node_id,
+            host=host,
+            port=port,
+        )
+    finds = [(key, broker.group_coordinator.find(key)) for key in request.coordinator_keys]
+    return FindCoordinatorResponse(
+        coordinators=[await _coordinator(key, find, context, broker) for key, find in finds]
+    )
+
+
+async def _coordinator(
+    key: str, find: Later[int], context: RequestContext, broker: Broker
+) -> Coordinator:
+    try:
+        await find
+    except KafkaError as error:
+        return _none(key, error)
+    host, port = broker.address_for(context.connection)
+    return Coordinator(key=key, node_id=broker.config.node_id, host=host, port=port)
+
+
+def _none(key: str, error: KafkaError) -> Coordinator:
+    return Coordinator(
+        key=key, node_id=-1, port=-1, error_code=error.code, error_message=error.message
+    )
 
 
 def refuse_find_coordinator(
@@ -65,16 +92,7 @@ def refuse_find_coordinator(
     """The answer in which every key gets `error`."""
     if context.version >= _FIRST_BATCHED_VERSION:
         return FindCoordinatorResponse(
-            coordinators=[
-                Coordinator(
-                    key=key,
-                    node_id=-1,
-                    port=-1,
-                    error_code=error.code,
-                    error_message=error.message,
-                )
-                for key in request.coordinator_keys
-            ]
+            coordinators=[_none(key, error) for key in request.coordinator_keys]
         )
     return FindCoordinatorResponse(
         error_code=error.code, error_message=error.message, node_id=-1, port=-1

@@ -8,7 +8,8 @@ Versions served 0-13. In version 0 no topics means all topics, from version 1 on
 A topic that does not exist is created if the request and ``auto.create.topics.enable`` allow it.
 The answer waits for that, so that it can name the leaders; Kafka answers UNKNOWN_TOPIC_OR_PARTITION
 at once and has the client ask again. If creation takes too long we answer LEADER_NOT_AVAILABLE.
-Internal topics are not created this way: only their coordinators know what they look like.
+`__consumer_offsets` is made by its coordinator, which knows what it has to look like; the other
+internal topics are not created this way.
 
 The broker's own address is the one the client itself has used, unless ``advertised.listeners`` has
 one for the listener it came by.
@@ -17,9 +18,10 @@ one for the listener it came by.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from plog.errors import (
+    CoordinatorNotAvailable,
     InvalidRequest,
     KafkaError,
     LeaderNotAvailable,
@@ -39,6 +41,7 @@ from plog.wire.messages.metadata import (
 from plogd.apis.context import RequestContext
 from plogd.controller.topics import CLUSTER_METADATA_TOPIC, NewTopic, validate_name
 from plogd.controller.waiting import within
+from plogd.coordinator.group_coordinator import OFFSETS_TOPIC
 from plogd.metadata.cache import INTERNAL_TOPICS, PartitionState, TopicState
 from plogd.ports import Later, MaybeLater, spawn
 
@@ -100,7 +103,7 @@ def _creatable(
     """The names that are to be created."""
     if not (request.allow_auto_topic_creation and broker.config.auto_create_topics_enable):
         return []
-    reserved = {*INTERNAL_TOPICS, CLUSTER_METADATA_TOPIC}
+    reserved = {*INTERNAL_TOPICS, CLUSTER_METADATA_TOPIC} - {OFFSETS_TOPIC}
     return [
         topic.name
         for topic in asked
@@ -126,12 +129,16 @@ async def _create_and_respond(
             await creation
         except TopicAlreadyExists:
             pass  # Somebody else was faster.
+        except CoordinatorNotAvailable as error:
+            errors[name] = LeaderNotAvailable(error.message)
         except KafkaError as error:
             errors[name] = error
     return _respond(asked, errors, request, context, broker)
 
 
-def _create(name: str, broker: Broker) -> Later[TopicState]:
+def _create(name: str, broker: Broker) -> Later[Any]:
+    if name == OFFSETS_TOPIC:
+        return broker.group_coordinator.ensure_topic()
     return within(
         broker.controller.create_topic(NewTopic(name=name)),
         _CREATION_TIMEOUT_MS,

@@ -15,6 +15,7 @@ from plog.wire.messages import API_BY_KEY
 from plog.wire.messages.acls import DescribeAclsResponse
 from plog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from plog.wire.messages.list_config_resources import ListConfigResourcesResponse
+from plog.wire.messages.offset_delete import OffsetDeleteResponse
 from plog.wire.messages.user_scram_credentials import DescribeUserScramCredentialsResponse
 from plog.wire.schema import ApiMessage
 from plogd.apis.acls import (
@@ -57,6 +58,9 @@ from plogd.apis.init_producer_id import handle_init_producer_id, refuse_init_pro
 from plogd.apis.list_config_resources import handle_list_config_resources
 from plogd.apis.list_offsets import handle_list_offsets, refuse_list_offsets
 from plogd.apis.metadata import handle_metadata, refuse_metadata
+from plogd.apis.offset_commit import handle_offset_commit, refuse_offset_commit
+from plogd.apis.offset_delete import handle_offset_delete
+from plogd.apis.offset_fetch import handle_offset_fetch, refuse_offset_fetch
 from plogd.apis.offset_for_leader_epoch import (
     handle_offset_for_leader_epoch,
     refuse_offset_for_leader_epoch,
@@ -125,6 +129,8 @@ HANDLERS: tuple[Row, ...] = (
     Row(ApiKey.FETCH, 4, 18, handle_fetch, refuse_fetch),
     Row(ApiKey.LIST_OFFSETS, 1, 11, handle_list_offsets, refuse_list_offsets),
     Row(ApiKey.METADATA, 0, 13, handle_metadata, refuse_metadata),
+    Row(ApiKey.OFFSET_COMMIT, 2, 10, handle_offset_commit, refuse_offset_commit),
+    Row(ApiKey.OFFSET_FETCH, 1, 10, handle_offset_fetch, refuse_offset_fetch),
     Row(ApiKey.FIND_COORDINATOR, 0, 6, handle_find_coordinator, refuse_find_coordinator),
     Row(ApiKey.API_VERSIONS, 0, 4, _handle_api_versions, refuse_api_versions),
     Row(ApiKey.CREATE_TOPICS, 2, 7, handle_create_topics, refuse_create_topics),
@@ -168,6 +174,9 @@ HANDLERS: tuple[Row, ...] = (
         0,
         handle_list_partition_reassignments,
         refuse_list_partition_reassignments,
+    ),
+    Row(
+        ApiKey.OFFSET_DELETE, 0, 0, handle_offset_delete, refuse_at_top_level(OffsetDeleteResponse)
     ),
     Row(
         ApiKey.DESCRIBE_CLIENT_QUOTAS,

@@ -24,6 +24,17 @@ from plog.wire.messages.list_offsets import (
     ListOffsetsTopic,
 )
 from plog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from plog.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from plog.wire.messages.offset_delete import OffsetDeleteRequest
+from plog.wire.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+)
 from plog.wire.schema import ApiMessage
 from plogd.apis.context import RequestContext
 from plogd.apis.dispatch import CloseConnection, Dispatched
@@ -61,7 +72,8 @@ def frame_of(api_key: int, version: int, body: bytes = b"") -> bytes:
         (frame_of(-1, 0), "-1"),
         (frame_of(17, 0), "wants to log in by SASL"),
         (bytes(24) + b"\0\0\0\x10" + bytes(16), "a ZooKeeper client's greeting"),
-        (frame_of(8, 2), "8"),
+        (frame_of(4, 2), "4"),
+        (frame_of(8, 1), "OffsetCommit version 1 is not served, only 2 to 10"),
         (frame_of(3, 14), "Metadata version 14 is not served, only 0 to 13"),
         (frame_of(0, 2), "Produce version 2 is not served"),
         (frame_of(3, -1), "Metadata version -1"),
@@ -106,13 +118,20 @@ REQUESTS: dict[int, ApiMessage] = {
     1: fetch_request("t"),
     2: ListOffsetsRequest(topics=[ListOffsetsTopic(name="t", partitions=[ListOffsetsPartition()])]),
     3: MetadataRequest(topics=[MetadataRequestTopic(name="t")]),
+    8: OffsetCommitRequest(
+        topics=[OffsetCommitRequestTopic(name="t", partitions=[OffsetCommitRequestPartition()])]
+    ),
+    9: OffsetFetchRequest(topics=[OffsetFetchRequestTopic(name="t", partition_indexes=[0])]),
     10: FindCoordinatorRequest(key="g"),
     19: CreateTopicsRequest(topics=[CreatableTopic(name="n")]),
     20: DeleteTopicsRequest(topic_names=["t"]),
     22: InitProducerIdRequest(),
     32: DescribeConfigsRequest(resources=[DescribeConfigsResource(resource_type=2)]),
+    47: OffsetDeleteRequest(group_id="g"),
 }
+FIRST_OF_NEWER = {9: 8, 10: 4, 20: 6}
 NEWER: dict[int, ApiMessage] = {
+    9: OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="g", topics=None)]),
     10: FindCoordinatorRequest(coordinator_keys=["g"]),
     20: DeleteTopicsRequest(topics=[DeleteTopicState(name="t")]),
 }
@@ -128,7 +147,7 @@ all_versions = pytest.mark.parametrize(
 
 
 def request_for(api_key: int, version: int) -> ApiMessage:
-    if (api_key == 10 and version >= 4) or (api_key == 20 and version >= 6):
+    if version >= FIRST_OF_NEWER.get(api_key, version + 1):
         return NEWER[api_key]
     return REQUESTS[api_key]
 

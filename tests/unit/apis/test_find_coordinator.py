@@ -1,16 +1,18 @@
-"""There are no coordinators yet, and clients stop asking."""
+"""Groups have a coordinator, transactions have none yet, and no client asks for ever."""
 
 from __future__ import annotations
+
+import errno
 
 import pytest
 
 from plog.errors import ErrorCode, error_from_code
 from plog.wire.messages.find_coordinator import FindCoordinatorRequest
-from tests.helpers.sim_broker import SimBroker
+from plogd.coordinator.group_coordinator import OFFSETS_TOPIC
+from tests.helpers.sim_broker import SimBroker, connection, create_topic
 
 GROUP, TRANSACTION, SHARE = 0, 1, 2
-CODES = {
-    GROUP: ErrorCode.UNSUPPORTED_VERSION,
+REFUSED = {
     TRANSACTION: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
     SHARE: ErrorCode.INVALID_REQUEST,
 }
@@ -18,29 +20,113 @@ CODES = {
 
 @pytest.fixture(scope="module")
 def broker() -> SimBroker:
-    return SimBroker().start()
+    return SimBroker(node_id=5).start()
 
 
-@pytest.mark.parametrize("key_type", CODES)
+@pytest.mark.parametrize("key_type", REFUSED)
 def test_no_client_is_told_to_try_again(key_type: int) -> None:
-    assert not error_from_code(CODES[key_type]).retriable
+    assert not error_from_code(REFUSED[key_type]).retriable
 
 
-@pytest.mark.parametrize(
-    ("version", "key_type"),
-    [(0, GROUP), *((version, key_type) for version in range(1, 4) for key_type in CODES)],
-)
-def test_one_key(broker: SimBroker, version: int, key_type: int) -> None:
-    answer = broker.ask(FindCoordinatorRequest(key="k", key_type=key_type), version)
-    assert (answer.error_code, answer.node_id, answer.host) == (CODES[key_type], -1, "")
-    assert bool(answer.error_message) == (version >= 1)
+@pytest.mark.parametrize("version", range(4))
+@pytest.mark.parametrize("key", ["g", "", "日本"])
+def test_the_coordinator_of_a_group_is_this_broker(
+    broker: SimBroker, version: int, key: str
+) -> None:
+    answer = broker.ask(FindCoordinatorRequest(key=key), version)
+    assert (answer.error_code, answer.node_id) == (0, 5)
+    assert (answer.host, answer.port) == ("192.0.2.1", 9092)
+    assert answer.error_message == ("NONE" if version >= 1 else "")
 
 
 @pytest.mark.parametrize("version", range(4, 7))
-@pytest.mark.parametrize("key_type", CODES)
-def test_several_keys(broker: SimBroker, version: int, key_type: int) -> None:
+def test_several_groups(broker: SimBroker, version: int) -> None:
+    request = FindCoordinatorRequest(coordinator_keys=["a", "b", "a"])
+    answer = broker.ask(request, version)
+    told = [(one.key, one.error_code, one.node_id, one.port) for one in answer.coordinators]
+    assert told == [("a", 0, 5, 9092), ("b", 0, 5, 9092), ("a", 0, 5, 9092)]
+    assert {one.error_message for one in answer.coordinators} == {""}
+
+
+def test_no_group_at_all(broker: SimBroker) -> None:
+    assert broker.ask(FindCoordinatorRequest(coordinator_keys=[]), 6).coordinators == []
+
+
+def test_the_address_is_the_one_the_client_came_by(broker: SimBroker) -> None:
+    by_another = connection(local_address=("198.51.100.7", 9999))
+    answer = broker.ask(FindCoordinatorRequest(key="g"), 2, connection=by_another)
+    assert (answer.host, answer.port) == ("198.51.100.7", 9999)
+
+
+@pytest.mark.parametrize("version", range(1, 4))
+@pytest.mark.parametrize("key_type", REFUSED)
+def test_one_key_of_another_kind(broker: SimBroker, version: int, key_type: int) -> None:
+    answer = broker.ask(FindCoordinatorRequest(key="k", key_type=key_type), version)
+    assert (answer.error_code, answer.node_id, answer.host) == (REFUSED[key_type], -1, "")
+    assert answer.error_message
+
+
+@pytest.mark.parametrize("version", range(4, 7))
+@pytest.mark.parametrize("key_type", REFUSED)
+def test_several_keys_of_another_kind(broker: SimBroker, version: int, key_type: int) -> None:
     request = FindCoordinatorRequest(key_type=key_type, coordinator_keys=["a", "b"])
     answer = broker.ask(request, version)
     told = [(one.key, one.error_code, one.node_id) for one in answer.coordinators]
-    assert told == [("a", CODES[key_type], -1), ("b", CODES[key_type], -1)]
+    assert told == [("a", REFUSED[key_type], -1), ("b", REFUSED[key_type], -1)]
     assert all(one.error_message for one in answer.coordinators)
+
+
+def test_the_first_question_makes_the_topic() -> None:
+    broker = SimBroker(offsets_topic_num_partitions=7, offsets_topic_segment_bytes=1 << 20).start()
+    assert broker.broker.cache.topic(OFFSETS_TOPIC) is None
+    first = broker.begin(FindCoordinatorRequest(coordinator_keys=["a", "b"]), 4)
+    second = broker.begin(FindCoordinatorRequest(key="c"), 2)
+    broker.settle()
+    assert [one.error_code for one in first.response().coordinators] == [0, 0]
+    assert second.response().error_code == 0
+    topic = broker.broker.cache.topic(OFFSETS_TOPIC)
+    assert topic is not None and topic.is_internal
+    assert len(topic.partitions) == 7
+    assert {partition.replicas for partition in topic.partitions} == {(1,)}
+    assert topic.config == {
+        "cleanup.policy": "compact",
+        "compression.type": "producer",
+        "segment.bytes": str(1 << 20),
+    }
+
+
+def test_another_kind_of_question_makes_no_topic() -> None:
+    broker = SimBroker().start()
+    broker.ask(FindCoordinatorRequest(key="k", key_type=TRANSACTION), 2)
+    assert list(broker.broker.cache.topics()) == []
+
+
+def test_a_topic_that_cannot_be_made_is_asked_for_again() -> None:
+    broker = SimBroker().start()
+    broker.files.fail_when(lambda op: op.name == "mkdir", errno.ENOSPC)
+    answer = broker.ask(FindCoordinatorRequest(key="g"), 2)
+    assert (answer.error_code, answer.node_id) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1)
+    assert OFFSETS_TOPIC in answer.error_message
+    broker.files.fail_no_more()
+    assert broker.ask(FindCoordinatorRequest(key="g"), 2).error_code == 0
+
+
+def test_a_topic_that_takes_too_long_is_asked_for_again() -> None:
+    broker = SimBroker().start()
+    asked = broker.begin(FindCoordinatorRequest(key="g"), 2)
+    broker.ports.timers.advance(5_000)
+    assert asked.response().error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    broker.settle()
+    assert broker.ask(FindCoordinatorRequest(key="g"), 2).error_code == 0
+
+
+def test_a_coordinator_whose_disk_has_failed_is_not_named() -> None:
+    broker = SimBroker(log_dirs=("/data", "/other")).start()
+    create_topic(broker, "t")
+    broker.ask(FindCoordinatorRequest(key="g"), 2)
+    broker.broker.log_manager.storage_failed("/other", OSError(errno.EIO, "bad disk"))
+    broker.settle()
+    keys = [f"group-{number}" for number in range(40)]
+    answer = broker.ask(FindCoordinatorRequest(coordinator_keys=keys), 4)
+    told = {one.error_code for one in answer.coordinators}
+    assert told == {0, ErrorCode.COORDINATOR_NOT_AVAILABLE}

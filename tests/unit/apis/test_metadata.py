@@ -147,7 +147,21 @@ class TestAutomaticCreation:
         answer = make(auto_create_topics_enable=False).ask(named("no/good"), 9)
         assert answer.topics[0].error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
 
-    @pytest.mark.parametrize("name", ["__consumer_offsets", "__cluster_metadata"])
+    def test_the_topic_of_committed_offsets_is_made_as_its_coordinator_wants_it(self) -> None:
+        broker = make()
+        answer = broker.ask(named("__consumer_offsets"), 9)
+        assert answer.topics[0].error_code == 0
+        assert len(answer.topics[0].partitions) == 50
+        made = broker.broker.cache.topic("__consumer_offsets")
+        assert made is not None and made.config["cleanup.policy"] == "compact"
+
+    def test_a_coordinator_that_cannot_make_its_topic_has_no_leader_yet(self) -> None:
+        broker = make()
+        broker.files.fail_when(lambda op: op.name == "mkdir", errno.ENOSPC)
+        answer = broker.ask(named("__consumer_offsets"), 9)
+        assert answer.topics[0].error_code == ErrorCode.LEADER_NOT_AVAILABLE
+
+    @pytest.mark.parametrize("name", ["__transaction_state", "__cluster_metadata"])
     def test_reserved_names_are_not_created(self, name: str) -> None:
         answer = make().ask(named(name), 9)
         assert answer.topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -11,6 +11,8 @@ KAFKA_4_3 = {
     1: (4, 18),
     2: (1, 11),
     3: (0, 13),
+    8: (2, 10),
+    9: (1, 10),
     10: (0, 6),
     18: (0, 4),
     19: (2, 7),
@@ -29,6 +31,7 @@ KAFKA_4_3 = {
     44: (0, 1),
     45: (0, 1),
     46: (0, 0),
+    47: (0, 0),
     55: (0, 2),
     57: (0, 2),
     60: (0, 2),
@@ -43,6 +46,7 @@ KAFKA_4_3 = {
 # Versions all the listed clients of an API share; a broker without them is of no use to some.
 COMMON = {0: (3, 7), 1: (4, 11), 2: (1, 2), 3: (0, 4), 10: (0, 1), 18: (0, 2), 19: (2, 3)}
 COMMON |= {20: (1, 1), 21: (0, 0), 23: (2, 2), 35: (0, 0), 37: (0, 0), 43: (1, 1), 45: (0, 0)}
+COMMON |= {8: (2, 3), 9: (1, 3), 47: (0, 0)}
 every_row = pytest.mark.parametrize("row", HANDLERS, ids=lambda row: row.name)
 
 
