@@ -18,6 +18,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from plogd.config.general_settings import DEFAULT_DATA_DIR, GeneralSettings
+from plogd.config.group_settings import GroupSettings
 from plogd.config.known_settings import EARLIER_NAMES, KAFKA_4_NAMES, is_known_to_kafka
 from plogd.config.listener import (
     Listener,
@@ -57,7 +58,9 @@ class DynamicSettings:
 
 
 @dataclass(frozen=True, kw_only=True)
-class BrokerConfig(OffsetsSettings, LogSettings, TlsSettings, NetworkSettings, GeneralSettings):
+class BrokerConfig(
+    OffsetsSettings, GroupSettings, LogSettings, TlsSettings, NetworkSettings, GeneralSettings
+):
     """The settings of one broker; immutable, so a reload makes a new one."""
 
     # Names set in a file or on the command line, even if to the default. Not a setting itself.
@@ -194,6 +197,11 @@ def cross_check(config: BrokerConfig) -> Iterator[tuple[str, str]]:
             "queued.max.request.bytes",
             "a request of socket.request.max.bytes"
             f" ({config.socket_request_max_bytes}) would never fit",
+        )
+    if config.group_max_session_timeout_ms < config.group_min_session_timeout_ms:
+        yield (
+            "group.max.session.timeout.ms",
+            f"is below group.min.session.timeout.ms ({config.group_min_session_timeout_ms})",
         )
     yield from _check_listeners(config)
 
