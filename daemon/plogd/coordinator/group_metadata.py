@@ -1,0 +1,96 @@
+"""A group as a record of `__consumer_offsets`, and back.
+
+What is written is what members need to go on after a restart: the generation, its leader and
+protocol, and of each member its timeouts, metadata and assignment. Who waits for what, which ids
+are pending, and what else a member supports is not.
+
+Source: Kafka 4.0 GroupCoordinatorRecordHelpers, GroupMetadataManager.replay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from plog.wire.internal.group_records import (
+    GroupMetadataKey,
+    GroupMetadataValue,
+    MemberMetadata,
+)
+from plogd.coordinator.group import EMPTY, STABLE, Group
+from plogd.coordinator.member import Member, MemberProtocol
+from plogd.coordinator.result import CoordinatorRecord
+
+
+def group_record(group: Group, assignments: Mapping[str, bytes]) -> CoordinatorRecord:
+    """The record of the group as it is, with these assignments by member id."""
+    members = []
+    if group.members:
+        assert group.protocol_name is not None, f"{group} has members but no protocol"
+        members = [
+            MemberMetadata(
+                member_id=member.member_id,
+                group_instance_id=member.group_instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                rebalance_timeout=member.rebalance_timeout_ms,
+                session_timeout=member.session_timeout_ms,
+                subscription=member.metadata(group.protocol_name),
+                assignment=assignments[member.member_id],
+            )
+            for member in group.members.values()
+        ]
+    value = GroupMetadataValue(
+        protocol_type=group.protocol_type or "",
+        generation=group.generation_id,
+        protocol=group.protocol_name,
+        leader=group.leader_id,
+        current_state_timestamp=-1 if group.state_since_ms is None else group.state_since_ms,
+        members=members,
+    )
+    return CoordinatorRecord(GroupMetadataKey(group=group.group_id), value)
+
+
+def new_group_record(group: Group) -> CoordinatorRecord:
+    """The first record of a group nobody is a durable member of yet."""
+    value = GroupMetadataValue(
+        protocol_type="",
+        protocol=None,
+        leader=None,
+        current_state_timestamp=-1 if group.state_since_ms is None else group.state_since_ms,
+    )
+    return CoordinatorRecord(GroupMetadataKey(group=group.group_id), value)
+
+
+def group_tombstone(group_id: str) -> CoordinatorRecord:
+    """The record that the group is gone."""
+    return CoordinatorRecord(GroupMetadataKey(group=group_id), None)
+
+
+def group_from_record(group_id: str, value: GroupMetadataValue) -> Group:
+    """The group that was written. Nobody waits, and every session is as good as new."""
+    since_ms = value.current_state_timestamp
+    group = Group(
+        group_id,
+        state=STABLE if value.members else EMPTY,
+        state_since_ms=None if since_ms == -1 else since_ms,
+        generation_id=value.generation,
+        protocol_type=value.protocol_type or None,
+        protocol_name=value.protocol,
+        leader_id=value.leader or None,
+    )
+    for member in value.members:
+        loaded = Member(
+            member_id=member.member_id,
+            group_instance_id=member.group_instance_id,
+            client_id=member.client_id,
+            client_host=member.client_host,
+            rebalance_timeout_ms=(
+                member.session_timeout if member.rebalance_timeout < 0 else member.rebalance_timeout
+            ),
+            session_timeout_ms=member.session_timeout,
+            protocols=(MemberProtocol(value.protocol or "", member.subscription),),
+            assignment=member.assignment,
+        )
+        group.add(loaded, value.protocol_type)
+    group.find_subscribed_topics()
+    return group

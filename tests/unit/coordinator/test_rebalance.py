@@ -1,0 +1,407 @@
+"""From one generation to the next, and who is late."""
+
+from __future__ import annotations
+
+import pytest
+
+from plog.error_codes import ErrorCode
+from plog.errors import CoordinatorNotAvailable, KafkaError, NotCoordinator
+from plog.wire.messages.sync_group import SyncGroupResponse
+from tests.helpers.group_shard import REBALANCE_MS, SESSION_MS, GroupShard, subscription
+
+# -- the first generation ---------------------------------------------------------------------
+
+
+def test_without_a_delay_the_first_generation_begins_at_once() -> None:
+    shard = GroupShard()
+    asked = shard.join_new()
+    shard.settle()
+    assert asked.response().generation_id == 1
+
+
+def test_an_empty_group_waits_for_others() -> None:
+    shard = GroupShard(group_initial_rebalance_delay_ms=3000)
+    asked = shard.join_new()
+    shard.advance(2999)
+    assert asked.is_waiting
+    shard.advance(1)
+    assert asked.response().generation_id == 1
+
+
+def test_each_that_joins_meanwhile_makes_it_wait_longer() -> None:
+    shard = GroupShard(group_initial_rebalance_delay_ms=3000)
+    asked = [shard.join_new()]
+    shard.advance(2000)
+    asked.append(shard.join_new())
+    shard.advance(3999)
+    assert all(one.is_waiting for one in asked)
+    shard.advance(1)
+    assert [one.response().generation_id for one in asked] == [1, 1]
+
+
+def test_it_does_not_wait_longer_than_the_rebalance_timeout() -> None:
+    shard = GroupShard(group_initial_rebalance_delay_ms=3000)
+    asked = [shard.join_new(rebalance_ms=7000)]
+    for _ in range(6):
+        shard.advance(1000)
+        asked.append(shard.join_new(rebalance_ms=7000))
+    shard.advance(1000)
+    assert [one.response().generation_id for one in asked] == [1] * 7
+
+
+def test_a_group_that_was_empty_waits_again() -> None:
+    shard = GroupShard(group_initial_rebalance_delay_ms=3000)
+    asked = shard.join_new()
+    shard.advance(3000)
+    shard.leave_by_id(asked.response().member_id)
+    assert shard.state == "Empty"
+    asked = shard.join_new()
+    shard.advance(2999)
+    assert asked.is_waiting
+    shard.advance(1)
+    assert asked.response().generation_id == 3
+
+
+# -- who does not join ------------------------------------------------------------------------
+
+
+def test_the_others_hear_by_their_heartbeats_that_they_have_to_join() -> None:
+    shard = GroupShard()
+    [leader] = shard.stable()
+    shard.join_new()
+    assert shard.heartbeat(leader) == ErrorCode.REBALANCE_IN_PROGRESS
+
+
+def test_who_has_not_joined_in_time_is_out() -> None:
+    shard = GroupShard()
+    leader, late = shard.stable(2, session_ms=REBALANCE_MS * 2)
+    waiting = shard.join(leader.member_id, session_ms=REBALANCE_MS * 2)
+    shard.advance(REBALANCE_MS - 1)
+    assert waiting.is_waiting
+    shard.advance(1)
+    assert waiting.response().generation_id == 2
+    assert [one.member_id for one in waiting.response().members] == [leader.member_id]
+    assert shard.heartbeat(late) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert any("too late to join" in report for report in shard.reports)
+
+
+def test_another_leads_if_the_leader_is_late() -> None:
+    shard = GroupShard()
+    leader, follower = shard.stable(2, session_ms=REBALANCE_MS * 2)
+    changed = {"range": subscription("u")}
+    waiting = shard.join(follower.member_id, protocols=changed, session_ms=REBALANCE_MS * 2)
+    shard.advance(REBALANCE_MS)
+    again = waiting.response()
+    assert again.leader == follower.member_id
+    assert shard.heartbeat(leader) == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_a_member_that_is_alive_but_does_not_join_is_out_all_the_same() -> None:
+    shard = GroupShard()
+    leader, follower = shard.stable(2)
+    waiting = shard.join(leader.member_id)
+    for _ in range(12):
+        assert shard.heartbeat(follower) == ErrorCode.REBALANCE_IN_PROGRESS
+        shard.advance(REBALANCE_MS / 12)
+    assert waiting.response().generation_id == 2
+    assert shard.heartbeat(follower) == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_a_session_that_ends_in_a_rebalance_lets_the_others_go_on() -> None:
+    shard = GroupShard()
+    leader, _ = shard.stable(2)
+    waiting = shard.join(leader.member_id)
+    shard.advance(SESSION_MS)
+    assert waiting.response().generation_id == 2
+
+
+def test_a_member_that_waits_for_the_others_need_not_send_heartbeats() -> None:
+    shard = GroupShard()
+    leader, follower = shard.stable(2)
+    waiting = shard.join(leader.member_id)
+    for _ in range(6):
+        shard.heartbeat(follower)
+        shard.advance(SESSION_MS - 1)
+    assert waiting.is_waiting
+    assert leader.member_id in shard.group().members
+
+
+def test_if_only_static_members_are_left_and_none_has_joined_they_are_waited_for() -> None:
+    shard = GroupShard()
+    shard.stable(1, instance="i", session_ms=REBALANCE_MS * 4)
+    newcomer = shard.join_new()
+    shard.leave_by_id(newcomer_id := next(iter(set(shard.group().members) - _static(shard))))
+    assert newcomer.code == ErrorCode.UNKNOWN_MEMBER_ID
+    assert newcomer_id not in shard.group().members
+    shard.advance(REBALANCE_MS * 2)
+    assert shard.state == "PreparingRebalance"
+    assert shard.group().generation_id == 1
+    shard.advance(REBALANCE_MS * 2)
+    assert shard.state == "Empty"
+
+
+def _static(shard: GroupShard) -> set[str]:
+    return {one.member_id for one in shard.group().members.values() if one.is_static}
+
+
+# -- assignments ------------------------------------------------------------------------------
+
+
+def test_followers_wait_for_the_leader() -> None:
+    shard = GroupShard()
+    ids = [shard.new_id() for _ in range(2)]
+    asked = [shard.join(one) for one in ids]
+    shard.settle()
+    leader, follower = (one.response() for one in asked)
+    waiting = shard.sync(follower)
+    assert waiting.is_waiting
+    answer = shard.sync(leader, {ids[0]: b"mine", ids[1]: b"yours"}).response()
+    assert answer == SyncGroupResponse(
+        protocol_type="consumer", protocol_name="range", assignment=b"mine"
+    )
+    assert waiting.response().assignment == b"yours"
+    assert shard.state == "Stable"
+    assert shard.groups.completed_rebalances == 1
+
+
+def test_who_comes_after_the_leader_is_answered_at_once() -> None:
+    shard = GroupShard()
+    ids = [shard.new_id() for _ in range(2)]
+    asked = [shard.join(one) for one in ids]
+    shard.settle()
+    leader, follower = (one.response() for one in asked)
+    shard.sync(leader, {ids[1]: b"yours"})
+    assert shard.sync(follower).response().assignment == b"yours"
+    assert shard.sync(follower).response().assignment == b"yours"
+
+
+def test_who_is_assigned_nothing_gets_empty_bytes() -> None:
+    shard = GroupShard()
+    ids = [shard.new_id() for _ in range(3)]
+    asked = [shard.join(one) for one in ids]
+    shard.settle()
+    leader, *followers = (one.response() for one in asked)
+    waiting = [shard.sync(one) for one in followers]
+    shard.sync(leader, {ids[1]: b""})
+    assert [one.response().assignment for one in waiting] == [b"", b""]
+    assert shard.reload().state == "Stable"
+
+
+def test_an_assignment_to_a_stranger_is_dropped() -> None:
+    shard = GroupShard()
+    asked = shard.join_new()
+    shard.settle()
+    shard.sync(asked.response(), {"stranger": b"x", asked.response().member_id: b"y"})
+    assert {one.assignment for one in shard.group().members.values()} == {b"y"}
+
+
+def test_an_assignment_is_durable_before_anybody_hears_of_it() -> None:
+    shard = GroupShard()
+    ids = [shard.new_id() for _ in range(2)]
+    asked = [shard.join(one) for one in ids]
+    shard.settle()
+    leader, follower = (one.response() for one in asked)
+    waiting = shard.sync(follower)
+    shard.hold()
+    told = shard.sync(leader, {ids[1]: b"yours"})
+    assert told.is_waiting
+    assert waiting.is_waiting
+    assert shard.state == "CompletingRebalance"
+    assert shard.heartbeat(follower) == 0
+    shard.release()
+    assert waiting.response().assignment == b"yours"
+    loaded = shard.reload()
+    assert loaded.sync(follower).response().assignment == b"yours"
+
+
+@pytest.mark.parametrize("error", [NotCoordinator("moved"), CoordinatorNotAvailable("no disk")])
+def test_an_assignment_that_cannot_be_written_is_nobodys(error: KafkaError) -> None:
+    shard = GroupShard()
+    ids = [shard.new_id() for _ in range(2)]
+    asked = [shard.join(one) for one in ids]
+    shard.settle()
+    leader, follower = (one.response() for one in asked)
+    waiting = shard.sync(follower)
+    shard.fail_next = error
+    assert shard.sync(leader, {ids[1]: b"yours"}).code == error.code
+    assert waiting.code == error.code
+    assert shard.state == "PreparingRebalance"
+    assert {one.assignment for one in shard.group().members.values()} == {b""}
+    again = [shard.join(one) for one in ids]
+    assert [one.response().generation_id for one in again] == [2, 2]
+    shard.complete([one.response() for one in again])
+
+
+def test_a_rebalance_that_begins_while_the_assignment_is_written_wins() -> None:
+    shard = GroupShard()
+    [leader] = shard.stable()
+    joined = shard.join(leader.member_id).response()
+    shard.hold()
+    told = shard.sync(joined, {leader.member_id: b"late"})
+    newcomer = shard.join_new()
+    shard.release()
+    assert told.code == ErrorCode.REBALANCE_IN_PROGRESS
+    assert shard.state == "PreparingRebalance"
+    again = shard.join(leader.member_id)
+    assert again.response().generation_id == newcomer.response().generation_id == 3
+    assert shard.group().members[leader.member_id].assignment == b""
+
+
+def test_failing_to_write_after_a_rebalance_has_begun_changes_nothing() -> None:
+    shard = GroupShard()
+    [leader] = shard.stable()
+    joined = shard.join(leader.member_id).response()
+    shard.hold()
+    told = shard.sync(joined, {leader.member_id: b"late"})
+    newcomer = shard.join_new()
+    shard.release(NotCoordinator("moved"))
+    assert told.code == ErrorCode.REBALANCE_IN_PROGRESS
+    assert newcomer.is_waiting
+
+
+def test_a_second_sync_of_the_leader_while_the_first_is_written() -> None:
+    shard = GroupShard()
+    asked = shard.join_new()
+    shard.settle()
+    joined = asked.response()
+    shard.hold()
+    first = shard.sync(joined, {joined.member_id: b"1"})
+    second = shard.sync(joined, {joined.member_id: b"1"})
+    shard.release()
+    assert first.code == ErrorCode.REBALANCE_IN_PROGRESS
+    assert second.response().assignment == b"1"
+    assert shard.state == "Stable"
+
+
+def test_who_does_not_sync_in_time_is_out() -> None:
+    shard = GroupShard()
+    ids = [shard.new_id(session_ms=REBALANCE_MS * 3) for _ in range(3)]
+    asked = [shard.join(one, session_ms=REBALANCE_MS * 3) for one in ids]
+    shard.settle()
+    leader, follower, late = (one.response() for one in asked)
+    shard.sync(leader, {})
+    shard.sync(follower)
+    shard.advance(REBALANCE_MS - 1)
+    assert shard.state == "Stable"
+    shard.advance(1)
+    assert shard.state == "PreparingRebalance"
+    assert set(shard.group().members) == set(ids[:2])
+    assert shard.heartbeat(late) == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_a_leader_that_does_not_sync_is_out_and_the_others_join_again() -> None:
+    shard = GroupShard()
+    ids = [shard.new_id(session_ms=REBALANCE_MS * 3) for _ in range(2)]
+    asked = [shard.join(one, session_ms=REBALANCE_MS * 3) for one in ids]
+    shard.settle()
+    waiting = shard.sync(asked[1].response())
+    shard.advance(REBALANCE_MS)
+    assert waiting.code == ErrorCode.REBALANCE_IN_PROGRESS
+    assert set(shard.group().members) == {ids[1]}
+    assert shard.join(ids[1]).response().leader == ids[1]
+
+
+def test_if_nobody_syncs_the_group_is_empty() -> None:
+    shard = GroupShard()
+    asked = shard.join_new(session_ms=REBALANCE_MS * 3)
+    shard.settle()
+    assert asked.response().generation_id == 1
+    shard.advance(REBALANCE_MS)
+    assert (shard.state, shard.group().generation_id) == ("Empty", 2)
+    assert shard.timers.scheduled == {}
+
+
+def test_once_all_have_synced_nobody_is_late() -> None:
+    shard = GroupShard()
+    [leader] = shard.stable(1, session_ms=REBALANCE_MS * 3)
+    shard.advance(REBALANCE_MS * 2)
+    assert shard.heartbeat(leader) == 0
+
+
+def test_a_client_that_leaves_while_it_waits_for_the_leader_has_its_session() -> None:
+    shard = GroupShard()
+    ids = [shard.new_id() for _ in range(2)]
+    asked = [shard.join(one) for one in ids]
+    shard.settle()
+    leader, follower = (one.response() for one in asked)
+    shard.advance(SESSION_MS / 2)
+    shard.heartbeat(leader)
+    shard.sync(follower).leave()
+    shard.settle()
+    shard.advance(SESSION_MS / 2)
+    shard.heartbeat(leader)
+    assert len(shard.group().members) == 2
+    shard.advance(SESSION_MS / 2)
+    assert set(shard.group().members) == {ids[0]}
+
+
+# -- sessions ---------------------------------------------------------------------------------
+
+
+def test_a_member_that_is_not_heard_of_is_out() -> None:
+    shard = GroupShard()
+    leader, follower = shard.stable(2)
+    shard.advance(SESSION_MS - 1)
+    assert shard.heartbeat(leader) == 0
+    shard.advance(1)
+    assert shard.heartbeat(leader) == ErrorCode.REBALANCE_IN_PROGRESS
+    assert shard.heartbeat(follower) == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_the_last_member_that_is_out_leaves_an_empty_group() -> None:
+    shard = GroupShard()
+    shard.stable()
+    shard.advance(SESSION_MS)
+    assert (shard.state, shard.group().generation_id) == ("Empty", 2)
+    loaded = shard.reload().group()
+    assert (loaded.state.value, loaded.generation_id) == ("Empty", 2)
+    assert loaded.empty_since == shard.ports.clock.now_ms()
+
+
+def test_that_this_cannot_be_written_is_told_the_operator_only() -> None:
+    shard = GroupShard()
+    [leader] = shard.stable()
+    shard.fail_next = CoordinatorNotAvailable("no disk")
+    assert shard.leave_by_id(leader.member_id) == [0]
+    assert shard.state == "Empty"
+    assert any("could not be written" in report for report in shard.reports)
+    assert shard.reload().state == "Stable"
+
+
+def test_a_heartbeat_between_join_and_assignment_is_one() -> None:
+    shard = GroupShard()
+    asked = shard.join_new()
+    shard.settle()
+    for _ in range(4):
+        shard.advance(SESSION_MS - 1)
+        assert shard.heartbeat(asked.response()) == 0
+
+
+def test_after_a_restart_members_have_their_session_to_be_heard_of() -> None:
+    shard = GroupShard()
+    leader, follower = shard.stable(2)
+    shard = shard.reload()
+    shard.advance(SESSION_MS - 1)
+    assert shard.heartbeat(leader) == 0
+    assert shard.heartbeat(follower) == 0
+    shard.advance(SESSION_MS - 1)
+    assert shard.heartbeat(follower) == 0
+    shard.advance(1)
+    assert shard.heartbeat(follower) == ErrorCode.REBALANCE_IN_PROGRESS
+
+
+def test_nothing_is_left_to_run_for_a_group_without_members() -> None:
+    shard = GroupShard()
+    joined = shard.stable(3)
+    shard.leave_by_id(*(one.member_id for one in joined))
+    assert shard.state == "Empty"
+    assert shard.timers.scheduled == {}
+
+
+def test_keys_of_timers_do_not_collide() -> None:
+    shard = GroupShard()
+    one = shard.join_new(group="a", client_id="b c")
+    two = shard.join_new(group="a b", client_id="c")
+    shard.settle()
+    assert one.code == two.code == 0
+    assert len([key for key in shard.timers.scheduled if key.startswith("session")]) == 2
