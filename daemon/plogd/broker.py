@@ -30,9 +30,9 @@ from plogd.controller.topics import Defaults, NewTopic
 from plogd.controller.waiting import within
 from plogd.coordinator.group_coordinator import GroupCoordinator
 from plogd.coordinator.group_gauges import register_group_gauges
+from plogd.coordinator.groups import Groups
 from plogd.coordinator.producer_ids import ProducerIds
 from plogd.coordinator.shard_runtime import Surroundings
-from plogd.coordinator.simple_groups import SimpleGroups
 from plogd.coordinator.timers import ShardTimers
 from plogd.log.discovery import KnownTopic
 from plogd.log.log import Log
@@ -157,7 +157,7 @@ class Broker:
             on_bug=self.report_bug,
         )
 
-    def _make_group_coordinator(self) -> GroupCoordinator[SimpleGroups]:
+    def _make_group_coordinator(self) -> GroupCoordinator[Groups]:
         around = Surroundings(
             replica_manager=self.replica_manager,
             config=lambda: self.config,
@@ -180,8 +180,14 @@ class Broker:
         self.replica_manager.on_topic_stopped = coordinator.topic_stopped
         return coordinator
 
-    def _make_groups(self, timers: ShardTimers) -> SimpleGroups:
-        return SimpleGroups()
+    def _make_groups(self, timers: ShardTimers) -> Groups:
+        return Groups(
+            config=lambda: self.config,
+            timers=timers,
+            random=self.random,
+            clock=self.clock,
+            report=self._report,
+        )
 
     def _make_internal_topic(
         self, name: str, *, partitions: int, replication_factor: int, config: Mapping[str, str]

@@ -14,8 +14,12 @@ from plog.wire.api_keys import ApiKey
 from plog.wire.messages import API_BY_KEY
 from plog.wire.messages.acls import DescribeAclsResponse
 from plog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from plog.wire.messages.heartbeat import HeartbeatResponse
+from plog.wire.messages.leave_group import LeaveGroupResponse
 from plog.wire.messages.list_config_resources import ListConfigResourcesResponse
+from plog.wire.messages.list_groups import ListGroupsResponse
 from plog.wire.messages.offset_delete import OffsetDeleteResponse
+from plog.wire.messages.sync_group import SyncGroupResponse
 from plog.wire.messages.user_scram_credentials import DescribeUserScramCredentialsResponse
 from plog.wire.schema import ApiMessage
 from plogd.apis.acls import (
@@ -36,10 +40,12 @@ from plogd.apis.client_quotas import (
 from plogd.apis.context import RequestContext
 from plogd.apis.create_partitions import handle_create_partitions, refuse_create_partitions
 from plogd.apis.create_topics import handle_create_topics, refuse_create_topics
+from plogd.apis.delete_groups import handle_delete_groups, refuse_delete_groups
 from plogd.apis.delete_records import handle_delete_records, refuse_delete_records
 from plogd.apis.delete_topics import handle_delete_topics, refuse_delete_topics
 from plogd.apis.describe_cluster import handle_describe_cluster, refuse_describe_cluster
 from plogd.apis.describe_configs import handle_describe_configs, refuse_describe_configs
+from plogd.apis.describe_groups import handle_describe_groups, refuse_describe_groups
 from plogd.apis.describe_log_dirs import handle_describe_log_dirs, refuse_describe_log_dirs
 from plogd.apis.describe_producers import handle_describe_producers, refuse_describe_producers
 from plogd.apis.describe_quorum import handle_describe_quorum, refuse_describe_quorum
@@ -50,12 +56,16 @@ from plogd.apis.describe_topic_partitions import (
 from plogd.apis.elect_leaders import handle_elect_leaders, refuse_elect_leaders
 from plogd.apis.fetch import handle_fetch, refuse_fetch
 from plogd.apis.find_coordinator import handle_find_coordinator, refuse_find_coordinator
+from plogd.apis.heartbeat import handle_heartbeat
 from plogd.apis.incremental_alter_configs import (
     handle_incremental_alter_configs,
     refuse_incremental_alter_configs,
 )
 from plogd.apis.init_producer_id import handle_init_producer_id, refuse_init_producer_id
+from plogd.apis.join_group import handle_join_group, refuse_join_group
+from plogd.apis.leave_group import handle_leave_group
 from plogd.apis.list_config_resources import handle_list_config_resources
+from plogd.apis.list_groups import handle_list_groups
 from plogd.apis.list_offsets import handle_list_offsets, refuse_list_offsets
 from plogd.apis.metadata import handle_metadata, refuse_metadata
 from plogd.apis.offset_commit import handle_offset_commit, refuse_offset_commit
@@ -73,6 +83,7 @@ from plogd.apis.partition_reassignments import (
 )
 from plogd.apis.produce import handle_produce, refuse_produce
 from plogd.apis.refusals import Refusal, refuse_at_top_level
+from plogd.apis.sync_group import handle_sync_group
 from plogd.apis.update_features import handle_update_features, refuse_update_features
 from plogd.apis.user_scram_credentials import (
     handle_alter_user_scram_credentials,
@@ -132,6 +143,12 @@ HANDLERS: tuple[Row, ...] = (
     Row(ApiKey.OFFSET_COMMIT, 2, 10, handle_offset_commit, refuse_offset_commit),
     Row(ApiKey.OFFSET_FETCH, 1, 10, handle_offset_fetch, refuse_offset_fetch),
     Row(ApiKey.FIND_COORDINATOR, 0, 6, handle_find_coordinator, refuse_find_coordinator),
+    Row(ApiKey.JOIN_GROUP, 0, 9, handle_join_group, refuse_join_group),
+    Row(ApiKey.HEARTBEAT, 0, 4, handle_heartbeat, refuse_at_top_level(HeartbeatResponse)),
+    Row(ApiKey.LEAVE_GROUP, 0, 5, handle_leave_group, refuse_at_top_level(LeaveGroupResponse)),
+    Row(ApiKey.SYNC_GROUP, 0, 5, handle_sync_group, refuse_at_top_level(SyncGroupResponse)),
+    Row(ApiKey.DESCRIBE_GROUPS, 0, 6, handle_describe_groups, refuse_describe_groups),
+    Row(ApiKey.LIST_GROUPS, 0, 5, handle_list_groups, refuse_at_top_level(ListGroupsResponse)),
     Row(ApiKey.API_VERSIONS, 0, 4, _handle_api_versions, refuse_api_versions),
     Row(ApiKey.CREATE_TOPICS, 2, 7, handle_create_topics, refuse_create_topics),
     Row(ApiKey.DELETE_TOPICS, 1, 6, handle_delete_topics, refuse_delete_topics),
@@ -153,6 +170,7 @@ HANDLERS: tuple[Row, ...] = (
     Row(ApiKey.ALTER_CONFIGS, 0, 2, handle_alter_configs, refuse_alter_configs),
     Row(ApiKey.DESCRIBE_LOG_DIRS, 0, 5, handle_describe_log_dirs, refuse_describe_log_dirs),
     Row(ApiKey.CREATE_PARTITIONS, 0, 3, handle_create_partitions, refuse_create_partitions),
+    Row(ApiKey.DELETE_GROUPS, 0, 2, handle_delete_groups, refuse_delete_groups),
     Row(ApiKey.ELECT_LEADERS, 0, 2, handle_elect_leaders, refuse_elect_leaders),
     Row(
         ApiKey.INCREMENTAL_ALTER_CONFIGS,

@@ -220,17 +220,24 @@ class GroupCoordinator(Generic[G]):
 
     # -- operations ---------------------------------------------------------------------------
 
-    def write(self, group_id: str, operation: Callable[[GroupShard[G]], Result[T]]) -> Later[T]:
+    def write(
+        self,
+        group_id: str,
+        operation: Callable[[GroupShard[G]], Result[T]],
+        *,
+        atomic: bool = True,
+    ) -> Later[T]:
         """Run `operation` on the group's shard; its answer, once its records are safe."""
         if self._cache.topic(OFFSETS_TOPIC) is not None:
-            return self.runtime.write(self.partition_for(group_id), operation)
-        return spawn(self._write_later(group_id, operation))
+            return self.runtime.write(self.partition_for(group_id), operation, atomic=atomic)
+        return spawn(self._write_later(group_id, operation, atomic))
 
     async def _write_later(
-        self, group_id: str, operation: Callable[[GroupShard[G]], Result[T]]
+        self, group_id: str, operation: Callable[[GroupShard[G]], Result[T]], atomic: bool
     ) -> T:
         await self._ensure_topic()
-        return await self.runtime.write(self.partition_for(group_id), operation)
+        number = self.partition_for(group_id)
+        return await self.runtime.write(number, operation, atomic=atomic)
 
     def read(self, group_id: str, operation: Callable[[GroupShard[G]], T]) -> Later[T]:
         """What `operation` returns of the group's shard, once all it could see is safe."""
@@ -280,6 +287,11 @@ class GroupCoordinator(Generic[G]):
             return errors
 
         return self.write(group_id, delete).map(count)
+
+    def delete_group(self, group_id: str) -> Later[None]:
+        """Forget a group without members, and its offsets. Fails with what keeps it."""
+        deleted = self.write(group_id, lambda shard: shard.delete_group(group_id), atomic=False)
+        return deleted.map(self._deletions.inc)
 
     # -- what happens by itself ---------------------------------------------------------------
 

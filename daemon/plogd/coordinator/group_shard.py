@@ -8,7 +8,7 @@ Source: Kafka 4.3 GroupCoordinatorShard.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Generic, Protocol, TypeVar
 
 from plog.errors import KafkaError
@@ -28,6 +28,14 @@ class ShardGroups(OffsetsOwners, Protocol):
 
     def group_ids(self) -> Iterable[str]:
         """Every group there is."""
+        ...
+
+    def delete(self, group_id: str) -> Result[None]:
+        """Forget a group without members."""
+        ...
+
+    def tombstones_if_unused(self, group_id: str) -> list[CoordinatorRecord]:
+        """What makes a group go that has no offsets, unless somebody is in it, or about to join."""
         ...
 
     def replay_group(self, key: GroupMetadataKey, value: GroupMetadataValue | None) -> None:
@@ -77,16 +85,11 @@ class GroupShard(Generic[G]):
 
     # -- what concerns both -------------------------------------------------------------------
 
-    def with_offset_tombstones(
-        self, records: Sequence[CoordinatorRecord]
-    ) -> list[CoordinatorRecord]:
-        """`records`, and before each that deletes a group those that forget its offsets."""
-        complete: list[CoordinatorRecord] = []
-        for record in records:
-            if isinstance(record.key, GroupMetadataKey) and record.value is None:
-                complete += self.offsets.tombstones_of(record.key.group)
-            complete.append(record)
-        return complete
+    def delete_group(self, group_id: str) -> Result[int]:
+        """Forget a group without members, and before it its offsets; how many of those."""
+        deleted = self.groups.delete(group_id)
+        tombstones = self.offsets.tombstones_of(group_id)
+        return Result(records=[*tombstones, *deleted.records], response=len(tombstones))
 
     def forget_topic(self, topic: str) -> Result[int]:
         """A topic was deleted: forget the offsets in it; how many."""
@@ -103,6 +106,6 @@ class GroupShard(Generic[G]):
             expired, is_all = self.offsets.expired(group_id, group)
             records += expired
             count += len(expired)
-            if is_all and group.is_empty:
-                records.append(CoordinatorRecord(GroupMetadataKey(group=group_id), None))
+            if is_all:
+                records += self.groups.tombstones_if_unused(group_id)
         return Result(records=records, response=count)

@@ -25,7 +25,6 @@ from plog.errors import (
     UnknownMemberId,
 )
 from plog.wire.internal.group_records import GroupMetadataKey, GroupMetadataValue
-from plog.wire.messages.delete_groups import DeletableGroupResult
 from plog.wire.messages.describe_groups import DescribedGroup, DescribedGroupMember
 from plog.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from plog.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
@@ -262,20 +261,10 @@ class Groups:
             if not wanted_states or group.state.value.lower() in wanted_states
         ]
 
-    def delete(self, group_ids: Iterable[str]) -> Result[list[DeletableGroupResult]]:
-        """Delete groups without members, each with its own outcome."""
-        records: list[CoordinatorRecord] = []
-        results = []
-        for group_id in group_ids:
-            error_code = 0
-            try:
-                self._find(group_id).validate_delete()
-            except KafkaError as error:
-                error_code = error.code
-            else:
-                records.append(group_tombstone(group_id))
-            results.append(DeletableGroupResult(group_id=group_id, error_code=error_code))
-        return Result(records=records, response=results)
+    def delete(self, group_id: str) -> Result[None]:
+        """Forget a group. Raises GroupIdNotFound, and NonEmptyGroup if it has members."""
+        self._find(group_id).validate_delete()
+        return Result(records=[group_tombstone(group_id)], response=None)
 
     def tombstones_if_unused(self, group_id: str) -> list[CoordinatorRecord]:
         """What makes a group go that has no members, and, as the caller knows, no offsets."""

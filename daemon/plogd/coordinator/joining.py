@@ -13,6 +13,7 @@ from plogd.coordinator.member import MemberProtocol
 from plogd.ports import Random
 
 _REASON_LENGTH_MAX: Final = 255
+_PREFIX_LENGTH_MAX: Final = 255
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,4 +59,5 @@ def random_member_id(prefix: str, random: Random) -> str:
     data[6] = data[6] & 0x0F | 0x40  # Version 4 of RFC 9562,
     data[8] = data[8] & 0x3F | 0x80  # and its variant.
     text = data.hex()
-    return "-".join((prefix, text[:8], text[8:12], text[12:16], text[16:20], text[20:]))
+    uuid = "-".join((text[:8], text[8:12], text[12:16], text[16:20], text[20:]))
+    return f"{prefix[:_PREFIX_LENGTH_MAX]}-{uuid}"

@@ -150,7 +150,7 @@ class Joins:
 
     def _join_unknown(self, group: Group, joining: Joining) -> Result[JoinGroupResponse]:
         request = joining.request
-        prefix = request.group_instance_id or joining.client_id
+        prefix = request.group_instance_id or joining.client_id or "member"
         member_id = random_member_id(prefix, self._random)
         old_member_id = group.static_member_id(request.group_instance_id)
         if old_member_id is not None:

@@ -134,7 +134,6 @@ class Offsets:
                 commit.member_id,
                 commit.group_instance_id,
                 commit.generation_id,
-                commit.version,
             )
         elif commit.generation_id >= 0:
             problem = f"there is no group {commit.group_id}: join it again"

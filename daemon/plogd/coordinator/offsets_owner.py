@@ -69,7 +69,6 @@ class OffsetsOwners(Protocol):
         member_id: str,
         group_instance_id: str | None,
         generation_id: int,
-        version: int,
     ) -> None:
         """Raise unless this member of an existing group may commit; it has been heard of now."""
         ...

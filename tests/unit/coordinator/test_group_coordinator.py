@@ -95,7 +95,7 @@ def test_a_full_disk_puts_expiry_off(broker: SimBroker) -> None:
 
 def test_a_group_of_a_log_taken_over_keeps_what_it_was(broker: SimBroker) -> None:
     commit(broker, "g", {("t", 0): 1})
-    member = MemberMetadata(member_id="m", client_id="c", client_host="/h")
+    member = MemberMetadata(member_id="m", client_id="c", client_host="/h", session_timeout=10_000)
     value = GroupMetadataValue(
         protocol_type="connect", generation=3, protocol="p", leader="m", members=[member]
     )
@@ -110,11 +110,7 @@ def test_a_group_of_a_log_taken_over_keeps_what_it_was(broker: SimBroker) -> Non
 
 def test_a_deleted_group_takes_its_offsets_along(broker: SimBroker) -> None:
     commit(broker, "g", {("t", 0): 1, ("t", 2): 2})
-    tombstone = CoordinatorRecord(GroupMetadataKey(group="g"), None)
-    later = broker.broker.group_coordinator.write(
-        "g",
-        lambda shard: Result(records=shard.with_offset_tombstones([tombstone]), response=None),
-    )
+    later = broker.broker.group_coordinator.delete_group("g")
     broker.settle()
     outcome(later)
     assert fetch(broker, "g") == {} and group_ids(broker) == set()

@@ -23,10 +23,11 @@ from plog.errors import (
 from plog.wire.internal.group_records import OffsetCommitKey, OffsetCommitValue
 from plogd.config import BrokerConfig
 from plogd.config.setting import DAY_MS, LONG_MAX
+from plogd.coordinator.groups import Groups
 from plogd.coordinator.offsets import FetchedOffset, OffsetCommit, Offsets, OffsetToCommit
 from plogd.coordinator.result import Result
-from plogd.coordinator.simple_groups import SimpleGroups
-from tests.helpers.sim_ports import START_MS, SimClock
+from tests.helpers.group_shard import GroupShard
+from tests.helpers.sim_ports import START_MS
 
 
 class GroupState(Enum):
@@ -62,15 +63,18 @@ class FakeGroup:
             raise NonEmptyGroup
 
 
-class Groups(SimpleGroups):
-    """Simple groups, beside others a test puts here."""
+class SomeGroups:
+    """The groups of a shard, beside others a test puts here."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, groups: Groups) -> None:
+        self._groups = groups
         self.special: dict[str, Any] = {}
 
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._groups, name)
+
     def group(self, group_id: str) -> Any:
-        return self.special.get(group_id) or super().group(group_id)
+        return self.special.get(group_id) or self._groups.group(group_id)
 
 
 class Site:
@@ -78,8 +82,9 @@ class Site:
 
     def __init__(self, **settings: Any) -> None:
         self.config = dataclasses.replace(BrokerConfig(), **settings)
-        self.clock = SimClock()
-        self.groups = Groups()
+        shard = GroupShard()
+        self.clock = shard.ports.clock
+        self.groups = SomeGroups(shard.groups)
         self.offsets = Offsets(self.groups, config=lambda: self.config, clock=self.clock)
         self.log_end = 0
 

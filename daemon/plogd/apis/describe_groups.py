@@ -1,0 +1,75 @@
+"""DescribeGroups (key 15): the state and the members of groups, each with its own error.
+
+Versions served 0-6.
+
+  3 what the client may do with a group (KIP-430): everything, there are no access rules
+  6 a group nobody knows is GROUP_ID_NOT_FOUND (KIP-1043); before, it was described as Dead
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from plog.errors import GroupIdNotFound, KafkaError
+from plog.wire.messages.describe_groups import (
+    DescribedGroup,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
+from plogd.apis.context import RequestContext
+from plogd.coordinator.group import GroupState
+from plogd.ports import Later, spawn
+
+if TYPE_CHECKING:
+    from plogd.broker import Broker
+
+_FIRST_VERSION_WITH_NOT_FOUND = 6
+
+GROUP_OPERATIONS: Final = 0b1101_0100_1000
+"""READ DELETE DESCRIBE, DESCRIBE_CONFIGS ALTER_CONFIGS: one bit each."""
+
+
+def handle_describe_groups(
+    request: DescribeGroupsRequest, context: RequestContext, broker: Broker
+) -> Later[DescribeGroupsResponse]:
+    """Every group that was asked for, in the order asked."""
+    return spawn(_describe(request, context, broker))
+
+
+async def _describe(
+    request: DescribeGroupsRequest, context: RequestContext, broker: Broker
+) -> DescribeGroupsResponse:
+    """All are asked at once."""
+    asked = [_ask(group_id, broker) for group_id in request.groups]
+    groups = []
+    for group_id, answer in zip(request.groups, asked, strict=True):
+        try:
+            group = await answer
+        except KafkaError as error:
+            group = _refused(group_id, context, error)
+        if request.include_authorized_operations and group.error_code == 0:
+            group.authorized_operations = GROUP_OPERATIONS
+        groups.append(group)
+    return DescribeGroupsResponse(groups=groups)
+
+
+def _ask(group_id: str, broker: Broker) -> Later[DescribedGroup]:
+    return broker.group_coordinator.read(group_id, lambda shard: shard.groups.describe(group_id))
+
+
+def _refused(group_id: str, context: RequestContext, error: KafkaError) -> DescribedGroup:
+    if not isinstance(error, GroupIdNotFound):
+        return DescribedGroup(group_id=group_id, error_code=error.code, error_message=error.message)
+    group = DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value)
+    if context.version >= _FIRST_VERSION_WITH_NOT_FOUND:
+        group.error_code, group.error_message = error.code, error.message
+    return group
+
+
+def refuse_describe_groups(
+    request: DescribeGroupsRequest, context: RequestContext, error: KafkaError
+) -> DescribeGroupsResponse:
+    """The answer in which every group gets `error`."""
+    return DescribeGroupsResponse(
+        groups=[_refused(group_id, context, error) for group_id in request.groups]
+    )

@@ -1,0 +1,82 @@
+"""DescribeGroups, from frame to frame."""
+
+from __future__ import annotations
+
+import pytest
+
+from plog.errors import ErrorCode
+from plog.wire.messages.describe_groups import OPERATIONS_NOT_ASKED, DescribeGroupsRequest
+from tests.helpers.group_frames import GROUP, join_request, stable
+from tests.helpers.offsets import commit
+from tests.helpers.sim_broker import SimBroker, create_topic
+
+EVERY_VERSION = range(7)
+
+
+@pytest.fixture
+def broker() -> SimBroker:
+    return SimBroker().start()
+
+
+@pytest.mark.parametrize("version", EVERY_VERSION)
+def test_members_and_what_they_were_assigned(broker: SimBroker, version: int) -> None:
+    first, second = stable(broker, 2, instances=True)
+    [group] = broker.ask(DescribeGroupsRequest(groups=[GROUP]), version).groups
+    assert (group.group_id, group.error_code, group.error_message) == (GROUP, 0, None)
+    assert (group.group_state, group.protocol_type) == ("Stable", "consumer")
+    assert group.protocol_data == "range"
+    assert group.authorized_operations == OPERATIONS_NOT_ASKED
+    told = [
+        (one.member_id, one.client_id, one.client_host, one.member_metadata, one.member_assignment)
+        for one in group.members
+    ]
+    assert told == [
+        (first.member_id, "test", "/192.0.2.77", b"meta", b"0"),
+        (second.member_id, "test", "/192.0.2.77", b"meta", b"1"),
+    ]
+    instances = [one.group_instance_id for one in group.members]
+    assert instances == (["i0", "i1"] if version >= 4 else [None, None])
+
+
+@pytest.mark.parametrize("version", EVERY_VERSION)
+def test_a_group_nobody_knows(broker: SimBroker, version: int) -> None:
+    [group] = broker.ask(DescribeGroupsRequest(groups=["nobody"]), version).groups
+    assert (group.group_id, group.group_state, group.members) == ("nobody", "Dead", [])
+    code = ErrorCode.GROUP_ID_NOT_FOUND if version >= 6 else 0
+    assert group.error_code == code
+    assert (group.error_message is not None) == (version >= 6)
+
+
+def test_every_group_has_its_own_answer(broker: SimBroker) -> None:
+    create_topic(broker, "t")
+    stable(broker)
+    commit(broker, "simple", {("t", 0): 1})
+    broker.begin(join_request(group_id="waits", group_instance_id="i"), 9)
+    request = DescribeGroupsRequest(groups=["simple", GROUP, "nobody", "waits", GROUP])
+    told = [(one.group_id, one.group_state) for one in broker.ask(request, 5).groups]
+    assert told == [
+        ("simple", "Empty"),
+        (GROUP, "Stable"),
+        ("nobody", "Dead"),
+        ("waits", "PreparingRebalance"),
+        (GROUP, "Stable"),
+    ]
+
+
+@pytest.mark.parametrize("version", range(3, 7))
+def test_what_a_client_may_do_with_a_group(broker: SimBroker, version: int) -> None:
+    stable(broker)
+    request = DescribeGroupsRequest(groups=[GROUP, "x"], include_authorized_operations=True)
+    group, unknown = broker.ask(request, version).groups
+    operations = {number for number in range(32) if group.authorized_operations >> number & 1}
+    assert operations == {3, 6, 8, 10, 11}
+    told = OPERATIONS_NOT_ASKED if version >= 6 else group.authorized_operations
+    assert unknown.authorized_operations == told
+
+
+def test_a_coordinator_that_stopped_says_so(broker: SimBroker) -> None:
+    stable(broker)
+    broker.broker.group_coordinator.shutdown()
+    [group] = broker.ask(DescribeGroupsRequest(groups=[GROUP]), 6).groups
+    assert group.error_code == ErrorCode.NOT_COORDINATOR
+    assert group.group_state == ""

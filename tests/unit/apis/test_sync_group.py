@@ -1,0 +1,79 @@
+"""SyncGroup, from frame to frame."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from plog.errors import ErrorCode
+from tests.helpers.group_frames import join, join_request, stable, sync_request
+from tests.helpers.sim_broker import SimBroker
+
+
+@pytest.fixture
+def broker() -> SimBroker:
+    return SimBroker().start()
+
+
+@pytest.mark.parametrize("version", range(6))
+def test_the_assignment_is_told_in_every_version(broker: SimBroker, version: int) -> None:
+    joined = join(broker)
+    request = sync_request(joined, {joined.member_id: b"\0\x01\xff"})
+    answer = broker.ask(request, version)
+    assert (answer.error_code, answer.assignment) == (0, b"\0\x01\xff")
+    told = ("consumer", "range") if version >= 5 else (None, None)
+    assert (answer.protocol_type, answer.protocol_name) == told
+    assert broker.ask(request, version).assignment == b"\0\x01\xff"
+
+
+@pytest.mark.parametrize("version", range(6))
+def test_empty_bytes_are_an_assignment(broker: SimBroker, version: int) -> None:
+    joined = join(broker)
+    answer = broker.ask(sync_request(joined, {}), version)
+    assert (answer.error_code, answer.assignment) == (0, b"")
+
+
+def test_a_follower_waits_for_the_leader_and_the_leader_for_the_disk(broker: SimBroker) -> None:
+    ids = [broker.ask(join_request(), 9).member_id for _ in range(2)]
+    asked = [broker.begin(join_request(member_id), 9) for member_id in ids]
+    broker.settle()
+    leader, follower = (one.response() for one in asked)
+    waiting = broker.begin(sync_request(follower), 5)
+    broker.settle()
+    told = broker.begin(sync_request(leader, {ids[1]: b"yours"}), 5)
+    assert not waiting.is_done
+    assert not told.is_done
+    broker.settle()
+    assert told.response().assignment == b""
+    assert waiting.response().assignment == b"yours"
+
+
+@pytest.mark.parametrize(
+    ("version", "fields", "code"),
+    [
+        (5, {"protocol_type": None}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
+        (5, {"protocol_name": None}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
+        (5, {"protocol_name": "sticky"}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
+        (4, {"protocol_name": None}, 0),
+        (0, {"generation_id": 7}, ErrorCode.ILLEGAL_GENERATION),
+        (0, {"member_id": "x"}, ErrorCode.UNKNOWN_MEMBER_ID),
+        (3, {"group_instance_id": "x"}, ErrorCode.UNKNOWN_MEMBER_ID),
+        (5, {"group_id": ""}, ErrorCode.INVALID_GROUP_ID),
+    ],
+)
+def test_what_is_refused(
+    broker: SimBroker, version: int, fields: dict[str, Any], code: int
+) -> None:
+    [joined] = stable(broker)
+    assert broker.ask(sync_request(joined, **fields), version).error_code == code
+
+
+def test_a_group_too_large_for_a_record_is_told_so(broker: SimBroker) -> None:
+    joined = join(broker)
+    answer = broker.ask(sync_request(joined, {joined.member_id: bytes(2_000_000)}), 5)
+    assert answer.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert broker.bugs == []
+    again = join(broker, joined.member_id)
+    assert again.generation_id == 2
+    assert broker.ask(sync_request(again, {again.member_id: b"x"}), 5).assignment == b"x"
