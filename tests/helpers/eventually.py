@@ -1,0 +1,23 @@
+"""Ask again until the answer is there: for what other programs do without telling anybody."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+TIMEOUT_S = 60.0
+_PAUSE_S = 0.05
+
+T = TypeVar("T")
+
+
+def eventually(ask: Callable[[], T | None], what: str) -> T:
+    """The first true answer of `ask`; `what` names it in an error."""
+    deadline = time.monotonic() + TIMEOUT_S
+    pause = threading.Event()
+    while not (answer := ask()):
+        assert time.monotonic() < deadline, f"no {what} in {TIMEOUT_S:g} s"
+        pause.wait(_PAUSE_S)
+    return answer
