@@ -285,7 +285,7 @@ class Groups:
     def _find(self, group_id: str) -> Group:
         group = self._groups.get(group_id)
         if group is None:
-            raise GroupIdNotFound(f"there is no group {group_id}")
+            raise GroupIdNotFound(f"Group {group_id} not found.")
         return group
 
     # -- what is durable ----------------------------------------------------------------------

@@ -207,7 +207,7 @@ class Offsets:
         """
         group = self._groups.group(group_id)
         if group is None:
-            raise GroupIdNotFound(f"there is no group {group_id}")
+            raise GroupIdNotFound(f"Group {group_id} not found.")
         group.validate_offset_delete()
         unstable = self._unstable(group_id)
         errors: list[KafkaError | None] = []
