@@ -117,7 +117,7 @@ def test_the_quorum_is_one_voter(own_broker: BrokerProcess, kafka_tools: KafkaTo
 
 def test_features_are_told_and_cannot_be_changed(run: Callable[..., str], attempt: Attempt) -> None:
     assert re.search(
-        r"metadata.version\s+SupportedMinVersion: 3.5-IV2\s+SupportedMaxVersion: 3.3-IV3\s+"
+        r"metadata.version\s+SupportedMinVersion: 3.5-IV2\s+SupportedMaxVersion: 3.5-IV2\s+"
         r"FinalizedVersionLevel: 3.5-IV2",
         run("FeatureCommand", "describe"),
     )
