@@ -1,36 +1,16 @@
-"""Every error plog raises, and Kafka's error codes.
+"""Every error plog raises.
 
 A rule that a client can break raises a `KafkaError` subclass, anywhere in the pure rooms; only
 apis/dispatch.py turns it into the code on the wire. The text is for people and travels along where
-the protocol has a place for it. The codes themselves are in error_codes.py.
+the protocol has a place for it. What they have in common is in error_base.py, their codes in
+error_codes.py.
 """
 
 from __future__ import annotations
 
-from typing import ClassVar
-
-from plog.error_codes import RETRIABLE
-from plog.error_codes import ErrorCode as ErrorCode  # Part of this module, for who imports it.
-
-
-class PlogError(Exception):
-    """The base of all errors this project raises on purpose."""
-
-
-class KafkaError(PlogError):
-    """An error with a code that a client sees. The message says what, where and what to do."""
-
-    code: ClassVar[ErrorCode] = ErrorCode.UNKNOWN_SERVER_ERROR
-
-    @property
-    def retriable(self) -> bool:
-        """Whether the same request may succeed later."""
-        return self.code in RETRIABLE
-
-    @property
-    def message(self) -> str:
-        """The text for people: what was raised with it, else what the error means."""
-        return str(self) or (type(self).__doc__ or "").strip()
+from plog.error_base import KafkaError as KafkaError  # Part of this module, for who imports them.
+from plog.error_base import PlogError as PlogError
+from plog.error_codes import ErrorCode as ErrorCode
 
 
 class OffsetOutOfRange(KafkaError):

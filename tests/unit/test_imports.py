@@ -20,7 +20,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 
-BASE = ("plog.error_codes", "plog.errors", "plog.types", "plog.hashing")
+BASE = ("plog.error_base", "plog.error_codes", "plog.errors", "plog.types", "plog.hashing")
 LIBRARY = (*BASE, "plog.wire", "plog.records")
 COMMON = ("plogd.ports", "plogd.config", "plogd.topic_config", "plogd.metrics")
 SHARED = (

@@ -278,3 +278,14 @@ def test_the_loggers_level() -> None:
     broker.broker.logs = LineObserver(lambda _: None, "info", for_journal=False)
     done(broker, resource("1", ("root", SET, "ERROR"), resource_type=LOGGER))
     assert broker.broker.logs.level == "error"
+
+
+@pytest.mark.parametrize("version", range(2))
+def test_what_is_said_of_a_long_name_does_not_hide_what_became_of_others(version: int) -> None:
+    broker = make()
+    bad = resource("x" * 32_767, ("retention.ms", SET, "1"))
+    worse = of_broker("1", ("y" * 32_767, SET, "1"))
+    good = resource("t", ("retention.ms", SET, "1"))
+    codes = [one.error_code for one in ask(broker, bad, worse, good, version=version)]
+    assert codes == [ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.INVALID_CONFIG, 0]
+    assert described(broker, TOPIC, "t", "retention.ms")[0] == ("1", 1)

@@ -1,0 +1,36 @@
+"""What all errors of plog have in common; errors.py has them all."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from plog.error_codes import RETRIABLE, ErrorCode
+
+MESSAGE_MAX_CHARACTERS = 8_000
+"""Longer texts cannot be told: a string of the protocol has 32,767 bytes, a character up to 4."""
+
+
+class PlogError(Exception):
+    """The base of all errors this project raises on purpose."""
+
+
+class KafkaError(PlogError):
+    """An error with a code that a client sees. The message says what, where and what to do."""
+
+    code: ClassVar[ErrorCode] = ErrorCode.UNKNOWN_SERVER_ERROR
+
+    @property
+    def retriable(self) -> bool:
+        """Whether the same request may succeed later."""
+        return self.code in RETRIABLE
+
+    @property
+    def message(self) -> str:
+        """The text for people: what was raised with it, else what the error means.
+
+        A text that repeats what a client has sent may be of any length: its end is left out.
+        """
+        text = str(self) or (type(self).__doc__ or "").strip()
+        if len(text) > MESSAGE_MAX_CHARACTERS:
+            return f"{text[: MESSAGE_MAX_CHARACTERS - 3]}..."
+        return text
