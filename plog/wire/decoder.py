@@ -15,7 +15,7 @@ from collections.abc import Callable
 from struct import unpack_from
 from typing import Any
 
-from plog.wire.primitives import WireError, decode_varint, skip_tagged_fields
+from plog.wire.primitives import MAX_STRING_BYTES, WireError, decode_varint, skip_tagged_fields
 from plog.wire.source import Source
 from plog.wire.structs import Array, Blob, Field, Fixed, Nested, Struct, Text, WireType
 
@@ -40,6 +40,10 @@ def _bad_length(what: str, length: int, left: int) -> WireError:
     return WireError(f"{what} has a length of {length}, but only {left} bytes are left")
 
 
+def _too_long(what: str, length: int) -> WireError:
+    return WireError(f"{what} has {length} bytes, a string has {MAX_STRING_BYTES} at most")
+
+
 class _DecoderWriter:
     """Writes the source of one decoder, field by field.
 
@@ -58,6 +62,7 @@ class _DecoderWriter:
             decode_varint=decode_varint,
             skip_tagged_fields=skip_tagged_fields,
             bad_length=_bad_length,
+            too_long=_too_long,
             WireError=WireError,
         )
         self.source.line("end = len(data)")
@@ -130,6 +135,9 @@ class _DecoderWriter:
         with self.source.block("if not p <= e <= end:"):
             self.source.line(f"raise bad_length({what!r}, n, end - p)")
         if isinstance(kind, Text):
+            if self._flexible:  # A compact length may be one that no answer could repeat.
+                with self.source.block(f"if n > {MAX_STRING_BYTES}:"):
+                    self.source.line(f"raise too_long({what!r}, n)")
             self.source.line(f"{target} = str(data[p:e], 'utf-8')")
         elif kind.is_records:
             self.source.line(f"{target} = data[p:e]")

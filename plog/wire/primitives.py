@@ -14,7 +14,7 @@ from plog.errors import PlogError
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
 _MAX_VARINT_BYTES = 5
-_MAX_STRING_BYTES = 0x7FFF
+MAX_STRING_BYTES = 0x7FFF
 
 
 class WireError(PlogError):
@@ -72,8 +72,8 @@ SHORT_VARINTS = tuple(bytes([value]) for value in range(0x80))
 
 def encode_string_length(length: int) -> bytes:
     """The compact form of a string's length. Raises WireError above 32767, Kafka's limit."""
-    if length > _MAX_STRING_BYTES:
-        raise WireError(f"a string of {length} bytes is longer than {_MAX_STRING_BYTES}")
+    if length > MAX_STRING_BYTES:
+        raise WireError(f"a string of {length} bytes is longer than {MAX_STRING_BYTES}")
     return encode_varint(length + 1)
 
 

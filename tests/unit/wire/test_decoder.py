@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from plog.wire.messages.fetch import FetchRequest, FetchResponse
 from plog.wire.messages.metadata import MetadataRequest, MetadataResponse
 from plog.wire.messages.produce import ProduceRequest
+from plog.wire.primitives import encode_string_length, encode_varint
 from plog.wire.schema import Message, Struct, WireError, field, float64, int8, int32, int64, uint32
 from tests.unit.wire.filled import MESSAGES, every_version, filled
 
@@ -224,3 +225,13 @@ def test_every_construct_of_the_schema_language_comes_back(version: int) -> None
     for length in range(len(encoded)):
         with pytest.raises(WireError):
             Outer.decode(encoded[:length], version)
+
+
+def test_a_string_that_no_answer_could_repeat_is_refused() -> None:
+    fitting = Outer(names=["x" * 0x7FFF])
+    data = fitting.encode(1)
+    assert Outer.decode(data, 1).names == fitting.names
+    longer = data.replace(encode_string_length(0x7FFF), encode_varint(0x8001), 1)
+    longer = longer.replace(b"x" * 0x7FFF, b"x" * 0x8000)
+    with pytest.raises(WireError, match="32768 bytes, a string has 32767 at most"):
+        Outer.decode(longer, 1)
