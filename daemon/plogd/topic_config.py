@@ -11,6 +11,7 @@ checked. Source: Kafka 4.3 LogConfig, ServerTopicConfigSynonyms.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -38,6 +39,8 @@ from plogd.config.setting import (
 )
 
 _LONG = SettingType.LONG
+_PROBLEMS_MAX = 20
+_REPLICA = re.compile(r"[0-9]+:[0-9]+", re.ASCII)
 _COMPACTION_LATER = " Kept and shown; without effect until there is compaction."
 _REMOTE_LATER = " Kept and shown; without effect, as there is no remote storage."
 _REPLICAS_LATER = " Kept and shown; without effect while a partition has one replica."
@@ -342,9 +345,10 @@ class TopicConfig:
 
 
 def validate_overrides(overrides: Mapping[str, str | None]) -> None:
-    """Raise InvalidConfig naming every setting that is unknown or has a wrong value.
+    """Raise InvalidConfig naming the settings that are unknown or have a wrong value.
 
-    A value of None is one a client left out; CreateTopics refuses it, as Kafka does.
+    Not more than a few are: looking for the name that was meant takes its time. A value of None is
+    one a client left out; CreateTopics refuses it, as Kafka does.
     """
     rows = settings_of(TopicConfig)
     problems = []
@@ -360,6 +364,8 @@ def validate_overrides(overrides: Mapping[str, str | None]) -> None:
             values[name] = _parse(rows[name], text)
         except InvalidConfig as error:
             problems.append(str(error))
+            if len(problems) == _PROBLEMS_MAX:
+                break
     problems += _cross_check(values)
     if problems:
         raise InvalidConfig("; ".join(problems))
@@ -429,3 +435,9 @@ def _cross_check(values: Mapping[str, Value]) -> Iterator[str]:
     assert isinstance(least, int) and isinstance(most, int)
     if least > most:
         yield f"min.compaction.lag.ms={least} is more than max.compaction.lag.ms={most}"
+    for side in ("follower", "leader"):
+        name = f"{side}.replication.throttled.replicas"
+        replicas = values[name]
+        assert isinstance(replicas, tuple)
+        if replicas != ("*",) and not all(map(_REPLICA.fullmatch, replicas)):
+            yield f"{name} is neither * nor a list of partition:broker"

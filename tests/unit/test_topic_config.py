@@ -163,3 +163,18 @@ def test_what_is_described_is_what_counts() -> None:
     for entry in describe(broker, overrides):
         row = ROWS[entry.name]
         assert entry.value == row.format(getattr(config, row.attribute))
+
+
+@pytest.mark.parametrize("name", [row for row in ROWS if row.endswith(".throttled.replicas")])
+def test_throttled_replicas_are_all_or_a_list(name: str) -> None:
+    for text in ("*", "0:1", "0:1, 12:345", ""):
+        validate_overrides({name: text})
+    for text in ("1", "*,0:1", "0:1,*", "0:-1", "0:1:2", "٣:1", "all"):
+        with pytest.raises(InvalidConfig, match=name):
+            validate_overrides({name: text})
+
+
+def test_only_so_many_problems_are_told_because_each_takes_its_time() -> None:
+    with pytest.raises(InvalidConfig) as error:
+        validate_overrides({f"no.such.name.{number}": "1" for number in range(100_000)})
+    assert error.value.message.count("is not a topic setting") == 20

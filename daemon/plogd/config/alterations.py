@@ -17,6 +17,8 @@ from plog.errors import InvalidConfig, InvalidRequest
 from plogd.config.setting import Setting, SettingType
 
 _ITEMS_END: Final = ","
+_VALUE_MAX_BYTES: Final = 32_767
+"""Appending could make a value that is too long for the answer that describes it."""
 
 
 class Operation(IntEnum):
@@ -66,7 +68,8 @@ def altered(
     """The settings of a resource that has `current` after `alterations` that were checked.
 
     What is appended to, or subtracted from, a list nobody has set is the setting's own default,
-    not what a topic would inherit; as in Kafka. Raises InvalidConfig for what is no list.
+    not what a topic would inherit; as in Kafka. Raises InvalidConfig for what is no list, or gets
+    too long.
 
     >>> altered({"a": "1", "b": "2"}, [Alteration(name="b", operation=1, value=None)], {})
     {'a': '1'}
@@ -96,7 +99,10 @@ def _with_items(one: Alteration, text: str | None, rows: Mapping[str, Setting]) 
         items += [item for item in dict.fromkeys(asked or [""]) if item not in items]
     else:
         items = [item for item in items if item not in asked]
-    return _ITEMS_END.join(items)
+    joined = _ITEMS_END.join(items)
+    if len(joined.encode()) > _VALUE_MAX_BYTES:
+        raise InvalidConfig(f"{one.name}: its value would be longer than {_VALUE_MAX_BYTES} bytes.")
+    return joined
 
 
 def _items(text: str | None) -> list[str]:

@@ -26,7 +26,10 @@ from plogd.config.broker_config import (
 )
 from plogd.config.setting import ConfigEntry, ConfigSource, Value, settings_of
 
-_NUMBER = re.compile(r"[+-]?[0-9]+", re.ASCII)
+_NUMBER = re.compile(r"[+-]?[0-9]{1,10}", re.ASCII)
+_TOLD_CHARACTERS = 1_000
+PROBLEMS_MAX = 20
+"""So many are told at once: looking for the name that was meant takes its time."""
 
 
 def broker_id_of(name: str) -> int:
@@ -94,8 +97,8 @@ def check_change(
 ) -> None:
     """Raise InvalidConfig or InvalidRequest unless the settings may go from `old` to `new`.
 
-    All that is wrong is told at once. `one_broker` says whether they are those of the broker that
-    uses `config`, or those of all brokers. The codes are Kafka's.
+    What is wrong is told at once, up to a bound. `one_broker` says whether they are those of the
+    broker that uses `config`, or those of all brokers. The codes are Kafka's.
     """
     errors: list[KafkaError] = []
     for name, text in new.items():
@@ -105,6 +108,8 @@ def check_change(
             _value(name, text, one_broker)
         except KafkaError as error:
             errors.append(error)
+            if len(errors) == PROBLEMS_MAX:
+                break
     if errors:
         raise type(errors[0])("; ".join(map(str, errors)))
     dynamic = config.dynamic
@@ -151,5 +156,9 @@ def told_changes(old: Mapping[str, str], new: Mapping[str, str]) -> str:
             changes.append(f"{name} removed")
         elif old.get(name) != new[name]:
             secret = name in rows and rows[name].sensitive
-            changes.append(f"{name}=(hidden)" if secret else f"{name}={new[name]}")
+            changes.append(f"{name}={'(hidden)' if secret else _shortened(new[name])}")
     return ", ".join(changes)
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _TOLD_CHARACTERS else f"{text[:_TOLD_CHARACTERS]}..."

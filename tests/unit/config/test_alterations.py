@@ -75,3 +75,12 @@ def test_what_makes_no_sense_is_refused(changes: list[Alteration], problem: str)
 
 def test_a_deletion_needs_no_value() -> None:
     check_alterations([change("a", DELETE), change("b", SET, "")])
+
+
+def test_a_list_does_not_grow_beyond_what_can_be_described() -> None:
+    name = "leader.replication.throttled.replicas"
+    current = {name: "0:1," * 5_000 + "0:2"}
+    fitting = altered(current, [change(name, APPEND, "1:1")], ROWS)
+    assert fitting[name].endswith(",0:2,1:1")
+    with pytest.raises(InvalidConfig, match="longer than 32767 bytes"):
+        altered(current, [change(name, APPEND, ",".join(f"{n}:9" for n in range(5_000)))], ROWS)

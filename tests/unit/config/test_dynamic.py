@@ -8,6 +8,7 @@ from plog.errors import InvalidConfig, InvalidRequest, KafkaError
 from plogd.config import ConfigSource, DynamicSettings, load_config
 from plogd.config.broker_config import BrokerConfig
 from plogd.config.dynamic import (
+    PROBLEMS_MAX,
     broker_id_of,
     check_change,
     describe_cluster,
@@ -119,3 +120,19 @@ def test_anything_else_names_no_broker(name: str) -> None:
 
 def test_changes_are_told_by_name() -> None:
     assert told_changes({"a": "1", "c": "3"}, {"a": "1", "b": "2"}) == "b=2, c removed"
+
+
+def test_only_so_many_problems_are_told_because_each_takes_its_time() -> None:
+    error = refused({f"no.such.name.{number}": "1" for number in range(100_000)})
+    assert isinstance(error, InvalidConfig)
+    assert error.message.count("is not a setting") == PROBLEMS_MAX
+
+
+@pytest.mark.parametrize("digits", [11, 5_000])
+def test_a_number_no_broker_can_have_is_none(digits: int) -> None:
+    with pytest.raises(InvalidRequest, match="must be an integer"):
+        broker_id_of("1" * digits)
+
+
+def test_a_long_value_is_told_shortened() -> None:
+    assert len(told_changes({}, {"a": "x" * 100_000})) < 1_100
