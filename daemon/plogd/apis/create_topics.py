@@ -47,6 +47,7 @@ def handle_create_topics(
         for name, count in named.items()
         if count > 1
     ]
+    broker.controller.check_total([_new_topic(topic) for topic in once])
     if request.validate_only:
         results = [_validate(topic, context, broker) for topic in once]
         return CreateTopicsResponse(topics=results + repeated)

@@ -3,7 +3,8 @@
 Versions served 1-4: 1 synonyms (KIP-226), 3 types and documentation (KIP-569), 4 flexible.
 
 The values are what is in effect. The broker without a name stands for what was set for all of
-them. Groups and client metrics have no settings here, which is what is answered.
+them. Groups and client metrics have no settings here, which is what is answered. A resource that
+is named again is refused, unlike in Kafka: a small request could ask for more than there is memory.
 """
 
 from __future__ import annotations
@@ -38,9 +39,16 @@ def handle_describe_configs(
     request: DescribeConfigsRequest, context: RequestContext, broker: Broker
 ) -> DescribeConfigsResponse:
     """Describe each resource; an error is one resource's own."""
-    return DescribeConfigsResponse(
-        results=[_result(resource, request, context, broker) for resource in request.resources]
-    )
+    results = []
+    seen: set[tuple[int, str]] = set()
+    for resource in request.resources:
+        key = (resource.resource_type, resource.resource_name)
+        if key in seen:
+            results.append(_error(resource, InvalidRequest("this resource is named before")))
+        else:
+            results.append(_result(resource, request, context, broker))
+        seen.add(key)
+    return DescribeConfigsResponse(results=results)
 
 
 def _result(

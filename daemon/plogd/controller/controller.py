@@ -28,7 +28,14 @@ from plogd.controller.partitions import (
     plan_partitions,
 )
 from plogd.controller.placement import Assignments
-from plogd.controller.topics import Defaults, NewTopic, TopicPlan, collision_key, plan_topic
+from plogd.controller.topics import (
+    Defaults,
+    NewTopic,
+    TopicPlan,
+    check_total,
+    collision_key,
+    plan_topic,
+)
 from plogd.controller.waiting import shielded
 from plogd.metadata.cache import PartitionState, TopicState
 from plogd.metadata.store import (
@@ -172,6 +179,10 @@ class Controller:
     def plan(self, new: NewTopic) -> TopicPlan:
         """What creating `new` would make. Raises the KafkaError creating it would raise."""
         return plan_topic(new, self._names, self._defaults())
+
+    def check_total(self, asked: Sequence[NewTopic]) -> None:
+        """Raise PolicyViolation if these are too many partitions to be created by one request."""
+        check_total(asked, self._defaults())
 
     def create_topic(self, new: NewTopic) -> Later[TopicState]:
         """Create a topic; done when it can be used. Fails with the KafkaError the client sees."""

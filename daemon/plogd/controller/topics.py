@@ -8,7 +8,7 @@ Source: Kafka 4.0 Topic, ReplicationControlManager.createTopics.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -28,6 +28,9 @@ CLUSTER_METADATA_TOPIC: Final = "__cluster_metadata"
 MAX_NAME_LENGTH: Final = 249
 MAX_PARTITIONS: Final = 9_000
 """In one topic: what one atomic write of the metadata store holds, with room for settings."""
+
+MAX_PARTITIONS_AT_ONCE: Final = 10_000
+"""Of all topics that are created by one request, as in Kafka."""
 
 _LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+", re.ASCII)
 
@@ -120,6 +123,22 @@ def plan_topic(new: NewTopic, existing: Mapping[str, str], defaults: Defaults) -
     if len(assignments) > MAX_PARTITIONS:
         raise _too_many(new)
     return TopicPlan(name=new.name, assignments=assignments, config=config)
+
+
+def check_total(asked: Iterable[NewTopic], defaults: Defaults) -> None:
+    """Raise PolicyViolation if the topics of one request would have too many partitions in all."""
+    total = 0
+    for new in asked:
+        if new.assignments:
+            total += len(new.assignments)
+        else:
+            count = new.num_partitions
+            total += defaults.num_partitions if count == -1 else max(0, count)
+    if total > MAX_PARTITIONS_AT_ONCE:
+        raise PolicyViolation(
+            f"The request asks for {total} partitions; {MAX_PARTITIONS_AT_ONCE} at once are"
+            " allowed: create the topics by several requests."
+        )
 
 
 def _too_many(new: NewTopic) -> PolicyViolation:

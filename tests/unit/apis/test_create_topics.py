@@ -193,3 +193,22 @@ def test_what_was_answered_survives_a_power_loss() -> None:
     again = broker.restart(broker.files.crash(broker.ports.random))
     assert names(again) == ["t"]
     assert again.produce("t", b"a", partition=2).error_code == 0
+
+
+@pytest.mark.parametrize("validate_only", [False, True])
+def test_ten_thousand_partitions_may_be_created_at_once_and_no_more(validate_only: bool) -> None:
+    broker = SimBroker(num_partitions=3).start()
+    asked = [new("a", num_partitions=5_000), new("b", num_partitions=4_998), new("c")]
+    by_hand = [CreatableReplicaAssignment(partition_index=0, broker_ids=[1])]
+    counts: list[dict[str, Any]] = [
+        {"num_partitions": -1},
+        {"num_partitions": -1, "replication_factor": -1, "assignments": by_hand * 2},
+    ]
+    for count in counts:
+        too_many = request(*asked, new("d", **count), validate_only=validate_only)
+        answer = broker.ask(too_many, 7)
+        assert {one.error_code for one in answer.topics} == {ErrorCode.POLICY_VIOLATION}
+    assert names(broker) == []
+    fitting = request(*asked, new("d", num_partitions=-7), validate_only=True)
+    codes = [one.error_code for one in broker.ask(fitting, 7).topics]
+    assert codes == [0, 0, 0, ErrorCode.INVALID_PARTITIONS]

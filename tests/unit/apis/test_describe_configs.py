@@ -132,3 +132,14 @@ def test_several_resources_each_with_its_own_outcome(broker: SimBroker) -> None:
     ]
     answer = broker.ask(DescribeConfigsRequest(resources=resources), 4)
     assert [one.error_code for one in answer.results] == [3, 0]
+
+
+def test_a_resource_that_is_named_again_is_described_once(broker: SimBroker) -> None:
+    def named(resource_type: int, name: str) -> DescribeConfigsResource:
+        return DescribeConfigsResource(resource_type=resource_type, resource_name=name)
+
+    resources = [named(TOPIC, "t"), named(BROKER, "1"), *[named(TOPIC, "t")] * 20_000]
+    results = broker.ask(DescribeConfigsRequest(resources=resources), 4).results
+    assert [one.error_code for one in results[:2]] == [0, 0]
+    assert {one.error_code for one in results[2:]} == {ErrorCode.INVALID_REQUEST}
+    assert len(results) == len(resources)
