@@ -57,7 +57,8 @@ def _of_all(kind: ElectionType, broker: Broker) -> Iterator[ReplicaElectionResul
 def _outcome(kind: ElectionType, topic: str, number: int, broker: Broker) -> KafkaError:
     state = broker.cache.topic(topic)
     if state is None or not 0 <= number < len(state.partitions):
-        return UnknownTopicOrPartition(f"there is no partition {topic}-{number}")
+        # Not with the topic's name, which may be long: it would be told as often as it has numbers.
+        return UnknownTopicOrPartition(f"there is no partition {number} of such a topic")
     is_offline = broker.replica_manager.is_offline(topic, number)
     return election_outcome(kind, state.partitions[number], is_offline=is_offline)
 

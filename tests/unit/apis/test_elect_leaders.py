@@ -66,3 +66,10 @@ def test_a_kind_of_election_that_is_none_is_refused(version: int) -> None:
     answer = make().ask(some(("t", [0]), kind=7), version)
     assert answer.error_code == ErrorCode.INVALID_REQUEST
     assert results(answer) == {("t", 0): ErrorCode.INVALID_REQUEST}
+
+
+def test_a_long_name_is_not_told_once_for_each_of_its_numbers() -> None:
+    answer = make().ask(some(("x" * 30_000, list(range(1_000)))), 2)
+    [topic] = answer.replica_election_results
+    assert len(topic.partition_result) == 1_000
+    assert all(len(one.error_message) < 100 for one in topic.partition_result)
