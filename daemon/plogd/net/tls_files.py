@@ -11,7 +11,9 @@ without its line ends, and the first certificate for the broker's own; RFC 7468.
 from __future__ import annotations
 
 import binascii
+import os
 import re
+import stat
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -102,7 +104,10 @@ def _truststore(settings: TlsSettings, name_for: Callable[[str], str]) -> _Sourc
 def _read_file(name: str, path: str, how_to_convert: str) -> _Source:
     where = f"{name}={path}"
     try:
-        with open(path, "rb") as file:
+        # Opening a pipe nobody writes to would wait for ever, and with it every later reload.
+        with open(path, "rb", opener=_without_waiting) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise TlsFileError(f"{where} is not a regular file")
             data = file.read()
     except OSError as error:
         raise TlsFileError(f"{where} cannot be read: {error.strerror}") from error
@@ -111,6 +116,10 @@ def _read_file(name: str, path: str, how_to_convert: str) -> _Source:
     if data.startswith(_DER_SEQUENCE):
         raise TlsFileError(f"{where} is a PKCS12 or DER file, not PEM; {how_to_convert}")
     return _Source(where, data)
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def _blocks(source: _Source, kind: str) -> list[bytes]:

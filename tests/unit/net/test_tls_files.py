@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -131,3 +132,10 @@ def test_dates_are_warned_about(tmp_path: Path, dates: dict[str, Any], words: st
     [warning] = read(ssl_keystore_location=str(path)).warnings
     assert warning.startswith(f"ssl.keystore.location={path}: the certificate of CN=broker,")
     assert words in warning
+
+
+def test_a_pipe_is_refused_because_a_reload_would_wait_for_it(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    path = str(tmp_path / "pipe")
+    with pytest.raises(TlsFileError, match=f"={path} is not a regular file"):
+        read(ssl_keystore_location=path)
