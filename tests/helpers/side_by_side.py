@@ -57,7 +57,7 @@ class Side:
     def connect(self) -> Connection:
         """A connection of its own, for requests that must not wait for one another."""
         host, _, port = self.address.rpartition(":")
-        return Connection(socket.create_connection((host, int(port)), 60))
+        return Connection(socket.create_connection((host, int(port)), 30))
 
     def ask(self, request: Request, version: int) -> Any:
         """The answer as plain values, read by kio."""

@@ -6,17 +6,16 @@ from plogd.apis.table import HANDLERS
 from tests.integration.beside_kafka import (
     test_admin,
     test_configs,
+    test_groups,
     test_records,
     test_security,
     test_topics,
 )
 from tests.integration.beside_kafka.versions import COVERED
 
-PARTS = (test_admin, test_configs, test_records, test_security, test_topics)
-# Handled elsewhere than in a table row's tests here, with the reason.
-LEFT_OUT: dict[int, str] = {10: "there are no coordinators yet"}
+PARTS = (test_admin, test_configs, test_groups, test_records, test_security, test_topics)
 
 
 def test_every_api_is_held_to_kafka() -> None:
-    missing = {row.name for row in HANDLERS if row.api_key not in COVERED | set(LEFT_OUT)}
+    missing = {row.name for row in HANDLERS if row.api_key not in COVERED}
     assert not missing
