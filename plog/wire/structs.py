@@ -22,7 +22,6 @@ from dataclasses import dataclass
 from typing import (
     Annotated,
     Any,
-    ClassVar,
     NamedTuple,
     TypeAlias,
     Union,
@@ -255,33 +254,49 @@ def _compile_init(fields: tuple[Field, ...]) -> Callable[..., None]:
 # without default= for a required argument, but Kafka gives all of them a default.
 @dataclass_transform(kw_only_default=True)
 class StructType(type):
-    """Turns declared fields into slots and an `__init__`."""
+    """Turns declared fields into slots and an `__init__`.
+
+    What a field is, and the `__init__`, are worked out when a struct is used for the first time: a
+    program that imports all messages uses few.
+    """
+
+    _declared: dict[str, _Declaration] = {}
+    _fields: tuple[Field, ...] | None = ()
 
     def __new__(
         cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **options: Any
     ) -> StructType:
         declared = {key: x for key, x in namespace.items() if isinstance(x, _Declaration)}
         rest = {key: x for key, x in namespace.items() if key not in declared}
-        struct = super().__new__(cls, name, bases, rest | {"__slots__": tuple(declared)}, **options)
         if declared:
-            hints = get_type_hints(struct, include_extras=True)
-            fields = tuple(_resolve(key, x, hints[key]) for key, x in declared.items())
-            struct.fields = fields  # type: ignore[attr-defined]  # mypy sees no Struct here
-            struct.__init__ = _compile_init(fields)  # type: ignore[misc]  # made by exec
-        return struct
+            rest |= {"_declared": declared, "_fields": None, "__init__": _first_init}
+        return super().__new__(cls, name, bases, rest | {"__slots__": tuple(declared)}, **options)
+
+    @property
+    def fields(cls) -> tuple[Field, ...]:
+        """The declared fields, in wire order."""
+        if cls._fields is None:
+            hints = get_type_hints(cls, include_extras=True)
+            cls._fields = tuple(_resolve(key, x, hints[key]) for key, x in cls._declared.items())
+        return cls._fields
+
+
+def _first_init(self: Struct, **values: Any) -> None:
+    """The `__init__` of a struct that nobody has made yet: puts the true one in its place."""
+    struct = type(self)
+    struct.__init__ = _compile_init(struct.fields)  # type: ignore[method-assign]  # made by exec
+    struct.__init__(self, **values)
 
 
 class Struct(metaclass=StructType):
     """A group of fields. Mutable, so not hashable."""
 
-    fields: ClassVar[tuple[Field, ...]] = ()
-
     def __eq__(self, other: object) -> bool:
         if other.__class__ is not self.__class__:
             return NotImplemented
-        return all(getattr(self, x.name) == getattr(other, x.name) for x in self.fields)
+        return all(getattr(self, x.name) == getattr(other, x.name) for x in type(self).fields)
 
     def __repr__(self) -> str:
-        values = ((item, getattr(self, item.name)) for item in self.fields)
+        values = ((item, getattr(self, item.name)) for item in type(self).fields)
         shown = (f"{item.name}={value!r}" for item, value in values if value != item.default)
         return f"{type(self).__name__}({', '.join(shown)})"

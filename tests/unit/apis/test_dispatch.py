@@ -35,7 +35,7 @@ from plog.wire.messages.offset_fetch import (
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopic,
 )
-from plog.wire.schema import ApiMessage
+from plog.wire.schema import ApiMessage, Struct
 from plogd.apis.context import RequestContext
 from plogd.apis.dispatch import CloseConnection, Dispatched
 from plogd.apis.table import HANDLERS
@@ -156,10 +156,10 @@ def codes(value: Any) -> set[int]:
     """Every error code in a message."""
     if isinstance(value, list):
         return {code for one in value for code in codes(one)}
-    if not hasattr(value, "fields"):
+    if not isinstance(value, Struct):
         return set()
     found = {value.error_code} if hasattr(value, "error_code") else set()
-    return found.union(*(codes(getattr(value, field.name)) for field in value.fields))
+    return found.union(*(codes(getattr(value, field.name)) for field in type(value).fields))
 
 
 @pytest.fixture

@@ -97,7 +97,7 @@ def _plain_struct(value: Any, version: int) -> Any:
     if not isinstance(value, Struct):
         return None if value == ZERO_UUID else value
     plain = {}
-    for field in value.fields:
+    for field in type(value).fields:
         if not field.versions.has(version):
             continue
         plain_value = _plain_struct(getattr(value, field.name), version)
