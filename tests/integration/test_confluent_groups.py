@@ -1,0 +1,180 @@
+"""confluent-kafka in groups: what every client does, then what librdkafka does besides.
+
+Static members, cooperative rebalances, max.poll.interval.ms, several groups at once. The rest of
+this client is in the other test_confluent_….py files.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from plogd.testing.broker_process import BrokerProcess
+from tests.helpers.admin_scenarios import (
+    AlterOffsetScenarios,
+    ConfigScenarios,
+    DeleteGroupScenarios,
+    ListGroupScenarios,
+    RecordScenarios,
+    TopicScenarios,
+)
+from tests.helpers.client_under_test import Place
+from tests.helpers.confluent import confluent_kafka
+from tests.helpers.confluent_client import ConfluentClient
+from tests.helpers.eventually import eventually
+from tests.helpers.group_scenarios import (
+    EACH,
+    PARTITIONS,
+    GroupScenarios,
+    create,
+    produce_each,
+    reads,
+    shared,
+    two_members,
+    wait_for,
+)
+
+ALL = frozenset(range(PARTITIONS))
+SHORT_SESSION_MS = 1000
+
+
+@pytest.fixture
+def client(broker: BrokerProcess) -> Iterator[ConfluentClient]:
+    """One for each test: threads are cheap."""
+    client = ConfluentClient(broker.bootstrap_servers)
+    yield client
+    client.close()
+
+
+class TestGroups(GroupScenarios):
+    """See there."""
+
+
+class TestAdmin(
+    TopicScenarios,
+    ConfigScenarios,
+    ListGroupScenarios,
+    DeleteGroupScenarios,
+    AlterOffsetScenarios,
+    RecordScenarios,
+):
+    """See there."""
+
+
+def test_a_cooperative_rebalance_takes_only_what_the_other_gets(
+    client: ConfluentClient, topic: str
+) -> None:
+    create(client, topic)
+    sticky = {"partition_assignment_strategy": "cooperative-sticky"}
+    stays = client.join(topic, topic, **sticky)
+    eventually(lambda: shared(stays), "all partitions for the first")
+    joins = client.join(topic, topic, **sticky)
+    eventually(lambda: shared(stays, joins), "partitions for both")
+    taken = joins.partitions
+    assert len(taken) == 2
+    # Only those two were ever taken away: the others were read from all the time.
+    assert [ps for event, ps in stays.events if event == "revoked"] == [taken]
+    assert frozenset().union(*(ps for e, ps in stays.events if e == "assigned")) == ALL
+    wait_for(produce_each(client, topic, "sticky"), stays, joins)
+    joins.leave()
+    eventually(lambda: shared(stays), "all partitions again")
+    assert [ps for event, ps in stays.events if event == "revoked"] == [taken]
+    assert [ps for event, ps in stays.events if event == "lost"] == []
+
+
+@pytest.mark.parametrize("restarted", [0, 1])
+def test_a_static_member_restarts_without_a_rebalance(
+    client: ConfluentClient, topic: str, restarted: int
+) -> None:
+    """Whichever of the two leads the group."""
+    create(client, topic)
+    names = ["one", "other"]
+    members = [client.join(topic, topic, group_instance_id=name) for name in names]
+    eventually(lambda: shared(*members), "partitions for both")
+    wait_for(produce_each(client, topic, "before"), *members)
+    goes, stays = members[restarted], members[1 - restarted]
+    owned, events = goes.partitions, list(stays.events)
+    goes.commit({partition: Place(EACH) for partition in owned})
+    goes.leave()  # It ends; a static member does not leave the group.
+    sent = produce_each(client, topic, "while it is away")
+    comes = client.join(topic, topic, group_instance_id=names[restarted])
+    eventually(lambda: comes.partitions == owned, "the same partitions")
+    wait_for(sent, stays, comes)
+    assert stays.events == events
+    assert {read.value for read in comes.reads} < sent
+
+
+def test_of_two_with_one_instance_id_the_older_is_fenced(
+    client: ConfluentClient, topic: str
+) -> None:
+    create(client, topic)
+    older = client.join(topic, topic, group_instance_id="same")
+    eventually(lambda: shared(older), "all partitions")
+    newer = client.join(topic, topic, group_instance_id="same")
+    eventually(lambda: newer.partitions == ALL, "all partitions for the newer")
+    [error] = eventually(lambda: older.errors[:1], "an error for the older")
+    # librdkafka tells a fatal error under a code of its own, and the broker's in the text.
+    assert error.code() == confluent_kafka.KafkaError._FATAL
+    assert "FENCED_INSTANCE_ID" in error.str() or "fenced" in error.str().lower()
+
+
+def test_three_groups_at_once_keep_their_members(client: ConfluentClient, topic: str) -> None:
+    """Nobody is told UNKNOWN_MEMBER_ID: every commit is taken, and nobody joins a second time."""
+    create(client, topic)
+    names = [f"{topic}-{number}" for number in range(3)]
+    groups = {name: [client.join(name, topic) for _ in range(2)] for name in names}
+    for members in groups.values():
+        eventually(lambda members=members: shared(*members), "partitions for both")
+    everybody = [member for members in groups.values() for member in members]
+    events = [list(member.events) for member in everybody]
+    for turn in range(1, 6):
+        sent = produce_each(client, topic, f"turn {turn}")
+        for members in groups.values():
+            wait_for(sent, *members)
+            for member in members:
+                member.commit({p: Place(turn * EACH) for p in member.partitions})
+    assert [list(member.events) for member in everybody] == events
+    assert [member.errors for member in everybody] == [[]] * 6
+    for name, members in groups.items():
+        assert len(reads(*members)) == 5 * EACH * PARTITIONS
+        assert client.committed(name, topic) == {p: Place(5 * EACH) for p in ALL}
+
+
+def test_a_slow_member_keeps_its_partitions_as_long_as_it_polls_in_time(
+    client: ConfluentClient, topic: str
+) -> None:
+    """Between two polls may lie several session timeouts: heartbeats come from the background."""
+    create(client, topic)
+    limits = {"session_timeout_ms": SHORT_SESSION_MS, "max_poll_interval_ms": 60_000}
+    slow, other = (client.join(topic, topic, **limits) for _ in range(2))
+    eventually(lambda: shared(slow, other), "partitions for both")
+    events = list(slow.events), list(other.events)
+    slow.call(lambda: threading.Event().wait(2.5 * SHORT_SESSION_MS / 1000))
+    wait_for(produce_each(client, topic, "slow"), slow, other)
+    assert (slow.events, other.events) == events
+
+
+def test_a_member_that_does_not_poll_is_replaced_once_and_comes_back_once(
+    client: ConfluentClient, topic: str
+) -> None:
+    create(client, topic)
+    limits = {"session_timeout_ms": SHORT_SESSION_MS, "max_poll_interval_ms": SHORT_SESSION_MS}
+    other = client.join(topic, topic, session_timeout_ms=SHORT_SESSION_MS)
+    stuck = client.join(topic, topic, **limits)
+    eventually(lambda: shared(stuck, other), "partitions for both")
+    half = other.partitions
+    events = len(other.events)
+    stuck.call(lambda: eventually(lambda: other.partitions == ALL, "all for the other"))
+    eventually(lambda: stuck.errors, "an error for the one that was stuck")
+    assert stuck.errors[0].code() == confluent_kafka.KafkaError._MAX_POLL_EXCEEDED
+    eventually(lambda: shared(stuck, other), "partitions for both again")
+    wait_for(produce_each(client, topic, "back"), stuck, other)
+    # Two rebalances, one for its going and one for its coming, and no third.
+    told = [event for event, _ in other.events[events:]]
+    assert told == ["revoked", "assigned"] * 2
+    assert other.events[events + 1] == ("assigned", ALL)
+    assert len(half) == 2
+
+

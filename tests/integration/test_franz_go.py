@@ -1,0 +1,45 @@
+"""franz-go: groups, offsets and admin requests of a Go client that always sends the newest versions.
+
+Its members balance with cooperative-sticky, its own default. The program is tests/integration/go; where
+Go is older than 1.24, as on Debian 12, it is built with an older franz-go (debian12.mod).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from plogd.testing.broker_process import BrokerProcess
+from tests.helpers.admin_scenarios import (
+    AlterOffsetScenarios,
+    ConfigScenarios,
+    DeleteGroupScenarios,
+    ListGroupScenarios,
+    RecordScenarios,
+    TopicScenarios,
+)
+from tests.helpers.client_program import ClientProgram, go_program
+from tests.helpers.group_scenarios import GroupScenarios
+
+@pytest.fixture(scope="module")
+def client(broker: BrokerProcess) -> Iterator[ClientProgram]:
+    """One program for the whole file."""
+    client = ClientProgram([go_program()], broker.bootstrap_servers)
+    yield client
+    client.close()
+
+
+class TestGroups(GroupScenarios):
+    """See there."""
+
+
+class TestAdmin(
+    TopicScenarios,
+    ConfigScenarios,
+    ListGroupScenarios,
+    DeleteGroupScenarios,
+    AlterOffsetScenarios,
+    RecordScenarios,
+):
+    """See there."""

@@ -1,0 +1,235 @@
+"""kafka-python: groups, offsets and admin requests of a client that is all Python.
+
+Its versions are the newest it has (JoinGroup 7, OffsetFetch 8, …); aiokafka, its cousin, sends the
+old ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+
+from plogd.testing.broker_process import BrokerProcess
+from tests.helpers.admin_scenarios import (
+    AlterOffsetScenarios,
+    ConfigScenarios,
+    DeleteGroupScenarios,
+    ListGroupScenarios,
+    RecordScenarios,
+    TopicScenarios,
+)
+from tests.helpers.client_under_test import (
+    FETCH_WAIT_MS,
+    HEARTBEAT_MS,
+    SESSION_TIMEOUT_MS,
+    GroupFacts,
+    Place,
+    PollingMember,
+    Read,
+    Refused,
+)
+from tests.helpers.group_scenarios import GroupScenarios
+
+kafka = pytest.importorskip("kafka")
+kafka_admin = pytest.importorskip("kafka.admin")
+kafka_errors = pytest.importorskip("kafka.errors")
+
+TopicPartition = kafka.TopicPartition
+OffsetSpec = kafka_admin.OffsetSpec
+
+
+class KafkaPythonMember(PollingMember):
+    """A KafkaConsumer, which wants to be used by one thread only."""
+
+    def __init__(self, bootstrap_servers: str, group: str, topic: str) -> None:
+        super().__init__()
+        self._bootstrap_servers = bootstrap_servers
+        self._group, self._topic = group, topic
+        self.consumer: Any = None
+
+    def open(self) -> None:
+        """Subscribe."""
+        self.consumer = kafka.KafkaConsumer(
+            self._topic,
+            bootstrap_servers=self._bootstrap_servers,
+            group_id=self._group,
+            enable_auto_commit=False,
+            auto_offset_reset="earliest",
+            session_timeout_ms=SESSION_TIMEOUT_MS,
+            heartbeat_interval_ms=HEARTBEAT_MS,
+            fetch_max_wait_ms=FETCH_WAIT_MS,
+        )
+
+    def poll(self) -> None:
+        """One poll."""
+        for messages in self.consumer.poll(timeout_ms=FETCH_WAIT_MS).values():
+            self.reads.extend(Read(m.partition, m.offset, m.value.decode()) for m in messages)
+        self.partitions = frozenset(each.partition for each in self.consumer.assignment())
+
+    def close(self) -> None:
+        """Leave."""
+        self.consumer.close()
+
+    def commit(self, places: Mapping[int, Place]) -> None:
+        """Commit and wait."""
+        offsets = {
+            TopicPartition(self._topic, partition): kafka.OffsetAndMetadata(
+                place.offset, place.metadata, -1
+            )
+            for partition, place in places.items()
+        }
+        self.call(lambda: self.consumer.commit(offsets))
+
+    def seek(self, partition: int, offset: int) -> None:
+        """Go on from there."""
+        self.call(lambda: self.consumer.seek(TopicPartition(self._topic, partition), offset))
+
+
+class KafkaPythonClient:
+    """KafkaProducer, KafkaAdminClient, and the members it has started."""
+
+    def __init__(self, bootstrap_servers: str) -> None:
+        self._bootstrap_servers = bootstrap_servers
+        self._admin = kafka_admin.KafkaAdminClient(bootstrap_servers=bootstrap_servers)
+        self._producer = kafka.KafkaProducer(bootstrap_servers=bootstrap_servers)
+        self._members: list[KafkaPythonMember] = []
+
+    def close(self) -> None:
+        """End everything."""
+        for member in self._members:
+            member.leave()
+        self._producer.close()
+        self._admin.close()
+
+    def join(self, group: str, topic: str) -> KafkaPythonMember:
+        """A new member."""
+        self._members.append(KafkaPythonMember(self._bootstrap_servers, group, topic))
+        self._members[-1].start()
+        return self._members[-1]
+
+    def produce(self, topic: str, values: Mapping[int, list[str]]) -> None:
+        """Send, and wait for all."""
+        futures = [
+            self._producer.send(topic, value.encode(), partition=partition)
+            for partition, each in values.items()
+            for value in each
+        ]
+        for future in futures:
+            future.get(60)
+
+    def create_topic(
+        self, topic: str, partitions: int, settings: Mapping[str, str] | None = None
+    ) -> None:
+        """CreateTopics."""
+        wanted = {
+            "num_partitions": partitions,
+            "replication_factor": 1,
+            "configs": dict(settings or {}),
+        }
+        _run(self._admin.create_topics, {topic: wanted}, wait_for_metadata=True)
+
+    def delete_topic(self, topic: str) -> None:
+        """DeleteTopics."""
+        _run(self._admin.delete_topics, [topic])
+
+    def topics(self) -> set[str]:
+        """Metadata of all topics."""
+        return set(self._admin.list_topics())
+
+    def partition_count(self, topic: str) -> int:
+        """Metadata of one topic."""
+        [described] = self._admin.describe_topics([topic])
+        return len(described["partitions"])
+
+    def add_partitions(self, topic: str, total: int) -> None:
+        """CreatePartitions."""
+        _run(self._admin.create_partitions, {topic: total})
+
+    def settings(self, topic: str) -> dict[str, str]:
+        """DescribeConfigs."""
+        resource = kafka_admin.ConfigResource(kafka_admin.ConfigResourceType.TOPIC, topic)
+        told = self._admin.describe_configs([resource], config_filter="all")["topic"][topic]
+        return {name: facts["value"] for name, facts in told.items()}
+
+    def alter_settings(self, topic: str, changes: Mapping[str, str]) -> None:
+        """IncrementalAlterConfigs."""
+        resource = kafka_admin.ConfigResource(
+            kafka_admin.ConfigResourceType.TOPIC, topic, dict(changes)
+        )
+        told = self._admin.alter_configs([resource])["topic"][topic]
+        if told != "OK":
+            raise Refused(told)
+
+    def groups(self) -> set[str]:
+        """ListGroups."""
+        return {each["group_id"] for each in self._admin.list_groups()}
+
+    def describe_group(self, group: str) -> GroupFacts:
+        """DescribeGroups."""
+        facts = self._admin.describe_groups([group])[group]
+        members = tuple(member["client_id"] for member in facts["members"])
+        return GroupFacts(facts["group_state"], members)
+
+    def delete_group(self, group: str) -> None:
+        """DeleteGroups."""
+        told = self._admin.delete_groups([group])[group]
+        if told != "OK":
+            raise Refused(told)
+
+    def committed(self, group: str, topic: str) -> dict[int, Place]:
+        """OffsetFetch of everything the group has."""
+        told = self._admin.list_group_offsets(group)[group]
+        return {at.partition: Place(x.offset, x.metadata) for at, x in told.items()}
+
+    def alter_offsets(self, group: str, topic: str, offsets: Mapping[int, int]) -> None:
+        """OffsetCommit without a member."""
+        places = {
+            TopicPartition(topic, partition): kafka.OffsetAndMetadata(offset, "", -1)
+            for partition, offset in offsets.items()
+        }
+        for error in self._admin.alter_group_offsets(group, places).values():
+            if error is not kafka_errors.NoError:
+                raise Refused(error.__name__)
+
+    def delete_records(self, topic: str, before: Mapping[int, int]) -> None:
+        """DeleteRecords."""
+        _run(self._admin.delete_records, {TopicPartition(topic, p): n for p, n in before.items()})
+
+    def offsets(self, topic: str, when: str | int) -> dict[int, int]:
+        """ListOffsets."""
+        spec = OffsetSpec[when.upper()] if isinstance(when, str) else when
+        asked = {TopicPartition(topic, p): spec for p in range(self.partition_count(topic))}
+        told = self._admin.list_partition_offsets(asked)
+        return {at.partition: found.offset for at, found in told.items()}
+
+
+def _run(request: Any, *arguments: Any, **options: Any) -> Any:
+    try:
+        return request(*arguments, **options)
+    except kafka_errors.BrokerResponseError as error:
+        raise Refused(type(error).__name__) from error
+
+
+@pytest.fixture(scope="module")
+def client(broker: BrokerProcess) -> Iterator[KafkaPythonClient]:
+    """One for the whole file."""
+    client = KafkaPythonClient(broker.bootstrap_servers)
+    yield client
+    client.close()
+
+
+class TestGroups(GroupScenarios):
+    """See there."""
+
+
+class TestAdmin(
+    TopicScenarios,
+    ConfigScenarios,
+    ListGroupScenarios,
+    DeleteGroupScenarios,
+    AlterOffsetScenarios,
+    RecordScenarios,
+):
+    """See there."""
