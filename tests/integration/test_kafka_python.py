@@ -50,9 +50,12 @@ class KafkaPythonMember(PollingMember):
         self.consumer: Any = None
 
     def open(self) -> None:
-        """Subscribe."""
+        """Subscribe, when the partitions are known.
+
+        kafka-python 3.0.12 else joins without them, joins again, and waits for ever where a poll
+        times out just then: need_rejoin() is false already, and nobody awaits the join.
+        """
         self.consumer = kafka.KafkaConsumer(
-            self._topic,
             bootstrap_servers=self._bootstrap_servers,
             group_id=self._group,
             enable_auto_commit=False,
@@ -61,6 +64,8 @@ class KafkaPythonMember(PollingMember):
             heartbeat_interval_ms=HEARTBEAT_MS,
             fetch_max_wait_ms=FETCH_WAIT_MS,
         )
+        assert self.consumer.partitions_for_topic(self._topic)
+        self.consumer.subscribe([self._topic])
 
     def poll(self) -> None:
         """One poll."""

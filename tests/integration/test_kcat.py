@@ -1,5 +1,7 @@
 """kcat in and out: keys, headers, codecs, offsets, times, empty and large values, topic listings.
 
+And in groups, with -G. It has no admin requests, and commits no metadata.
+
 Needs no Python client, so this file also runs on Debian's oldest packages (`make test-oldest`).
 """
 
@@ -7,12 +9,18 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import threading
 from collections.abc import Callable
+from types import TracebackType
 
 import pytest
 
+from plog.client.simple import SimpleClient
+
 from plogd.testing.broker_process import BrokerProcess
-from tests.helpers.kcat import Kcat
+from tests.helpers.eventually import eventually
+from tests.helpers.kcat import TIMEOUT_S, Kcat
 
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 
@@ -120,3 +128,96 @@ def test_an_idempotent_producer(kcat: Kcat, topic: str) -> None:
     lines = b"".join(b"%d\n" % i for i in range(5000))
     kcat.produce(topic, lines, "-X", "enable.idempotence=true", "-X", "batch.num.messages=50")
     assert kcat.consume(topic) == lines
+
+
+class KcatMember:
+    """A kcat that reads as a member of a group; ``with`` ends it, which leaves the group.
+
+    `partitions` are those it owns now; `lines` what it has read, as "partition offset value".
+    """
+
+    def __init__(self, kcat: Kcat, group: str, topic: str, *arguments: str) -> None:
+        self.partitions: frozenset[int] = frozenset()
+        self.lines: list[str] = []
+        settings = {"auto.offset.reset": "earliest", "heartbeat.interval.ms": "200"}
+        options = [x for name, value in settings.items() for x in ("-X", f"{name}={value}")]
+        command = kcat.command("-G", group, topic, "-u", "-f", "%p %o %s\n", *options, *arguments)
+        self._process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        self._threads = [
+            threading.Thread(target=read, daemon=True)
+            for read in (self._read_messages, self._read_rebalances)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def __enter__(self) -> KcatMember:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._process.terminate()
+        self._process.wait(TIMEOUT_S)
+        for thread in self._threads:
+            thread.join()
+        for stream in self._process.stdout, self._process.stderr:
+            assert stream is not None
+            stream.close()
+
+    def _read_messages(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self.lines.append(line.rstrip())
+
+    def _read_rebalances(self) -> None:
+        assert self._process.stderr is not None
+        for line in self._process.stderr:
+            if " assigned: " in line:
+                named = re.findall(r"\[(\d+)\]", line.partition(" assigned: ")[2])
+                self.partitions = frozenset(map(int, named))
+            elif " revoked: " in line:
+                self.partitions = frozenset()
+
+
+def _create(broker: BrokerProcess, topic: str, partitions: int) -> None:
+    host, _, port = broker.bootstrap_servers.rpartition(":")
+    with SimpleClient(host, int(port)) as client:
+        client.create_topic(topic, partitions)
+
+
+def _produce_four(kcat: Kcat, topic: str, word: str) -> list[str]:
+    for partition in range(4):
+        kcat.produce(topic, f"{word} {partition}\n".encode(), "-p", str(partition))
+    return [f"{word} {partition}" for partition in range(4)]
+
+
+def _values(*members: KcatMember) -> list[str]:
+    return sorted(line.split(" ", 2)[2] for member in members for line in list(member.lines))
+
+
+def test_a_group_of_two_shares_rebalances_and_resumes(
+    kcat: Kcat, topic: str, broker: BrokerProcess
+) -> None:
+    _create(broker, topic, 4)
+    with KcatMember(kcat, topic, topic) as stays:
+        eventually(lambda: len(stays.partitions) == 4, "all partitions")
+        with KcatMember(kcat, topic, topic) as goes:
+            eventually(lambda: len(stays.partitions) == len(goes.partitions) == 2, "two for each")
+            assert stays.partitions | goes.partitions == set(range(4))
+            first = _produce_four(kcat, topic, "first")
+            eventually(lambda: _values(stays, goes) == first, "messages")
+            assert {int(line[0]) for line in goes.lines} == goes.partitions
+        # It has committed what it had read, and left.
+        eventually(lambda: len(stays.partitions) == 4, "all partitions again")
+        second = _produce_four(kcat, topic, "second")
+        eventually(lambda: len(_values(stays, goes)) >= 8, "messages")
+        assert _values(stays, goes) == first + second
+    third = _produce_four(kcat, topic, "third")
+    with KcatMember(kcat, topic, topic) as resumes:
+        eventually(lambda: len(resumes.lines) >= 4, "messages")
+        assert _values(resumes) == third
