@@ -39,6 +39,8 @@ _MAKE_TIMEOUT_S = 600
 
 # The newest franz-go for the Go of Debian 13, and an old one for that of Debian 12.
 _GO_MODULES = [((1, 24), "go.mod"), ((1, 19), "debian12.mod")]
+# With the Go that is there, and without a C compiler.
+_GO_SETTINGS = {"GOTOOLCHAIN": "local", "GOFLAGS": "-buildvcs=false", "CGO_ENABLED": "0"}
 
 
 class ClientProgram:
@@ -233,7 +235,7 @@ def go_program() -> Path:
 
     def build(folder: Path) -> None:
         command = [go, "build", f"-modfile={modules}", "-o", str(folder / "client"), "."]
-        _make(command, sources, "the Go client", GOTOOLCHAIN="local", GOFLAGS="-buildvcs=false")
+        _make(command, sources, "the Go client", **_GO_SETTINGS)
 
     return _made_once("go", files, build) / "client"
 

@@ -20,11 +20,14 @@ from tests.helpers.kafka_tools import KafkaTools, RunTool
 from tests.helpers.kcat import Kcat
 from tests.helpers.outside_broker import OutsideBroker, outside_broker
 
+# As in tests/bench/kafka-up: members that die in a test are not waited for as long as in life.
+_SETTINGS = {"group.min.session.timeout.ms": "500"}
+
 
 @pytest.fixture(scope="session")
 def broker(request: pytest.FixtureRequest) -> BrokerProcess | OutsideBroker:
     """The broker of the whole run: ours, or the one the environment names."""
-    return outside_broker() or request.getfixturevalue("plog_broker_factory")()
+    return outside_broker() or request.getfixturevalue("plog_broker_factory")(_SETTINGS)
 
 
 @pytest.fixture

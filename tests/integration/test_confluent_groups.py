@@ -32,7 +32,6 @@ from tests.helpers.group_scenarios import (
     produce_each,
     reads,
     shared,
-    two_members,
     wait_for,
 )
 
@@ -176,5 +175,3 @@ def test_a_member_that_does_not_poll_is_replaced_once_and_comes_back_once(
     assert told == ["revoked", "assigned"] * 2
     assert other.events[events + 1] == ("assigned", ALL)
     assert len(half) == 2
-
-

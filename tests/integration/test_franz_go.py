@@ -1,7 +1,7 @@
-"""franz-go: groups, offsets and admin requests of a Go client that always sends the newest versions.
+"""franz-go: groups, offsets and admin requests of a Go client, which sends the newest versions.
 
-Its members balance with cooperative-sticky, its own default. The program is tests/integration/go; where
-Go is older than 1.24, as on Debian 12, it is built with an older franz-go (debian12.mod).
+Its members balance with cooperative-sticky, its own default. The program is tests/integration/go;
+where Go is older than 1.24, as on Debian 12, it is built with an older franz-go (debian12.mod).
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from tests.helpers.admin_scenarios import (
 )
 from tests.helpers.client_program import ClientProgram, go_program
 from tests.helpers.group_scenarios import GroupScenarios
+
 
 @pytest.fixture(scope="module")
 def client(broker: BrokerProcess) -> Iterator[ClientProgram]:

@@ -235,5 +235,3 @@ def _come_and_go(
     for member in gone:
         member.wait()
     return there
-
-

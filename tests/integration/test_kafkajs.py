@@ -1,7 +1,7 @@
 """kafkajs: groups, offsets and admin requests of the client of most Node.js programs.
 
-Its versions are those of Kafka 2.x (JoinGroup 5, Fetch 11, OffsetFetch 4; AlterConfigs, as it has no
-incremental one). The program is tests/integration/node/kafkajs_client.js.
+Its versions are those of Kafka 2.x (JoinGroup 5, Fetch 11, OffsetFetch 4; AlterConfigs, as it has
+no incremental one). The program is tests/integration/node/kafkajs_client.js.
 """
 
 from __future__ import annotations

@@ -17,7 +17,6 @@ from types import TracebackType
 import pytest
 
 from plog.client.simple import SimpleClient
-
 from plogd.testing.broker_process import BrokerProcess
 from tests.helpers.eventually import eventually
 from tests.helpers.kcat import TIMEOUT_S, Kcat
