@@ -19,7 +19,8 @@ from tests.helpers.group_scenarios import EACH, PARTITIONS, produce_each, wait_f
 from tests.helpers.raw_group import RawConnection, messages
 
 KafkaError = confluent_kafka.KafkaError
-COMMITS = 300
+COMMITS = 60
+HISTORY_PARTITIONS = 200
 # What a client asks again for.
 NOT_YET = {
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
@@ -40,37 +41,32 @@ def client(own_broker: BrokerProcess) -> Iterator[ConfluentClient]:
 def test_no_commit_looks_lost_while_the_broker_starts(
     own_broker: BrokerProcess, client: ConfluentClient, topic: str, how: str
 ) -> None:
-    groups = [f"{topic}-{number}" for number in range(5)]
-    client.create_topic(topic, PARTITIONS)
-    for group in groups:
-        # A history, so that there is something to load.
-        for offset in range(COMMITS // 10, COMMITS + 1, COMMITS // 10):
-            client.alter_offsets(group, topic, dict.fromkeys(range(PARTITIONS), offset))
+    client.create_topic(topic, HISTORY_PARTITIONS)
+    # A history, so that there is something to load: thousands of commits.
+    for offset in range(1, COMMITS + 1):
+        client.alter_offsets(topic, topic, dict.fromkeys(range(HISTORY_PARTITIONS), offset))
     getattr(own_broker, how)()
     own_broker.start()
-    for group in groups:
-        first = next(iter(_answers(own_broker, group, topic)))
-        assert first == [COMMITS] * PARTITIONS
+    assert _first_answer(own_broker, topic) == [COMMITS] * HISTORY_PARTITIONS
 
 
-def _answers(broker: BrokerProcess, group: str, topic: str) -> Iterator[list[int]]:
-    """The committed offsets, asked for from the first moment on, once the broker tells them.
+def _first_answer(broker: BrokerProcess, topic: str) -> list[int]:
+    """The committed offsets of the group called as the topic, asked for from the first moment on.
 
-    Before that it may only say that it is not ready.
+    Before it tells them the broker may only say that it is not ready.
     """
     connection = RawConnection(broker.bootstrap_servers)
     kind = messages.OffsetFetchRequest.OffsetFetchRequestTopic
-    asked = [kind(name=topic, partition_indexes=list(range(PARTITIONS)))]
-    code = -1
-    while code != 0:
-        answer = connection.ask(messages.OffsetFetchRequest(group_id=group, topics=asked), 7)
-        code = answer.error_code
-        assert code in NOT_YET | {0}
-        if code == 0:
-            [told] = answer.topics
-            assert {partition.error_code for partition in told.partitions} == {0}
-            yield [partition.committed_offset for partition in told.partitions]
+    asked = [kind(name=topic, partition_indexes=list(range(HISTORY_PARTITIONS)))]
+    while True:
+        answer = connection.ask(messages.OffsetFetchRequest(group_id=topic, topics=asked), 7)
+        if answer.error_code == 0:
+            break
+        assert answer.error_code in NOT_YET
     connection.close()
+    [told] = answer.topics
+    assert {partition.error_code for partition in told.partitions} == {0}
+    return [partition.committed_offset for partition in told.partitions]
 
 
 def test_a_member_goes_on_over_a_restart_without_reading_anything_twice(
