@@ -59,6 +59,11 @@ class Log:
             self.commits += success
             self.failed_commits += not success
 
+    def generation(self) -> int:
+        """The last one in which somebody was given something."""
+        with self._lock:
+            return max((generation for generation, _ in self.owners), default=0)
+
     def twice_owned(self) -> dict[tuple[int, int], set[str]]:
         """(generation, partition) with more than one owner."""
         with self._lock:
@@ -231,12 +236,16 @@ def _come_and_go(
     deadline = time.monotonic() + seconds
     pause = threading.Event()
     while time.monotonic() < deadline:
-        pause.wait(chance.uniform(0, 0.5))
-        if len(there) > MEMBERS // 2 and chance.random() < len(there) / MEMBERS - 0.3:
-            gone.append(there.pop(chance.randrange(len(there))))
-            gone[-1].leave()
-        else:
-            there.append(StressMember(server, topic, log))
+        before = log.generation()
+        for _ in range(chance.randrange(1, 4)):
+            pause.wait(chance.uniform(0, 0.3))
+            if len(there) > MEMBERS // 2 and chance.random() < len(there) / MEMBERS - 0.3:
+                gone.append(there.pop(chance.randrange(len(there))))
+                gone[-1].leave()
+            else:
+                there.append(StressMember(server, topic, log))
+        # Faster than the group can follow, there would be no generation to look at.
+        eventually(lambda before=before: log.generation() > before, "new generation")
     for member in gone:
         member.wait()
     return there
