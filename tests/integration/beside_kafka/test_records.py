@@ -258,11 +258,11 @@ def test_offsets_are_found_by_time(pair: Pair, version: int, timestamp: int) -> 
     pair.same(list_offsets(name, timestamp), version)
 
 
-@lowest_and_highest(ApiKey.LIST_OFFSETS, lowest=7)
-@pytest.mark.parametrize("timestamp", [-3, -4, -5])
+@pytest.mark.parametrize(
+    ("timestamp", "version"), [(-3, 7), (-3, 11), (-4, 8), (-4, 11), (-5, 9), (-5, 11)]
+)
 def test_offsets_are_found_by_special_times(pair: Pair, version: int, timestamp: int) -> None:
-    if timestamp < -3 and version < 9:
-        pytest.skip("not in this version")
+    """The largest timestamp, the start of the local log, the end of the tiered one."""
     name = f"special-{version}-{timestamp}"
     create(pair, name)
     pair.same(list_offsets(name, timestamp), version)
