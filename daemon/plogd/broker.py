@@ -263,8 +263,11 @@ class Broker:
     def stop(self) -> Later[None]:
         """Make everything durable and leave the mark of a clean stop. Serve nothing meanwhile."""
         self.is_ready = False
-        self.group_coordinator.shutdown()
-        return self.log_manager.shutdown()
+        return spawn(self._stop())
+
+    async def _stop(self) -> None:
+        await self.group_coordinator.shutdown()
+        await self.log_manager.shutdown()
 
     # -- settings -----------------------------------------------------------------------------
 

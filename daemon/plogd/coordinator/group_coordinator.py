@@ -156,10 +156,13 @@ class GroupCoordinator(Generic[G]):
             self._deletions.inc, failed_to_forget
         )
 
-    def shutdown(self) -> None:
-        """The broker stops: whoever waits for a group is told to look for another coordinator."""
+    def shutdown(self) -> Later[None]:
+        """The broker stops: whoever waits for a group is told to look for another coordinator.
+
+        Done when no group is being loaded any more.
+        """
         self._stopped = True
-        self.runtime.shutdown()
+        return self.runtime.shutdown()
 
     def _note_layout(self, topic: TopicState) -> None:
         if self._layout is None or self._layout.topic_id != topic.topic_id:

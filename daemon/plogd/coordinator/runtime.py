@@ -18,7 +18,7 @@ from plogd.coordinator.result import Result
 from plogd.coordinator.shard import S, ShardKind
 from plogd.coordinator.shard_runtime import ShardRuntime, ShardState, Surroundings
 from plogd.metadata.cache import TopicState
-from plogd.ports import Later, failed
+from plogd.ports import Later, failed, spawn
 
 T = TypeVar("T")
 
@@ -51,9 +51,19 @@ class CoordinatorRuntime(Generic[S]):
         """The topic is deleted: let go of every shard."""
         self._close_all(NotCoordinator(f"topic {self._kind.topic} was deleted"))
 
-    def shutdown(self) -> None:
-        """The broker stops: let go of every shard, and answer whoever waits."""
+    def shutdown(self) -> Later[None]:
+        """The broker stops: let go of every shard, and answer whoever waits.
+
+        Done when no shard reads its log any more.
+        """
+        shards = [*self._shards.values()]
         self._close_all(NotCoordinator("the broker is stopping"))
+
+        async def loads_ended() -> None:
+            for shard in shards:
+                await shard.loads_ended()
+
+        return spawn(loads_ended())
 
     def _close_all(self, error: KafkaError) -> None:
         shards, self._shards = self._shards, {}

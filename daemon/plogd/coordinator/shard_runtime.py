@@ -103,6 +103,8 @@ class ShardRuntime(Generic[S]):
             on_bug=around.on_bug,
         )
         self._after_load: list[Callable[[], object]] = []
+        self._running_loads: list[Later[None]] = []
+        """One that nobody wants any more goes on until its read is done."""
         around.replica_manager.listen(partition.topic_partition, self._progress)
         self._load()
 
@@ -131,11 +133,21 @@ class ShardRuntime(Generic[S]):
             is_wanted=lambda: number == self._load_number,
         )
 
+        running: Later[None] = Later()
+        self._running_loads.append(running)
+
+        def loaded(outcome: Loaded) -> None:
+            self._running_loads.remove(running)
+            self._loaded(outcome)
+            running.succeed(None)
+
         def ended(error: Exception) -> None:
+            self._running_loads.remove(running)
             if number == self._load_number:  # Else it is not this shard's any more.
                 self._give_up(error)
+            running.succeed(None)
 
-        spawn(loader.run()).then(self._loaded, ended)
+        spawn(loader.run()).then(loaded, ended)
 
     def _loaded(self, loaded: Loaded) -> None:
         self._end_offset = loaded.end_offset
@@ -186,6 +198,11 @@ class ShardRuntime(Generic[S]):
         self._around.replica_manager.stop_listening(self.partition.topic_partition)
         self._after_load.clear()
         self._let_go(ShardState.CLOSED, error)
+
+    async def loads_ended(self) -> None:
+        """Wait until nothing reads the log for this shard any more; once, when it is closed."""
+        for running in self._running_loads[:]:
+            await running
 
     def _let_go(self, state: ShardState, error: KafkaError) -> None:
         was_active = self.state is ShardState.ACTIVE

@@ -162,6 +162,15 @@ def test_a_load_nobody_wants_any_more_ends_quietly() -> None:
     assert again.shard.told == [] and again.broker.bugs == []
 
 
+def test_a_stop_waits_for_the_loads_that_read_the_log() -> None:
+    site = written(3)
+    again = CoordinatorSite(site.broker.restart()).lead()
+    stopping = again.runtime.shutdown()
+    assert not stopping.done
+    again.broker.settle()
+    outcome(stopping)
+
+
 def test_a_load_nobody_wants_may_fail_without_harm_to_the_next() -> None:
     site = written(3)
     again = CoordinatorSite(site.broker.restart()).lead()
