@@ -33,12 +33,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 trace=print if options.trace or options.trace_disk else None,
                 trace_operations=options.trace_disk,
                 with_monitor=not options.no_monitor,
+                members=options.members,
             )
             try:
                 world.run()
             except Anomaly as anomaly:
                 print(anomaly)
                 again = f" --plant {options.plant}" if options.plant else ""
+                again += f" --members {options.members}" if options.members is not None else ""
                 print(f"replay: python -m tests.sim --seed {seed} --steps {options.steps}{again}")
                 print(anomaly.name)
                 return 1
@@ -52,6 +54,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--seed", type=int, help="run this seed")
     parser.add_argument("--seeds", type=_range, default=_DEFAULT_SEEDS, help="run seeds A-B")
     parser.add_argument("--steps", type=int, default=400, help="how much the clients do")
+    parser.add_argument("--members", type=int, help="of groups; else the seed decides")
     parser.add_argument("--plant", choices=sorted(PLANTS), help="put in this bug")
     parser.add_argument("--trace", action="store_true", help="tell what happens")
     parser.add_argument("--trace-disk", action="store_true", help="and each file operation")
@@ -71,6 +74,8 @@ def _summary(world: World) -> str:
         "lives": world.service.life_number,
         "acknowledged": world.history.acknowledged_count,
         "polled": world.history.polled_count,
+        "committed": world.groups.committed_count,
+        "generations": sum(one.assigned_generation for one in world.groups.views.values()),
         **dict(sorted(world.counts.items())),
     }
     return f"seed {world.seed}: " + ", ".join(f"{name} {number}" for name, number in facts.items())

@@ -131,6 +131,8 @@ class Client:
             if topic.error_code:
                 check_code(topic.error_code, f"Metadata of {topic.name}", PASSING_ERRORS)
                 continue
+            if topic.is_internal:
+                continue  # What is in it is the broker's own business.
             epochs = {one.partition_index: one.leader_epoch for one in topic.partitions}
             sights[cast(str, topic.name)] = Sight(topic.topic_id, len(topic.partitions), epochs)
         self.world.topics.shown(sights, known)

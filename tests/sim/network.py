@@ -10,6 +10,7 @@ What the broker does with the frames is in server_end.py.
 
 from __future__ import annotations
 
+import math
 import random
 from collections import deque
 from collections.abc import Callable
@@ -97,6 +98,8 @@ class Connection:
         self._up = Lane(network, self._arrived)
         self._server_end = ServerEnd(network, server, port, self._answered, self._closed_by_server)
         self.is_open = True
+        self.over_ms = math.inf
+        """Since when nothing of it can arrive at the broker any more."""
 
     # -- the client's end ---------------------------------------------------------------------
 
@@ -196,5 +199,6 @@ class Connection:
             self._client_hears("the broker died")
 
     def _forget(self) -> None:
+        self.over_ms = min(self.over_ms, self._network.clock.monotonic_ms())
         if self in self._network.connections:
             self._network.connections.remove(self)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from plogd.config import BrokerConfig
-from plogd.config.setting import LONG_MAX
+from plogd.config.setting import INT_MAX, LONG_MAX
 from tests.sim.admins import TopicPlan
 
 if TYPE_CHECKING:
@@ -52,6 +52,11 @@ def make_config(chance: random.Random) -> BrokerConfig:
         producer_id_expiration_ms=_NEVER_EXPIRE_MS,
         queued_max_requests=chance.choice((1, 500)),
         max_incremental_fetch_session_cache_slots=chance.choice((0, 2, 1000)),
+        offsets_topic_num_partitions=chance.choice((1, 2, 5)),
+        offsets_retention_minutes=INT_MAX,
+        offsets_load_buffer_size=chance.choice((1, 1_000, 1 << 20)),
+        group_min_session_timeout_ms=1,
+        group_initial_rebalance_delay_ms=chance.choice((0, 0, 100)),
     )
 
 
@@ -94,6 +99,9 @@ def make_tasks(chance: random.Random, config: BrokerConfig) -> Sequence[Periodic
             lambda broker: broker.log_manager.write_high_watermarks(),
         ),
         PeriodicTask("flush-overdue", interval_ms(), _flush_overdue),
+        PeriodicTask(
+            "group-clean-up", interval_ms(), lambda broker: broker.group_coordinator.clean_up()
+        ),
     )
 
 

@@ -24,9 +24,13 @@ from tests.sim.checker import Anomaly, History
 from tests.sim.client import Client
 from tests.sim.consumers import Consumer
 from tests.sim.final import FinalReader, check_log, check_retention
+from tests.sim.group_history import GroupHistory
+from tests.sim.group_plan import make_groups
+from tests.sim.members import Member
 from tests.sim.monitor import Monitor
 from tests.sim.nemesis import Nemesis
 from tests.sim.network import Connection, Network
+from tests.sim.outsiders import FinalOffsets, Outsider
 from tests.sim.plan import LOG_DIRS, REMADE_TOPICS, make_config, make_tasks, make_topics
 from tests.sim.producers import IdempotentProducer, PlainProducer
 from tests.sim.service import Service
@@ -49,6 +53,7 @@ class World:
         trace: Callable[[str], None] | None = None,
         trace_operations: bool = False,
         with_monitor: bool = True,
+        members: int | None = None,
     ) -> None:
         self.seed = seed
         self.steps = steps
@@ -65,6 +70,9 @@ class World:
         self.config = make_config(self.chance)
         self.plans = make_topics(self.chance)
         self.tasks = make_tasks(self.chance, self.config)
+        self.group_plans, topic = make_groups(random.Random(f"groups {seed}"), members)
+        if self.group_plans:
+            self.plans.append(topic)
         self.max_job_ms = 5.0
         self.working = True
         self.counts: Counter[str] = Counter()
@@ -82,6 +90,9 @@ class World:
         """When the disk was last in trouble."""
         self._producer_ids: set[tuple[int, int]] = set()
         self.service = Service(self)
+        self.groups = GroupHistory(self.clock.monotonic_ms, lambda: self.service.life_number)
+        for plan in self.group_plans:
+            plan.view = self.groups.view(plan.name)
         self.nemesis = Nemesis(self)
 
     def _derive(self) -> random.Random:
@@ -119,6 +130,12 @@ class World:
         clients += [Consumer(self, f"c{n}") for n in range(chance.randint(1, 4))]
         if chance.random() < 0.7:
             clients.append(Remaker(self, "remaker", REMADE_TOPICS))
+        for plan in self.group_plans:
+            clients.append(Outsider(self, f"{plan.name}.outsider", plan))
+            clients += [
+                Member(self, f"{plan.name}.m{number}", plan, instance)
+                for number, instance in enumerate(plan.instances)
+            ]
         for client in clients:
             self.start(client.run(), client.name)
 
@@ -135,6 +152,9 @@ class World:
         """Read all there is and compare it with all that is known."""
         reader = FinalReader(self, "final")
         self.start(reader.run(), reader.name)
+        for plan in self.group_plans:
+            if plan.is_founded():
+                self.start(FinalOffsets(self, f"{plan.name}.final", plan).run(), "final offsets")
         self._run_until(lambda: not self._running, _DRAIN_MS, "the final reading")
         for assigned, log in reader.logs.items():
             check_log(self.history, assigned.key, log)
@@ -157,7 +177,8 @@ class World:
         while not done():
             due_ms = self.timers.next_due_ms
             if due_ms is None or due_ms > deadline_ms:
-                raise Anomaly("stuck", f"waited in vain for {what}; running: {self._running}")
+                groups = "; ".join(str(plan) for plan in self.group_plans if plan.present)
+                raise Anomaly("stuck", f"waited for {what}; running: {self._running}; {groups}")
             try:
                 self.timers.run_next()
             except SimCrash as crash:
