@@ -8,11 +8,25 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from typing import Any
 from unittest.mock import patch
 
+from plog.errors import CoordinatorLoadInProgress, FencedInstanceId
+from plog.wire.messages.sync_group import SyncGroupResponse
+from plogd.coordinator import groups as groups_module
+from plogd.coordinator.answers import assignment_answer
+from plogd.coordinator.group import Group
+from plogd.coordinator.group_coordinator import GroupCoordinator
+from plogd.coordinator.groups import Groups
+from plogd.coordinator.member import Member
+from plogd.coordinator.offsets import Asked, Fetched, FetchedOffset
+from plogd.coordinator.rebalance import Rebalances
+from plogd.coordinator.result import Result
+from plogd.coordinator.waiting import WaitingResults, answer_of, tell
 from plogd.log.flush import SyncTicket
 from plogd.log.log import Log
 from plogd.log.producer_state import ProducerStateManager
+from plogd.ports import Later, spawn
 from plogd.replica.delayed import PartitionAppend
 
 
@@ -45,11 +59,94 @@ def _forget_producers(stack: ExitStack) -> None:
     )
 
 
+def _answer_before_durable(stack: ExitStack) -> None:
+    """A coordinator answers as soon as its records are appended."""
+
+    def add(waiting: WaitingResults, result: Result[Any], end_offset: int) -> Later[Any]:
+        answer = answer_of(result)
+        tell(result, answer)
+        return answer
+
+    stack.enter_context(patch.object(WaitingResults, "add", add))
+
+
+def _accept_old_generations(stack: ExitStack) -> None:
+    """What a member says of its generation is not looked at."""
+    stack.enter_context(patch.object(Group, "validate_generation", lambda group, generation: None))
+
+
+def _forget_groups(stack: ExitStack) -> None:
+    """A load brings back committed offsets, but no group."""
+    stack.enter_context(patch.object(Groups, "replay_group", lambda groups, key, value: None))
+
+
+def _no_offset_while_loading(stack: ExitStack) -> None:
+    """Who asks for offsets before they are loaded is told that there are none."""
+    fetch_offsets = GroupCoordinator.fetch_offsets
+
+    def fetch(
+        coordinator: GroupCoordinator[Any],
+        group_id: str,
+        asked: Asked | None,
+        *,
+        require_stable: bool,
+    ) -> Later[Fetched]:
+        nothing = [(name, [FetchedOffset(one) for one in numbers]) for name, numbers in asked or ()]
+
+        async def no_waiting() -> Fetched:
+            try:
+                return await fetch_offsets(
+                    coordinator, group_id, asked, require_stable=require_stable
+                )
+            except CoordinatorLoadInProgress:
+                return nothing
+
+        return spawn(no_waiting())
+
+    stack.enter_context(patch.object(GroupCoordinator, "fetch_offsets", fetch))
+
+
+def _keep_dead_members(stack: ExitStack) -> None:
+    """Sessions have no end."""
+    stack.enter_context(
+        patch.object(Rebalances, "expect", lambda rebalances, group_id, member_id, within_ms: None)
+    )
+
+
+def _forget_fencing(stack: ExitStack) -> None:
+    """Who has lost its instance id to another is taken for that other."""
+    validate_member = Group.validate_member
+
+    def validate(group: Group, member_id: str, group_instance_id: str | None) -> Member:
+        try:
+            return validate_member(group, member_id, group_instance_id)
+        except FencedInstanceId:
+            return group.members[group.static_member_id(group_instance_id) or ""]
+
+    stack.enter_context(patch.object(Group, "validate_member", validate))
+
+
+def _mix_up_assignments(stack: ExitStack) -> None:
+    """A member whose SyncGroup comes late is told what the first member got."""
+
+    def first_members(group: Group, member: Member) -> SyncGroupResponse:
+        return assignment_answer(group, next(iter(group.members.values())))
+
+    stack.enter_context(patch.object(groups_module, "assignment_answer", first_members))
+
+
 PLANTS: dict[str, Callable[[ExitStack], None]] = {
     "ack-before-flush": _ack_before_flush,
     "skip-dir-sync": _skip_dir_sync,
     "ack-before-hw": _ack_before_hw,
     "forget-producers": _forget_producers,
+    "answer-before-durable": _answer_before_durable,
+    "accept-old-generations": _accept_old_generations,
+    "forget-groups": _forget_groups,
+    "no-offset-while-loading": _no_offset_while_loading,
+    "keep-dead-members": _keep_dead_members,
+    "forget-fencing": _forget_fencing,
+    "mix-up-assignments": _mix_up_assignments,
 }
 
 

@@ -29,19 +29,49 @@ FOUND_AS = {
     "ack-before-hw": {"lost-write", "unseen"},
     "forget-producers": {"duplicate"},
 }
+GROUP_LOSS = {
+    "spurious-reset",
+    "committed-offset-fell",
+    "two-owners",
+    "two-assignments",
+    "stale-sync",
+    "stale-commit",
+    "stale-heartbeat",
+}
+FOUND_IN_GROUPS_AS = {
+    "answer-before-durable": GROUP_LOSS,
+    "accept-old-generations": {"stale-commit", "stale-heartbeat", "stale-sync"},
+    "forget-groups": GROUP_LOSS,
+    "no-offset-while-loading": {"spurious-reset"},
+    "keep-dead-members": {"stuck"},
+    "forget-fencing": {"two-static-members", "bad-answer"},
+    "mix-up-assignments": {"wrong-assignment"},
+}
+MEMBERS = 24
 
 
-def run_all(seeds: Iterable[int]) -> None:
+def run_all(seeds: Iterable[int], members: int) -> None:
     """Run until one shows an anomaly."""
     for seed in seeds:
-        World(seed, STEPS, with_monitor=False).run()
+        World(seed, STEPS, with_monitor=False, members=members).run()
 
 
-@pytest.mark.parametrize("plant", sorted(PLANTS))
+@pytest.mark.parametrize("plant", sorted(FOUND_AS))
 def test_a_planted_bug_is_found(plant: str) -> None:
     with planted(plant), pytest.raises(Anomaly) as found:
-        run_all(SEEDS)
+        run_all(SEEDS, members=0)
     assert found.value.name in FOUND_AS[plant]
+
+
+@pytest.mark.parametrize("plant", sorted(FOUND_IN_GROUPS_AS))
+def test_a_bug_planted_in_the_coordinator_is_found(plant: str) -> None:
+    with planted(plant), pytest.raises(Anomaly) as found:
+        run_all(SEEDS, members=MEMBERS)
+    assert found.value.name in FOUND_IN_GROUPS_AS[plant]
+
+
+def test_every_plant_has_a_test() -> None:
+    assert {*FOUND_AS, *FOUND_IN_GROUPS_AS} == set(PLANTS)
 
 
 def test_the_monitor_sees_records_shown_before_they_are_durable() -> None:
