@@ -109,6 +109,8 @@ class Group:
         """Member ids given out, not yet used."""
         self.pending_syncs: set[str] = set()
         """Members of this generation that have not sent SyncGroup yet."""
+        self.generation_being_written: int | None = None
+        """The generation whose assignment is on its way to the disk."""
 
         self._state = state
         self._previous_state = DEAD

@@ -234,22 +234,31 @@ class Rebalances:
     def write_assignment(
         self, group: Group, assignments: Mapping[str, bytes], response: SyncAnswer
     ) -> Result[SyncGroupResponse]:
-        """Write what the leader has decided; once that is durable, tell everybody."""
+        """Write what the leader has decided; once that is durable, tell everybody.
+
+        A leader that has lost its answer may ask again before that, and decide otherwise. Its first
+        word counts: were both written, others would be told one and a restart would find the other.
+        """
         generation_id = group.generation_id
+        if group.generation_being_written == generation_id:
+            return Result(response=response)
+        group.generation_being_written = generation_id
         complete = {
             member_id: assignments.get(member_id, NO_ASSIGNMENT) for member_id in group.members
         }
 
-        def still_waited_for() -> bool:
-            # A rebalance may have begun while the record was on its way.
+        def write_ended() -> bool:
+            """Whether it is still waited for: a rebalance may have begun meanwhile."""
+            if group.generation_being_written == generation_id:
+                group.generation_being_written = None
             return group.state is COMPLETING_REBALANCE and group.generation_id == generation_id
 
         def on_durable(_: None) -> None:
-            if still_waited_for():
+            if write_ended():
                 self._assign(group, complete)
 
         def on_error(error: Exception) -> None:
-            if not still_waited_for():
+            if not write_ended():
                 return
             self._refuse_syncs(group, error)
             result = self.begin(group, f"the assignment could not be written: {error}")

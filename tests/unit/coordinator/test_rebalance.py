@@ -318,6 +318,34 @@ def test_once_all_have_synced_nobody_is_late() -> None:
     assert shard.heartbeat(leader) == 0
 
 
+def test_a_leader_that_decides_twice_is_held_to_its_first_word() -> None:
+    shard = GroupShard()
+    ids = [shard.new_id() for _ in range(2)]
+    asked = [shard.join(one) for one in ids]
+    shard.settle()
+    leader, follower = (one.response() for one in asked)
+    shard.hold()
+    shard.sync(leader, {ids[0]: b"0", ids[1]: b"1"}).leave()
+    shard.settle()
+    again = shard.join(leader.member_id).response()
+    second = shard.sync(again, {ids[0]: b"1", ids[1]: b"0"})
+    assert second.is_waiting
+    shard.release()
+    assert second.response().assignment == b"0"
+    assert shard.sync(follower).response().assignment == b"1"
+    assert shard.reload().sync(follower).response().assignment == b"1"
+
+
+def test_a_leader_decides_anew_if_its_first_word_could_not_be_written() -> None:
+    shard = GroupShard()
+    [leader] = shard.stable()
+    shard.fail_next = CoordinatorNotAvailable("no disk")
+    rejoined = shard.join(leader.member_id).response()
+    assert shard.sync(rejoined, {leader.member_id: b"x"}).code == CoordinatorNotAvailable.code
+    again = shard.join(leader.member_id).response()
+    assert shard.sync(again, {leader.member_id: b"y"}).response().assignment == b"y"
+
+
 def test_a_client_that_leaves_while_it_waits_for_the_leader_has_its_session() -> None:
     shard = GroupShard()
     ids = [shard.new_id() for _ in range(2)]
