@@ -265,9 +265,12 @@ def _throttle_ms(limit: float, total: float, window_ms: float) -> int:
 
     >>> _throttle_ms(100.0, 2000.0, 10_000.0), _throttle_ms(100.0, 1000.0, 10_000.0)
     (10000, 0)
+    >>> _throttle_ms(5e-324, 2000.0, 10_000.0)
+    2147483647
     """
     rate = total * 1000 / window_ms
-    return 0 if rate <= limit else min(_INT32_MAX, round((rate - limit) / limit * window_ms))
+    # The bound first: a quota near 0 makes a wait that is no integer.
+    return 0 if rate <= limit else round(min(_INT32_MAX, (rate - limit) / limit * window_ms))
 
 
 class QuotaMetrics:

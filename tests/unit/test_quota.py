@@ -179,6 +179,12 @@ def test_no_throttle_time_is_larger_than_the_protocol_can_say() -> None:
     assert quota.take("u", "c", 1e12, 0) == 0x7FFFFFFF
 
 
+def test_a_quota_near_nothing_makes_the_longest_throttle_time() -> None:
+    quota = make()
+    quota.set_limit((None, "c"), 5e-324)
+    assert quota.take("u", "c", 1000, 0) == 0x7FFFFFFF
+
+
 def test_a_refused_answer_is_not_counted() -> None:
     quota = make()
     quota.set_limit((None, "c"), 100.0)
