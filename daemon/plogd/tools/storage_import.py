@@ -156,6 +156,7 @@ def read_and_plan(
     """Read everything there is and make the plan. Raises Refused and other PlogErrors."""
     sources = [read_source_dir(files, path) for path in paths]
     _refuse(check_sources(sources))
+    _refuse_ours(files, sources)
     state: ClusterState | None = None
     if is_kraft(sources):
         state = _read_kraft(files, sources, zookeeper)
@@ -182,6 +183,17 @@ def _refuse(problems: Sequence[str]) -> None:
         raise Refused("\n".join(problems))
 
 
+def _refuse_ours(files: Files, sources: Sequence[SourceDir]) -> None:
+    """Whatever mode Kafka was in: a metadata log without Raft's state is one that plog wrote."""
+    for source in sources:
+        metadata_dir = posixpath.join(source.path, METADATA_DIR)
+        ours = not files.exists(posixpath.join(metadata_dir, _RAFT_STATE_FILE))
+        if source.holds_metadata and ours:
+            raise Refused(
+                f"{source.path} is plog's already: {METADATA_DIR} there is not Kafka's; start plog"
+            )
+
+
 def _read_kraft(files: Files, sources: Sequence[SourceDir], zookeeper: str | None) -> ClusterState:
     if zookeeper is not None:
         raise Refused("this broker is in KRaft mode: leave out --zookeeper")
@@ -190,10 +202,6 @@ def _read_kraft(files: Files, sources: Sequence[SourceDir], zookeeper: str | Non
         raise Refused(
             f"none of the directories holds {METADATA_DIR}: name Kafka's metadata.log.dir, too, "
             "or all of its log.dirs"
-        )
-    if not files.exists(posixpath.join(holders[0], METADATA_DIR, _RAFT_STATE_FILE)):
-        raise Refused(
-            f"{holders[0]} is plog's already: {METADATA_DIR} there is not Kafka's; start plog"
         )
     return read_kraft_metadata(files, holders[0])
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 
 from plog.errors import InvalidConfig
 from plog.types import TopicPartition, Uuid
@@ -34,6 +35,8 @@ _TIERED_TOPIC = "__remote_log_metadata"
 _UNKNOWN_BLOCKS = 1000
 """How many blocks of producer ids are passed over where nobody wrote down which were given."""
 _SHOWN = 5
+_GAPS_TOLD = 100
+"""One is enough to refuse a topic; a number may be in the billions by mistake."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,9 +159,10 @@ def state_from_logs(logs: Sequence[LogFacts], node_id: int) -> ClusterState:
             replicas=(node_id,), isr=(node_id,), leader_epoch=max(facts.leader_epoch, 0)
         )
     for topic in state.topics.values():  # A gap in the numbers is a directory that is missing.
-        for number in range(max(topic.partitions)):
-            topic.partitions.setdefault(
-                number, KafkaPartition(replicas=(node_id,), isr=(node_id,), leader_epoch=0)
+        gaps = (n for n in range(max(topic.partitions)) if n not in topic.partitions)
+        for number in list(islice(gaps, _GAPS_TOLD)):
+            topic.partitions[number] = KafkaPartition(
+                replicas=(node_id,), isr=(node_id,), leader_epoch=0
             )
     return state
 

@@ -185,6 +185,13 @@ def test_the_directories_alone_tell_the_topics_where_zookeeper_is_not_asked() ->
     assert _plan(state, logs[:1]).partitions[0].leader_epoch == 4
 
 
+def test_a_directory_with_an_absurd_number_is_a_topic_with_gaps() -> None:
+    logs = [_facts("clicks", 0), _facts("clicks", 2_147_483_647)]
+    state = state_from_logs(logs, NODE)
+    assert len(state.topics["clicks"].partitions) < 200
+    assert "partitions 1, 2, 3, 4, 5 and 95 more" in _problem(_plan(state, logs))
+
+
 # -- what cannot be ----------------------------------------------------------------------------
 
 

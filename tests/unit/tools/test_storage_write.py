@@ -310,6 +310,17 @@ def test_what_was_adopted_in_place_is_not_adopted_again() -> None:
         _plan(files)
 
 
+def test_what_was_kafkas_in_zookeeper_mode_is_not_adopted_twice_either() -> None:
+    files = _kafka()
+    adopt_in_place(_plan(files), _world(files))
+    path = "/kafka/meta.properties"
+    text = files.read_file(path).decode()
+    old = text.replace("version=1", "version=0").replace("node.id", "broker.id")
+    files.overwrite(path, old.encode())
+    with pytest.raises(Refused, match="/kafka is plog's already"):
+        _plan(files)
+
+
 def test_a_file_system_that_cannot_exchange_names_is_refused_before_anything_is_done() -> None:
     files = _kafka()
     plan = _plan(files)
