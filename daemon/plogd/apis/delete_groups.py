@@ -14,6 +14,7 @@ from plog.wire.messages.delete_groups import (
     DeleteGroupsResponse,
 )
 from plogd.apis.context import RequestContext
+from plogd.apis.in_slices import ask_in_slices
 from plogd.ports import Later, spawn
 
 if TYPE_CHECKING:
@@ -28,17 +29,13 @@ def handle_delete_groups(
 
 
 async def _delete(group_ids: list[str], broker: Broker) -> DeleteGroupsResponse:
-    """All are asked at once."""
-    asked = [broker.group_coordinator.delete_group(group_id) for group_id in group_ids]
-    results = []
-    for group_id, answer in zip(group_ids, asked, strict=True):
-        try:
-            await answer
-        except KafkaError as error:
-            results.append(DeletableGroupResult(group_id=group_id, error_code=error.code))
-        else:
-            results.append(DeletableGroupResult(group_id=group_id))
-    return DeleteGroupsResponse(results=results)
+    outcomes = await ask_in_slices(group_ids, broker.group_coordinator.delete_group, broker)
+    return DeleteGroupsResponse(
+        results=[
+            DeletableGroupResult(group_id=group_id, error_code=0 if error is None else error.code)
+            for group_id, error in zip(group_ids, outcomes, strict=True)
+        ]
+    )
 
 
 def refuse_delete_groups(

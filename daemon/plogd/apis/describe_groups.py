@@ -17,6 +17,7 @@ from plog.wire.messages.describe_groups import (
     DescribeGroupsResponse,
 )
 from plogd.apis.context import RequestContext
+from plogd.apis.in_slices import ask_in_slices
 from plogd.coordinator.group import GroupState
 from plogd.ports import Later, spawn
 
@@ -32,21 +33,20 @@ GROUP_OPERATIONS: Final = 0b1101_0100_1000
 def handle_describe_groups(
     request: DescribeGroupsRequest, context: RequestContext, broker: Broker
 ) -> Later[DescribeGroupsResponse]:
-    """Every group that was asked for, in the order asked."""
+    """Every group that was asked for, once, in the order asked."""
     return spawn(_describe(request, context, broker))
 
 
 async def _describe(
     request: DescribeGroupsRequest, context: RequestContext, broker: Broker
 ) -> DescribeGroupsResponse:
-    """All are asked at once."""
-    asked = [_ask(group_id, broker) for group_id in request.groups]
+    """Each is told once: a large group asked for a thousand times would be gigabytes."""
+    group_ids = list(dict.fromkeys(request.groups))
+    answers = await ask_in_slices(group_ids, lambda group_id: _ask(group_id, broker), broker)
     groups = []
-    for group_id, answer in zip(request.groups, asked, strict=True):
-        try:
-            group = await answer
-        except KafkaError as error:
-            group = _refused(group_id, context, error)
+    for group_id, group in zip(group_ids, answers, strict=True):
+        if isinstance(group, KafkaError):
+            group = _refused(group_id, context, group)
         if request.include_authorized_operations and group.error_code == 0:
             group.authorized_operations = GROUP_OPERATIONS
         groups.append(group)

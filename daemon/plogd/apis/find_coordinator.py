@@ -23,7 +23,8 @@ from plog.wire.messages.find_coordinator import (
     FindCoordinatorResponse,
 )
 from plogd.apis.context import RequestContext
-from plogd.ports import Later, MaybeLater, spawn
+from plogd.apis.in_slices import ask_in_slices
+from plogd.ports import MaybeLater, spawn
 
 if TYPE_CHECKING:
     from plogd.broker import Broker
@@ -63,19 +64,20 @@ async def _find_groups(
             host=host,
             port=port,
         )
-    finds = [(key, broker.group_coordinator.find(key)) for key in request.coordinator_keys]
+    keys = request.coordinator_keys
+    found = await ask_in_slices(keys, broker.group_coordinator.find, broker)
     return FindCoordinatorResponse(
-        coordinators=[await _coordinator(key, find, context, broker) for key, find in finds]
+        coordinators=[
+            _coordinator(key, one, context, broker) for key, one in zip(keys, found, strict=True)
+        ]
     )
 
 
-async def _coordinator(
-    key: str, find: Later[int], context: RequestContext, broker: Broker
+def _coordinator(
+    key: str, found: int | KafkaError, context: RequestContext, broker: Broker
 ) -> Coordinator:
-    try:
-        await find
-    except KafkaError as error:
-        return _none(key, error)
+    if isinstance(found, KafkaError):
+        return _none(key, found)
     host, port = broker.address_for(context.connection)
     return Coordinator(key=key, node_id=broker.config.node_id, host=host, port=port)
 

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from plog.errors import KafkaError, UnknownTopicId
+from plog.errors import InvalidRequest, KafkaError, UnknownTopicId
 from plog.types import ZERO_UUID, Uuid
 from plog.wire.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -28,8 +28,9 @@ from plog.wire.messages.offset_fetch import (
     OffsetFetchResponseTopics,
 )
 from plogd.apis.context import RequestContext
+from plogd.apis.in_slices import ask_in_slices
 from plogd.coordinator.offsets import Fetched, FetchedOffset
-from plogd.ports import Later, spawn
+from plogd.ports import Later, failed, spawn
 
 if TYPE_CHECKING:
     from plogd.broker import Broker
@@ -87,17 +88,22 @@ def _one_group(fetched: Fetched) -> OffsetFetchResponse:
 async def _several_groups(
     request: OffsetFetchRequest, context: RequestContext, broker: Broker
 ) -> OffsetFetchResponse:
-    """All are asked at once."""
-    asked = [
-        spawn(_group(group, request.require_stable, context, broker)) for group in request.groups
-    ]
-    groups = []
-    for group, answer in zip(request.groups, asked, strict=True):
-        try:
-            groups.append(await answer)
-        except KafkaError as error:
-            groups.append(_refused(group, error))
-    return OffsetFetchResponse(groups=groups)
+    asked_for_all: set[str] = set()
+
+    def ask(group: OffsetFetchRequestGroup) -> Later[OffsetFetchResponseGroup]:
+        if group.topics is None:
+            if group.group_id in asked_for_all:  # A small request would ask for gigabytes.
+                return failed(InvalidRequest(f"group {group.group_id} is named more than once"))
+            asked_for_all.add(group.group_id)
+        return spawn(_group(group, request.require_stable, context, broker))
+
+    answers = await ask_in_slices(request.groups, ask, broker)
+    return OffsetFetchResponse(
+        groups=[
+            _refused(group, answer) if isinstance(answer, KafkaError) else answer
+            for group, answer in zip(request.groups, answers, strict=True)
+        ]
+    )
 
 
 async def _group(

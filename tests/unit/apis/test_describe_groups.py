@@ -6,6 +6,7 @@ import pytest
 
 from plog.errors import ErrorCode
 from plog.wire.messages.describe_groups import OPERATIONS_NOT_ASKED, DescribeGroupsRequest
+from plogd.apis.in_slices import AT_ONCE
 from tests.helpers.group_frames import GROUP, join_request, stable
 from tests.helpers.offsets import commit
 from tests.helpers.sim_broker import SimBroker, create_topic
@@ -47,7 +48,7 @@ def test_a_group_nobody_knows(broker: SimBroker, version: int) -> None:
     assert (group.error_message is not None) == (version >= 6)
 
 
-def test_every_group_has_its_own_answer(broker: SimBroker) -> None:
+def test_every_group_has_its_own_answer_and_has_it_once(broker: SimBroker) -> None:
     create_topic(broker, "t")
     stable(broker)
     commit(broker, "simple", {("t", 0): 1})
@@ -59,8 +60,17 @@ def test_every_group_has_its_own_answer(broker: SimBroker) -> None:
         (GROUP, "Stable"),
         ("nobody", "Dead"),
         ("waits", "PreparingRebalance"),
-        (GROUP, "Stable"),
     ]
+
+
+def test_many_groups_leave_the_thread_to_others_in_between(broker: SimBroker) -> None:
+    stable(broker)
+    names = [f"g{number}" for number in range(2 * AT_ONCE)]
+    many = broker.begin(DescribeGroupsRequest(groups=names), 6)
+    other = broker.begin(DescribeGroupsRequest(groups=[GROUP]), 6)
+    assert (other.is_done, many.is_done) == (True, False)
+    broker.settle()
+    assert [one.group_id for one in many.response().groups] == names
 
 
 @pytest.mark.parametrize("version", range(3, 7))

@@ -66,16 +66,23 @@ def test_several_groups_each_have_their_own_outcome(broker: SimBroker, version: 
     asked = [
         OffsetFetchRequestGroup(group_id="h", topics=None),
         OffsetFetchRequestGroup(group_id="gone", topics=None),
-        OffsetFetchRequestGroup(group_id="", topics=[]),
-        OffsetFetchRequestGroup(group_id="h", topics=None),
+        OffsetFetchRequestGroup(group_id="", topics=None),
+        OffsetFetchRequestGroup(group_id="h", topics=[]),
     ]
     answer = groups(broker, version, *asked)
     shard.state = state
     assert home("gone") not in (home("h"), home(""))
     assert [one.error_code for one in answer] == [0, ErrorCode.NOT_COORDINATOR, 0, 0]
     assert [one.group_id for one in answer] == [one.group_id for one in asked]
-    assert [len(one.topics) for one in answer] == [1, 0, 0, 1]
+    assert [len(one.topics) for one in answer] == [1, 0, 0, 0]
     assert groups(broker, version) == []
+
+
+def test_all_of_a_group_is_told_once_in_a_request(broker: SimBroker) -> None:
+    everything = OffsetFetchRequestGroup(group_id="h", topics=None)
+    first, second = groups(broker, 8, everything, everything)
+    assert (first.error_code, len(first.topics)) == (0, 1)
+    assert (second.error_code, second.topics) == (ErrorCode.INVALID_REQUEST, [])
 
 
 def test_topics_by_id(broker: SimBroker) -> None:
