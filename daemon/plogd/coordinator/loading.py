@@ -11,6 +11,7 @@ Source: Kafka 4.0 CoordinatorLoaderImpl.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Generic, NamedTuple
@@ -53,6 +54,36 @@ class Loaded:
     unknown_records: int
 
 
+class LoadGate:
+    """Lets one load at a time read a stretch of its log and replay it, in the order they came.
+
+    At a start all shards load. Their slices together would be one long one, and what they have read
+    would be in memory at once. Each log directory has a row of its own, for a disk may hang.
+    """
+
+    def __init__(self) -> None:
+        self._rows: dict[str, deque[Later[None]]] = {}
+        """Who waits, by log directory; a row that is there has somebody inside."""
+
+    async def enter(self, log_dir: str) -> None:
+        """Wait for one's turn; `leave` has to follow."""
+        row = self._rows.get(log_dir)
+        if row is None:
+            self._rows[log_dir] = deque()
+            return
+        turn: Later[None] = Later()
+        row.append(turn)
+        await turn
+
+    def leave(self, log_dir: str) -> None:
+        """Let the next one in."""
+        row = self._rows[log_dir]
+        if row:
+            row.popleft().succeed(None)
+        else:
+            del self._rows[log_dir]
+
+
 @dataclass(slots=True, kw_only=True)
 class Loader(Generic[S]):
     """One load of one shard; `is_wanted` is asked whenever the load has waited."""
@@ -65,6 +96,7 @@ class Loader(Generic[S]):
     clock: Clock
     timers: Timers
     is_wanted: Callable[[], bool]
+    gate: LoadGate
     _records: int = 0
     _unknown: int = 0
     _slice_began_ms: float = 0.0
@@ -73,13 +105,22 @@ class Loader(Generic[S]):
         """Replay everything. Raises KafkaStorageError, LoadAbandoned."""
         offset = self.log.log_start_offset
         while offset < self.log.log_end_offset:
-            batches = await self._read(offset)
-            self._continue()
-            self._slice_began_ms = self.clock.monotonic_ms()
-            for batch in batches:
-                await self._replay(batch)
-                offset = batch.next_offset
+            await self.gate.enter(self.log.log_dir)
+            try:
+                offset = await self._stretch(offset)
+            finally:
+                self.gate.leave(self.log.log_dir)
         return Loaded(end_offset=offset, records=self._records, unknown_records=self._unknown)
+
+    async def _stretch(self, offset: int) -> int:
+        """Replay the next batches from `offset` on; the offset after them."""
+        self._continue()
+        batches = await self._read(offset)
+        self._continue()
+        self._slice_began_ms = self.clock.monotonic_ms()
+        for batch in batches:
+            await self._replay(batch)
+        return batches[-1].next_offset
 
     def _continue(self) -> None:
         if not self.is_wanted():

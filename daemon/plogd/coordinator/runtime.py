@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Generic, TypeVar
 
 from plog.errors import KafkaError, NotCoordinator
+from plogd.coordinator.loading import LoadGate
 from plogd.coordinator.result import Result
 from plogd.coordinator.shard import S, ShardKind
 from plogd.coordinator.shard_runtime import ShardRuntime, ShardState, Surroundings
@@ -29,6 +30,7 @@ class CoordinatorRuntime(Generic[S]):
     def __init__(self, kind: ShardKind[S], around: Surroundings) -> None:
         self._kind = kind
         self._around = around
+        self._load_gate = LoadGate()
         self._shards: dict[int, ShardRuntime[S]] = {}
 
     # -- shards come and go -------------------------------------------------------------------
@@ -45,7 +47,9 @@ class CoordinatorRuntime(Generic[S]):
                 if present.partition is partition:
                     continue
                 present.close(NotCoordinator(f"{present} moves to a new leader"))
-            self._shards[state.partition] = ShardRuntime(partition, self._kind, self._around)
+            self._shards[state.partition] = ShardRuntime(
+                partition, self._kind, self._around, self._load_gate
+            )
 
     def topic_stopped(self) -> None:
         """The topic is deleted: let go of every shard."""
@@ -71,6 +75,11 @@ class CoordinatorRuntime(Generic[S]):
             shard.close(error)
 
     # -- operations ---------------------------------------------------------------------------
+
+    @property
+    def topic(self) -> str:
+        """The coordinator's topic."""
+        return self._kind.topic
 
     @property
     def shards(self) -> Mapping[int, ShardRuntime[S]]:

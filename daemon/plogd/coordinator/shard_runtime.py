@@ -37,7 +37,7 @@ from plog.records.batch import HEADER_SIZE, Compression
 from plog.records.builder import build_batch
 from plog.records.codec import Record
 from plogd.config import BrokerConfig
-from plogd.coordinator.loading import Loaded, Loader
+from plogd.coordinator.loading import Loaded, Loader, LoadGate
 from plogd.coordinator.result import CoordinatorRecord, Result
 from plogd.coordinator.running_timers import RunningTimers
 from plogd.coordinator.shard import S, ShardKind
@@ -83,8 +83,11 @@ class Surroundings:
 class ShardRuntime(Generic[S]):
     """See the module's text."""
 
-    def __init__(self, partition: Partition, kind: ShardKind[S], around: Surroundings) -> None:
+    def __init__(
+        self, partition: Partition, kind: ShardKind[S], around: Surroundings, gate: LoadGate
+    ) -> None:
         self.partition = partition
+        self._gate = gate
         self.state = ShardState.LOADING
         self._kind = kind
         self._around = around
@@ -131,6 +134,7 @@ class ShardRuntime(Generic[S]):
             clock=self._around.clock,
             timers=self._around.timers,
             is_wanted=lambda: number == self._load_number,
+            gate=self._gate,
         )
 
         running: Later[None] = Later()

@@ -12,10 +12,11 @@ from plog.records.builder import build_batch
 from plog.records.codec import Record
 from plog.records.control import ControlType, encode_control_key, encode_end_txn_value
 from plog.wire.internal.group_records import encode_key, encode_value
-from plogd.coordinator.loading import SLICE_MS
+from plogd.coordinator.loading import SLICE_MS, LoadGate
 from plogd.coordinator.result import Result
 from plogd.coordinator.shard_runtime import LOAD_RETRY_MS, ShardState
 from plogd.log.batch_validator import AppendOrigin
+from plogd.ports import spawn
 from tests.helpers.coordinator_site import TOPIC, CoordinatorSite, record
 from tests.helpers.sim_ports import SimClock, outcome
 
@@ -178,7 +179,10 @@ def test_a_load_nobody_wants_may_fail_without_harm_to_the_next() -> None:
     reading._give_up(NotCoordinator("as if a replay had failed"))
     again.broker.ports.timers.advance(LOAD_RETRY_MS)  # A second load, behind the first one's job.
     [lane] = [lane for lane in again.broker.ports.jobs.waiting if lane.startswith("load:")]
-    again.broker.files.fail_when(lambda op: op.is_read and TOPIC in op.path, errno.EIO)
+    failures = [errno.EIO]  # One, for the second load reads as soon as the first has ended.
+    again.broker.files.fail_when(
+        lambda op: op.is_read and TOPIC in op.path and bool(failures and failures.pop()), errno.EIO
+    )
     again.broker.ports.jobs.run_one(lane)
     again.broker.files.fail_no_more()
     again.broker.settle()
@@ -202,3 +206,34 @@ def test_a_shard_that_fails_when_it_is_loaded_is_loaded_anew() -> None:
     assert site.runtime_of_shard.state is ShardState.FAILED
     site.broker.ports.advance(LOAD_RETRY_MS)
     assert outcome(site.numbers()) == {}
+
+
+def test_one_load_at_a_time_goes_on_in_a_log_directory() -> None:
+    gate = LoadGate()
+    told: list[str] = []
+
+    async def load(name: str, log_dir: str) -> None:
+        await gate.enter(log_dir)
+        told.append(name)
+
+    for name, log_dir in (("a", "/1"), ("b", "/1"), ("c", "/1"), ("d", "/2")):
+        spawn(load(name, log_dir)).then(lambda _: None, pytest.fail)
+    assert told == ["a", "d"]
+    for _ in "abc":
+        gate.leave("/1")
+    assert told == ["a", "d", "b", "c"]
+    spawn(load("e", "/1")).then(lambda _: None, pytest.fail)
+    assert told[-1] == "e"
+
+
+def test_a_load_that_fails_lets_the_next_one_in() -> None:
+    site = written()
+    again = CoordinatorSite(site.broker.restart()).lead()
+    again.broker.files.fail_when(
+        lambda op: op.is_read and TOPIC in op.path and op.path.endswith(".log"), errno.EIO
+    )
+    again.broker.settle()
+    again.broker.files.fail_no_more()
+    assert again.runtime_of_shard.state is ShardState.FAILED
+    again.broker.ports.advance(LOAD_RETRY_MS)
+    assert len(outcome(again.numbers())) == 3
