@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from plog.errors import (
-    CoordinatorLoadInProgress,
     CoordinatorNotAvailable,
     InvalidCommitOffsetSize,
     InvalidGroupId,
@@ -27,12 +26,13 @@ from plog.errors import (
 from plog.types import Uuid
 from plog.wire.internal import group_records
 from plogd.config import BrokerConfig
+from plogd.coordinator.forgetting import Forgetting
 from plogd.coordinator.group_shard import G, GroupShard
 from plogd.coordinator.offsets import Asked, Fetched, OffsetCommit, Offsets
 from plogd.coordinator.result import Result
 from plogd.coordinator.runtime import CoordinatorRuntime
 from plogd.coordinator.shard import ShardKind
-from plogd.coordinator.shard_runtime import RecordsTooLarge, ShardRuntime, Surroundings
+from plogd.coordinator.shard_runtime import RecordsTooLarge, Surroundings
 from plogd.coordinator.timers import ShardTimers
 from plogd.metadata.cache import MetadataCache, TopicState
 from plogd.metrics import Registry
@@ -111,7 +111,12 @@ class GroupCoordinator(Generic[G]):
         prefix = "kafka_server_group_coordinator_metrics_"
         self._commits = metrics.counter(f"{prefix}offset_commit_count", "Offsets committed.")
         self._deletions = metrics.counter(f"{prefix}offset_deletion_count", "Offsets deleted.")
-        self._expirations = metrics.counter(f"{prefix}offset_expiration_count", "Offsets expired.")
+        self._forgetting = Forgetting(
+            self.runtime,
+            around,
+            deletions=self._deletions,
+            expirations=metrics.counter(f"{prefix}offset_expiration_count", "Offsets expired."),
+        )
 
     def _make_shard(self, timers: ShardTimers) -> GroupShard[G]:
         groups = self._make_groups(timers)
@@ -136,25 +141,7 @@ class GroupCoordinator(Generic[G]):
         if topic.name == OFFSETS_TOPIC:
             self.runtime.topic_stopped()
             return
-        for shard in self.runtime.shards.values():
-            self._forget_when_loaded(shard, topic.name)
-
-    def _forget_when_loaded(self, shard: ShardRuntime[GroupShard[G]], topic: str) -> None:
-        shard.when_loaded(lambda: self._forget(shard, topic))
-
-    def _forget(self, shard: ShardRuntime[GroupShard[G]], topic: str) -> None:
-        def failed_to_forget(error: Exception) -> None:
-            self._around.report(
-                "offsets committed in the deleted topic {topic} stay in {shard}: {error}",
-                topic=topic,
-                shard=str(shard),
-                error=str(error),
-                level="warn",
-            )
-
-        shard.write(lambda state: state.forget_topic(topic), atomic=False).then(
-            self._deletions.inc, failed_to_forget
-        )
+        self._forgetting.topic_deleted(topic.name)
 
     def shutdown(self) -> Later[None]:
         """The broker stops: whoever waits for a group is told to look for another coordinator.
@@ -300,29 +287,7 @@ class GroupCoordinator(Generic[G]):
 
     def clean_up(self) -> Later[None]:
         """Forget expired offsets, and groups that have nothing left, in every shard."""
-        return spawn(self._clean_up())
-
-    async def _clean_up(self) -> None:
-        for number in sorted(self.runtime.shards):
-            try:
-                self._expirations.inc(await self._clean_up_shard(number))
-            except (CoordinatorLoadInProgress, NotCoordinator):
-                pass  # Who looks after it does so in its time.
-            except KafkaError as error:
-                self._around.report(
-                    "expired offsets in {topic}-{number} stay for now: {error}",
-                    topic=OFFSETS_TOPIC,
-                    number=number,
-                    error=error.message,
-                    level="warn",
-                )
-
-    async def _clean_up_shard(self, number: int) -> int:
-        """One shard, in a turn of its own: there may be many groups in it."""
-        turn: Later[None] = Later()
-        self._around.timers.call_later(0, lambda: turn.succeed(None))
-        await turn
-        return await self.runtime.write(number, lambda shard: shard.forget_expired(), atomic=False)
+        return spawn(self._forgetting.forget_expired())
 
 
 def _mapped_error(

@@ -1,7 +1,8 @@
 """`GroupShard`: the groups of one partition of `__consumer_offsets`, and their committed offsets.
 
 The two know different things and share a log. What concerns both is done here: routing a record to
-the one it is for, deleting a group together with its offsets, forgetting what has expired.
+the one it is for, deleting a group together with its offsets, forgetting what has expired, in the
+slices that forgetting.py asks for.
 
 Source: Kafka 4.3 GroupCoordinatorShard.
 """
@@ -9,7 +10,8 @@ Source: Kafka 4.3 GroupCoordinatorShard.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Generic, Protocol, TypeVar
+from itertools import islice
+from typing import Final, Generic, Protocol, TypeVar
 
 from plog.errors import KafkaError
 from plog.wire.internal.group_records import (
@@ -53,6 +55,11 @@ class ShardGroups(OffsetsOwners, Protocol):
 
 G = TypeVar("G", bound=ShardGroups)
 
+SLICE_RECORDS: Final = 250
+"""How many records one operation writes of work that can wait: a few milliseconds."""
+SLICE_LOOKS: Final = 5000
+"""How many groups and offsets it looks at, about."""
+
 
 class GroupShard(Generic[G]):
     """See the module's text."""
@@ -91,21 +98,42 @@ class GroupShard(Generic[G]):
         tombstones = self.offsets.tombstones_of(group_id)
         return Result(records=[*tombstones, *deleted.records], response=len(tombstones))
 
-    def forget_topic(self, topic: str) -> Result[int]:
-        """A topic was deleted: forget the offsets in it; how many."""
-        records = self.offsets.tombstones_of_topic(topic)
+    def forget_topic(self, topic: str, group_ids: list[str], end_offset: int) -> Result[int]:
+        """A topic was deleted: forget a slice of the offsets in it; how many.
+
+        Groups that are done are taken out of `group_ids`, of which there is one at least. Offsets
+        recorded from `end_offset` on are in a topic that came later.
+        """
+        records: list[CoordinatorRecord] = []
+        while group_ids and len(records) < SLICE_RECORDS:
+            room = SLICE_RECORDS - len(records)
+            found = self.offsets.tombstones_of_topic(topic, group_ids[-1], end_offset)
+            some = list(islice(found, room))
+            records += some
+            if len(some) < room:
+                group_ids.pop()
         return Result(records=records, response=len(records))
 
-    def forget_expired(self) -> Result[int]:
-        """Forget offsets that have expired, and empty groups that have none; how many offsets."""
+    def forget_expired(self, group_ids: list[str]) -> Result[int]:
+        """Forget a slice of what has expired, and empty groups without offsets; how many offsets.
+
+        Groups that are done are taken out of `group_ids`.
+        """
         records: list[CoordinatorRecord] = []
-        count = 0
-        for group_id in list(self.groups.group_ids()):
+        count = looked_at = 0
+        while group_ids and len(records) < SLICE_RECORDS and looked_at < SLICE_LOOKS:
+            group_id = group_ids[-1]
             group = self.groups.group(group_id)
-            assert group is not None
-            expired, is_all = self.offsets.expired(group_id, group)
+            if group is None:
+                group_ids.pop()
+                continue
+            looked_at += 1 + self.offsets.count_of(group_id)
+            room = SLICE_RECORDS - len(records)
+            expired, is_all = self.offsets.expired(group_id, group, room)
             records += expired
             count += len(expired)
             if is_all:
                 records += self.groups.tombstones_if_unused(group_id)
+            if is_all or len(expired) < room:
+                group_ids.pop()
         return Result(records=records, response=count)

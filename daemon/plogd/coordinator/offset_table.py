@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from plog.wire.internal.group_records import OffsetCommitKey
 
@@ -20,13 +20,17 @@ class CommittedOffset(NamedTuple):
     """Where in the log this was committed."""
 
 
+OffsetsByTopic: TypeAlias = dict[str, dict[int, CommittedOffset]]
+"""Of one group, by topic and partition."""
+
+
 class OffsetTable:
     """See the module's text; `count` is how many offsets there are."""
 
     __slots__ = ("by_group", "count")
 
     def __init__(self) -> None:
-        self.by_group: dict[str, dict[str, dict[int, CommittedOffset]]] = {}
+        self.by_group: dict[str, OffsetsByTopic] = {}
         self.count = 0
 
     def get(self, key: OffsetCommitKey) -> CommittedOffset | None:

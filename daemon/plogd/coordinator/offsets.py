@@ -15,7 +15,7 @@ Source: Kafka 4.3 OffsetMetadataManager, ClassicGroup.offsetExpirationCondition.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -30,7 +30,7 @@ from plog.errors import (
 from plog.wire.internal.group_records import NO_TIMESTAMP, OffsetCommitKey, OffsetCommitValue
 from plogd.config import BrokerConfig
 from plogd.config.setting import LONG_MAX, MINUTE_MS
-from plogd.coordinator.offset_table import CommittedOffset, OffsetTable
+from plogd.coordinator.offset_table import CommittedOffset, OffsetsByTopic, OffsetTable
 from plogd.coordinator.offsets_owner import OffsetsOwner, OffsetsOwners
 from plogd.coordinator.result import CoordinatorRecord, Result
 from plogd.ports import Clock
@@ -92,6 +92,8 @@ class Offsets:
         self._table = OffsetTable()
         self._pending: dict[int, OffsetTable] = {}
         """Committed in transactions that have not ended, by producer id."""
+        self._deleted_topics: dict[str, int] = {}
+        """Topics whose offsets are being forgotten: those recorded before this place in the log."""
 
     def __len__(self) -> int:
         return self._table.count
@@ -158,7 +160,7 @@ class Offsets:
         """What is committed of the partitions `asked` for; None asks for all there are."""
         topics = {}
         if self._groups.group(group_id) is not None:
-            topics = self._table.by_group.get(group_id, {})
+            topics = self._without_deleted(self._table.by_group.get(group_id, {}))
         if asked is None:
             asked = [(topic, list(partitions)) for topic, partitions in topics.items()]
         unstable = self._unstable(group_id) if require_stable else frozenset()
@@ -176,6 +178,17 @@ class Offsets:
             )
             for topic, partitions in asked
         ]
+
+    def _without_deleted(self, topics: OffsetsByTopic) -> OffsetsByTopic:
+        if self._deleted_topics.keys().isdisjoint(topics):
+            return topics
+        kept: OffsetsByTopic = {}
+        for topic, partitions in topics.items():
+            end_offset = self._deleted_topics.get(topic, 0)
+            left = {number: x for number, x in partitions.items() if x.record_offset >= end_offset}
+            if left:
+                kept[topic] = left
+        return kept
 
     def _fetched(
         self, partition: int, committed: CommittedOffset | None, is_unstable: bool
@@ -231,20 +244,41 @@ class Offsets:
             keys |= {(key.topic, key.partition): key for key in table.keys(group_id)}
         return [CoordinatorRecord(key, None) for key in keys.values()]
 
-    def tombstones_of_topic(self, topic: str) -> list[CoordinatorRecord]:
-        """The records that forget every offset in a topic, which is gone."""
-        keys = {
-            (group_id, partition): OffsetCommitKey(group=group_id, topic=topic, partition=partition)
-            for table in (self._table, *self._pending.values())
-            for group_id, topics in table.by_group.items()
-            for partition in topics.get(topic, ())
-        }
-        return [CoordinatorRecord(key, None) for key in keys.values()]
+    def topic_deleted(self, topic: str, end_offset: int) -> list[str]:
+        """Nobody is told of offsets in `topic` any more that were recorded before `end_offset`.
+
+        A topic of the same name may come at once, and be committed to. The groups that have some:
+        `tombstones_of_topic` forgets them group by group, then `topic_forgotten` is called.
+        """
+        self._deleted_topics[topic] = end_offset
+        tables = (self._table, *self._pending.values())
+        groups = (group for table in tables for group, x in table.by_group.items() if topic in x)
+        return list(dict.fromkeys(groups))
+
+    def tombstones_of_topic(
+        self, topic: str, group_id: str, end_offset: int
+    ) -> Iterator[CoordinatorRecord]:
+        """The records that forget a group's offsets in a topic, of those before `end_offset`."""
+        newest: dict[int, int] = {}
+        for table in (self._table, *self._pending.values()):
+            for number, committed in table.by_group.get(group_id, {}).get(topic, {}).items():
+                newest[number] = max(newest.get(number, -1), committed.record_offset)
+        for number, record_offset in newest.items():
+            if record_offset < end_offset:
+                key = OffsetCommitKey(group=group_id, topic=topic, partition=number)
+                yield CoordinatorRecord(key, None)
+
+    def topic_forgotten(self, topic: str, end_offset: int) -> None:
+        """All are forgotten, unless the topic was deleted again meanwhile."""
+        if self._deleted_topics.get(topic) == end_offset:
+            del self._deleted_topics[topic]
 
     # -- expiry -------------------------------------------------------------------------------
 
-    def expired(self, group_id: str, group: OffsetsOwner) -> tuple[list[CoordinatorRecord], bool]:
-        """The tombstones of what has expired, and whether nothing is left of the group then."""
+    def expired(
+        self, group_id: str, group: OffsetsOwner, at_most: int
+    ) -> tuple[list[CoordinatorRecord], bool]:
+        """Tombstones of what has expired, and whether nothing is left of the group then."""
         clock_of = _expiry_clock(group)
         topics = self._table.by_group.get(group_id, {})
         unstable = self._unstable(group_id)
@@ -263,9 +297,15 @@ class Offsets:
                 if now_ms < due_ms or (topic, partition) in unstable:
                     is_all = False
                     continue
+                if len(records) == at_most:
+                    return records, False
                 key = OffsetCommitKey(group=group_id, topic=topic, partition=partition)
                 records.append(CoordinatorRecord(key, None))
         return records, is_all
+
+    def count_of(self, group_id: str) -> int:
+        """How many offsets a group has."""
+        return sum(map(len, self._table.by_group.get(group_id, {}).values()))
 
     # -- replay -------------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ from plog.wire.internal.group_records import (
 )
 from plogd.config.setting import DAY_MS
 from plogd.coordinator.group_coordinator import OFFSETS_TOPIC, java_hash
+from plogd.coordinator.group_shard import SLICE_RECORDS
 from plogd.coordinator.result import CoordinatorRecord, Result
 from plogd.ports import Later
 from tests.helpers.offsets import commit, commit_request, fetch
@@ -80,6 +81,38 @@ def test_more_tombstones_than_fit_into_a_batch_are_written_in_several(broker: Si
     home = broker.broker.group_coordinator.partition_for(group)
     assert broker.log(OFFSETS_TOPIC, home).log_end_offset == 180 + 180 + 1
     assert fetch(broker, group) == fetch(broker.restart(), group) == {}
+
+
+def test_much_that_expires_is_forgotten_in_slices(broker: SimBroker) -> None:
+    count = 2 * SLICE_RECORDS + 1
+    create_topic(broker, "wide", count)
+    commit(broker, "g", {("wide", number): 1 for number in range(count)})
+    broker.ports.clock.jump_wall(7 * DAY_MS)
+    log = broker.log(OFFSETS_TOPIC, broker.broker.group_coordinator.partition_for("g"))
+    before = log.log_end_offset
+    cleaned = broker.broker.group_coordinator.clean_up()
+    ends = set()
+    while not cleaned.done:
+        broker.ports.timers.run_due()
+        broker.ports.jobs.run_all()
+        ends.add(log.log_end_offset - before)
+    outcome(cleaned)
+    assert ends >= {SLICE_RECORDS, 2 * SLICE_RECORDS, count + 1}  # The last one is the group's.
+    assert group_ids(broker) == set()
+
+
+def test_a_topic_that_is_created_again_keeps_what_is_committed_in_it(broker: SimBroker) -> None:
+    for number in range(3):
+        commit(broker, f"g{number}", {("t", 0): 10, ("t", 1): 11})
+    state = broker.broker.cache.topic("t")
+    assert state is not None
+    broker.broker.group_coordinator.topic_stopped(state)  # Nothing is forgotten yet.
+    asked = broker.begin(commit_request(broker, "g1", {("t", 0): 3}), 8)
+    broker.settle()
+    asked.response()
+    assert fetch(broker, "g0") == fetch(broker, "g2") == {}
+    assert fetch(broker, "g1") == {("t", 0): 3}
+    assert fetch(broker.restart(), "g1") == {("t", 0): 3}
 
 
 def test_a_full_disk_puts_expiry_off(broker: SimBroker) -> None:

@@ -115,7 +115,7 @@ class Site:
     def expire(self, group: str = "g") -> tuple[int, bool]:
         found = self.groups.group(group)
         assert found is not None
-        records, is_all = self.offsets.expired(group, found)
+        records, is_all = self.offsets.expired(group, found, 100)
         self.apply(Result(records=records, response=None))
         return len(records), is_all
 
@@ -241,11 +241,49 @@ def test_offsets_of_active_groups_of_another_kind_cannot_be_deleted(site: Site) 
 def test_a_deleted_topic_takes_its_offsets_in_every_group_along(site: Site) -> None:
     for group in ("g", "h"):
         site.commit(at(1), at(2, partition=1), at(3, "u"), group=group)
-    records = site.offsets.tombstones_of_topic("t")
-    assert len(records) == 4
-    site.apply(Result(records=records, response=None))
+    assert site.offsets.topic_deleted("t", site.log_end) == ["g", "h"]
+    for group in ("g", "h"):
+        records = list(site.offsets.tombstones_of_topic("t", group, site.log_end))
+        assert len(records) == 2
+        site.apply(Result(records=records, response=None))
     assert len(site.offsets) == 2
     assert site.fetch("u").offset == 3
+
+
+def test_offsets_of_a_deleted_topic_are_not_told_while_they_are_forgotten(site: Site) -> None:
+    site.commit(at(1), at(2, partition=1), at(3, "u"))
+    deleted_at = site.log_end
+    site.offsets.topic_deleted("t", deleted_at)
+    assert site.fetch().offset == -1
+    assert [topic for topic, _ in site.offsets.fetch("g", None, require_stable=False)] == ["u"]
+    site.commit(at(7))  # The topic was created again.
+    assert (site.fetch().offset, site.fetch("t", 1).offset) == (7, -1)
+    [left] = site.offsets.tombstones_of_topic("t", "g", deleted_at)
+    assert left.key.partition == 1
+    site.apply(Result(records=[left], response=None))
+    site.offsets.topic_forgotten("t", deleted_at)
+    assert (site.fetch().offset, site.fetch("t", 1).offset) == (7, -1)
+
+
+def test_a_topic_deleted_twice_is_forgotten_when_both_times_are_done(site: Site) -> None:
+    site.commit(at(1))
+    first_end = site.log_end
+    site.offsets.topic_deleted("t", first_end)
+    site.commit(at(2))
+    site.offsets.topic_deleted("t", site.log_end)
+    site.offsets.topic_forgotten("t", first_end)
+    assert site.fetch().offset == -1
+
+
+def test_no_more_expires_at_once_than_is_wanted(site: Site) -> None:
+    site.commit(*(at(1, partition=number) for number in range(3)))
+    site.clock.jump_wall(7 * DAY_MS)
+    group = site.groups.group("g")
+    assert group is not None
+    for left in (True, False):
+        records, is_all = site.offsets.expired("g", group, 2)
+        assert (len(records), is_all) == ((2, False) if left else (1, True))
+        site.apply(Result(records=records, response=None))
 
 
 def test_a_deleted_group_takes_its_offsets_along(site: Site) -> None:
