@@ -89,7 +89,7 @@ class OffsetsSettings:
         "offsets.topic.segment.bytes",
         100 * MIB,
         "`segment.bytes` of `__consumer_offsets` when it is created. Small files load faster.",
-        at_least=1,
+        at_least=MIB,  # As for any topic: else it could not be created.
         unit="bytes",
         importance="high",
     )
