@@ -108,8 +108,12 @@ class Loader(Generic[S]):
             await self.gate.enter(self.log.log_dir)
             try:
                 offset = await self._stretch(offset)
-            finally:
+            except Exception:
                 self.gate.leave(self.log.log_dir)
+                raise
+            # Not `finally`: the collector closes the load of a broker that is gone from memory, and
+            # must not run the next one.
+            self.gate.leave(self.log.log_dir)
         return Loaded(end_offset=offset, records=self._records, unknown_records=self._unknown)
 
     async def _stretch(self, offset: int) -> int:
