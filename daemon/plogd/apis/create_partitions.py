@@ -11,10 +11,9 @@ gets them all the same. Every topic named is in the answer, once.
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING
 
-from plog.errors import InvalidRequest, KafkaError, RequestTimedOut
+from plog.errors import KafkaError, RequestTimedOut
 from plog.wire.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -22,6 +21,7 @@ from plog.wire.messages.create_partitions import (
     CreatePartitionsTopicResult,
 )
 from plogd.apis.context import RequestContext
+from plogd.apis.named_once import REPEATED, split_repeated
 from plogd.controller.partitions import MorePartitions
 from plogd.controller.waiting import within
 from plogd.metadata.cache import TopicState
@@ -35,13 +35,8 @@ def handle_create_partitions(
     request: CreatePartitionsRequest, context: RequestContext, broker: Broker
 ) -> MaybeLater[CreatePartitionsResponse]:
     """Give more partitions to, or only check, every topic that is named once."""
-    named = Counter(topic.name for topic in request.topics)
-    once = [topic for topic in request.topics if named[topic.name] == 1]
-    repeated = [
-        _error(name, InvalidRequest("Duplicate topic name."))
-        for name, count in named.items()
-        if count > 1
-    ]
+    once, repeated_names = split_repeated(request.topics)
+    repeated = [_error(name, REPEATED) for name in repeated_names]
     if request.validate_only:
         results = [_validate(topic, broker) for topic in once]
         return CreatePartitionsResponse(results=results + repeated)

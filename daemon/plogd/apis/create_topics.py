@@ -11,10 +11,9 @@ one that takes longer than `timeout_ms` is answered REQUEST_TIMED_OUT and create
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING
 
-from plog.errors import InvalidRequest, KafkaError, RequestTimedOut
+from plog.errors import KafkaError, RequestTimedOut
 from plog.types import ZERO_UUID
 from plog.wire.messages.create_topics import (
     CreatableTopic,
@@ -24,6 +23,7 @@ from plog.wire.messages.create_topics import (
     CreateTopicsResponse,
 )
 from plogd.apis.context import RequestContext
+from plogd.apis.named_once import REPEATED, split_repeated
 from plogd.controller.topics import NewTopic
 from plogd.controller.waiting import within
 from plogd.metadata.cache import TopicState
@@ -40,13 +40,8 @@ def handle_create_topics(
     request: CreateTopicsRequest, context: RequestContext, broker: Broker
 ) -> MaybeLater[CreateTopicsResponse]:
     """Create, or only check, every topic that is named once."""
-    named = Counter(topic.name for topic in request.topics)
-    once = [topic for topic in request.topics if named[topic.name] == 1]
-    repeated = [
-        _error(name, InvalidRequest("Duplicate topic name."))
-        for name, count in named.items()
-        if count > 1
-    ]
+    once, repeated_names = split_repeated(request.topics)
+    repeated = [_error(name, REPEATED) for name in repeated_names]
     broker.controller.check_total([_new_topic(topic) for topic in once])
     if request.validate_only:
         results = [_validate(topic, context, broker) for topic in once]

@@ -11,7 +11,6 @@ Source: Kafka 4.0 GroupMetadataManager, GroupCoordinatorService.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Final
 
@@ -41,7 +40,6 @@ from plogd.coordinator.group import (
     PREPARING_REBALANCE,
     STABLE,
     Group,
-    GroupState,
 )
 from plogd.coordinator.group_metadata import group_from_record, group_tombstone
 from plogd.coordinator.joining import Joining
@@ -272,15 +270,6 @@ class Groups:
         if group is None or not group.is_empty or group.pending_joins:
             return []
         return [group_tombstone(group_id)]
-
-    def count_by_state(self) -> Counter[GroupState]:
-        """How many groups are in each state."""
-        return Counter(group.state for group in self._groups.values())
-
-    @property
-    def completed_rebalances(self) -> int:
-        """How many generations got their assignment since the shard was loaded."""
-        return self._rebalances.completed
 
     def _find(self, group_id: str) -> Group:
         group = self._groups.get(group_id)

@@ -91,8 +91,6 @@ class Rebalances:
         self._timers = timers
         self._clock = clock
         self._report = report
-        self.completed = 0
-        """How many generations got their assignment."""
 
     # -- joining ------------------------------------------------------------------------------
 
@@ -275,7 +273,6 @@ class Rebalances:
 
     def _assign(self, group: Group, assignments: Mapping[str, bytes]) -> None:
         group.become(STABLE, self._clock.now_ms())
-        self.completed += 1
         answers: list[tuple[SyncAnswer, SyncGroupResponse]] = []
         for member in group.members.values():
             member.assignment = assignments[member.member_id]

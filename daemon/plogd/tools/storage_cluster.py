@@ -59,10 +59,6 @@ class ClusterState:
     may_hold_old_formats: bool = False
     """Whether any broker of this cluster may have written messages of magic 0 or 1."""
 
-    def topics_by_id(self) -> dict[Uuid, KafkaTopic]:
-        """The topics that have an id."""
-        return {x.topic_id: x for x in self.topics.values() if x.topic_id is not None}
-
 
 def count_not_imported(state: ClusterState, what: str, things: Iterable[object]) -> None:
     """Note that `things` are left out, if there are any."""

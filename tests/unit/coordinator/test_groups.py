@@ -19,7 +19,6 @@ from plog.errors import (
 from plog.wire.internal.group_records import GroupMetadataKey
 from plog.wire.messages.join_group import JoinGroupResponse
 from plog.wire.messages.leave_group import MemberIdentity
-from plogd.coordinator.group import GroupState
 from tests.helpers.group_shard import REBALANCE_MS, SESSION_MS, GroupShard, subscription
 
 
@@ -340,7 +339,6 @@ def test_what_is_listed_of_a_group() -> None:
     ]
     assert told == [("g", "consumer", "Stable", "classic"), ("simple", "", "Empty", "classic")]
     assert shard.groups.group_ids() == ["g", "simple"]
-    assert shard.groups.count_by_state() == {GroupState.STABLE: 1, GroupState.EMPTY: 1}
 
 
 # -- deleting ---------------------------------------------------------------------------------
