@@ -5,6 +5,7 @@ Nothing here commits offsets or joins a group: consumers are assigned their part
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -74,7 +75,19 @@ def consumer(bootstrap_servers: str, **config: Any) -> Iterator[Any]:
     try:
         yield client
     finally:
-        client.close()
+        assert comes_back_from_close(client, TIMEOUT_S), "the consumer waits in close() for ever"
+
+
+def comes_back_from_close(client: Any, timeout_s: float) -> bool:
+    """Close a consumer; whether that took less than `timeout_s`.
+
+    librdkafka may wait in close() for ever, after a fatal error above all. So it waits in a thread
+    that holds up neither the other tests nor the end of the process.
+    """
+    closing = threading.Thread(target=client.close, daemon=True)
+    closing.start()
+    closing.join(timeout_s)
+    return not closing.is_alive()
 
 
 def next_message(client: Any) -> Any:

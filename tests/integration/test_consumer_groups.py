@@ -45,17 +45,12 @@ class Member:
     def __init__(self, client: Any, topic: str) -> None:
         self.client = client
         self.values: list[bytes] = []
-        self.fatal_error: str | None = None
         client.subscribe([topic])
 
     def poll(self) -> None:
         message = self.client.poll(0.05)
-        if message is None:
-            return
-        if message.error() is None:
+        if message is not None and message.error() is None:
             self.values.append(message.value())
-        elif message.error().code() == confluent_kafka.KafkaError._FATAL:
-            self.fatal_error = message.error().str()
 
     @property
     def partitions(self) -> set[int]:
@@ -158,14 +153,6 @@ def test_a_static_member_that_restarts_disturbs_nobody(broker: BrokerProcess, to
         with members(servers, topic, 1, group_instance_id="b") as [second]:
             poll_until([first, second], lambda: bool(second.partitions))
             assert (first.partitions, second.partitions) == (kept, before)
-
-
-def test_two_with_one_instance_id_are_told(broker: BrokerProcess, topic: str) -> None:
-    filled(broker.bootstrap_servers, topic)
-    with members(broker.bootstrap_servers, topic, 2, group_instance_id="a") as both:
-        poll_until(both, lambda: any(one.fatal_error is not None for one in both))
-        [fenced] = [one.fatal_error for one in both if one.fatal_error is not None]
-        assert "fenced" in fenced
 
 
 def test_an_administrator_sees_groups_and_deletes_them(broker: BrokerProcess, topic: str) -> None:
