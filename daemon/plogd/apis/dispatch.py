@@ -20,10 +20,12 @@ from plog.wire.frames import frame_response
 from plog.wire.header import RequestHeader, UnknownApiKey, decode_request_header
 from plog.wire.primitives import Part, WireError
 from plog.wire.schema import ApiMessage
+from plog.wire.single_produce import read_single_produce
 from plogd.apis.api_versions import unknown_version_response
 from plogd.apis.closing import CloseConnection
 from plogd.apis.context import ConnectionContext, RequestContext
 from plogd.apis.old_clients import explain_api, explain_version
+from plogd.apis.single_produce import single_produce_call
 from plogd.apis.table import ADVERTISED, HANDLERS, Row
 from plogd.log.file_records import FileRegion
 from plogd.metrics import Counter
@@ -45,6 +47,8 @@ _QUESTIONS = frozenset(
         ApiKey.SASL_AUTHENTICATE,
     )
 )
+
+_PRODUCE_KEY = b"\0\0"
 
 Parts: TypeAlias = list[Part]
 """A framed answer: bytes, and FileRegions to be closed by whoever sends them."""
@@ -84,6 +88,13 @@ class Dispatcher:
             raise
 
     def _dispatch(self, frame: memoryview, connection: ConnectionContext) -> Dispatched:
+        if frame[:2] == _PRODUCE_KEY:
+            produce = read_single_produce(frame)
+            call = None if produce is None else single_produce_call(self._broker, produce)
+            if call is not None:
+                assert produce is not None
+                self._begin(self._rows[ApiKey.PRODUCE], produce.version, connection)
+                return Dispatched(True, call.start(produce))
         try:
             header, position = decode_request_header(frame)
         except WireError as error:
@@ -99,10 +110,7 @@ class Dispatcher:
             request = row.request.decode(frame[position:], header.api_version)
         except WireError as error:
             raise CloseConnection(f"no {row.name} request: {error}") from error
-        self._count(row, header.api_version)
-        if not connection.works and header.api_key not in _QUESTIONS:
-            connection.works = True
-            self._broker.on_client_works(connection)
+        self._begin(row, header.api_version, connection)
         context = RequestContext(header, connection, len(frame))
         is_produce = header.api_key == ApiKey.PRODUCE
         return Dispatched(is_produce, self._handle(row, request, context))
@@ -115,7 +123,11 @@ class Dispatcher:
         response = unknown_version_response(ADVERTISED)
         return Dispatched(False, frame_response(header.api_key, 0, header.correlation_id, response))
 
-    def _count(self, row: Row, version: int) -> None:
+    def _begin(self, row: Row, version: int, connection: ConnectionContext) -> None:
+        """A request can be read and will be handled."""
+        if not connection.works and row.api_key not in _QUESTIONS:
+            connection.works = True
+            self._broker.on_client_works(connection)
         key = (row.api_key, version)
         counter = self._request_counters.get(key)
         if counter is None:

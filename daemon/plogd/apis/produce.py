@@ -143,7 +143,7 @@ class _Produce:
                     name=topic.name,
                     topic_id=topic.topic_id,
                     partition_responses=[
-                        _partition_response(data.index, next(results))
+                        partition_response(data.index, next(results))
                         for data in topic.partition_data
                     ],
                 )
@@ -188,9 +188,10 @@ def _refusal_of_records(records: object, version: int) -> KafkaError | None:
     return None
 
 
-def _partition_response(
+def partition_response(
     index: int, result: PartitionAppend | KafkaError
 ) -> PartitionProduceResponse:
+    """What the answer says of one partition."""
     if isinstance(result, KafkaError):
         return _error_response(index, result, log_start_offset=-1)
     if isinstance(result.error, _FOUND_BEFORE_THE_LOG):

@@ -21,10 +21,13 @@ from plog.errors import (
     CorruptMessage,
     InvalidRecord,
     InvalidTimestamp,
+    KafkaError,
     MessageTooLarge,
+    UnsupportedCompressionType,
     UnsupportedForMessageFormat,
 )
 from plog.records.batch import (
+    ATTRIBUTES_POSITION,
     COMPRESSION_MASK,
     CONTROL_BIT,
     DELETE_HORIZON_BIT,
@@ -35,12 +38,12 @@ from plog.records.batch import (
     MAGIC_POSITION,
     BatchHeader,
     Compression,
-    crc_is_valid,
     parse_header,
     set_append_time,
 )
 from plog.records.builder import build_batch
 from plog.records.codec import Record
+from plog.records.crc32c import crc32c
 from plog.records.reader import read_records
 from plogd.topic_config import TopicConfig
 
@@ -48,6 +51,7 @@ NO_TIMESTAMP = -1
 
 _MIN_RECORD_BYTES = 7
 """One byte each: length, attributes, two deltas, and no key, no value, no headers."""
+_BROKERS_ONLY = CONTROL_BIT | DELETE_HORIZON_BIT | LOG_APPEND_TIME_BIT
 
 _CODEC_BY_NAME = {
     "uncompressed": Compression.NONE,
@@ -85,32 +89,53 @@ class ValidatedBatch(NamedTuple):
     """The time the broker gave all its records; -1 if they kept their own."""
 
 
-def validate_batches(
-    batches: memoryview, *, config: TopicConfig, now_ms: int, origin: AppendOrigin
-) -> list[ValidatedBatch]:
-    """Check every batch, give it what the topic's settings ask for, and tell what a log must know.
+class BatchRules(NamedTuple):
+    """What a topic's settings ask of a batch, worked out once and not for every batch."""
 
-    A client may send one batch. Raises CorruptMessage, MessageTooLarge, InvalidRecord,
-    InvalidTimestamp, UnsupportedForMessageFormat, UnsupportedCompressionType.
+    config: TopicConfig
+    max_bytes: int
+    target: Compression | None
+    """The codec all batches are stored in; None if each keeps its own."""
+    is_compacted: bool
+    by_broker: bool
+    """Whether the broker sets the time of the records."""
+
+    @classmethod
+    def of(cls, config: TopicConfig) -> BatchRules:
+        """The rules of a topic with these settings."""
+        return cls(
+            config,
+            config.max_message_bytes,
+            _CODEC_BY_NAME.get(config.compression_type),
+            config.is_compacted,
+            config.uses_log_append_time,
+        )
+
+
+def validate_batch(
+    data: memoryview, *, rules: BatchRules, now_ms: int, origin: AppendOrigin
+) -> ValidatedBatch:
+    """Check the one batch in `data`, give it what the topic asks for, tell what a log must know.
+
+    Raises CorruptMessage, MessageTooLarge, InvalidRecord, InvalidTimestamp,
+    UnsupportedForMessageFormat, UnsupportedCompressionType.
     """
+    header = _sound_header(data, rules, origin)
+    if header.batch_length + LOG_OVERHEAD != len(data):
+        raise InvalidRecord("a produce request carries exactly one record batch a partition")
+    if origin is AppendOrigin.CLIENT:
+        _check_client_header(header)
+    return _shape(data, header, rules, now_ms, origin)
+
+
+def validate_replicated(data: memoryview, rules: BatchRules) -> list[ValidatedBatch]:
+    """The batches a leader has sent: as they are, if they are whole. Raises CorruptMessage."""
     validated: list[ValidatedBatch] = []
-    position, end = 0, len(batches)
-    while position < end:
-        if validated and origin is AppendOrigin.CLIENT:
-            raise InvalidRecord("a produce request carries exactly one record batch a partition")
-        header = _sound_header(batches, position, config, origin)
-        view = batches
-        if position or header.batch_length + LOG_OVERHEAD != end:
-            view = batches[position : position + header.batch_length + LOG_OVERHEAD]
-        position += header.batch_length + LOG_OVERHEAD
-        if origin is AppendOrigin.REPLICATION:
-            validated.append(_ready(view, header, NO_TIMESTAMP))
-            continue
-        if origin is AppendOrigin.CLIENT:
-            _check_client_header(header)
-        validated.append(_shape(view, header, config, now_ms, origin))
-    if not validated:
-        raise InvalidRecord("no record batch at all")
+    while len(data):
+        header = _sound_header(data, rules, AppendOrigin.REPLICATION)
+        size_bytes = header.batch_length + LOG_OVERHEAD
+        validated.append(_ready(data[:size_bytes], header, NO_TIMESTAMP))
+        data = data[size_bytes:]
     return validated
 
 
@@ -120,28 +145,32 @@ def _ready(view: memoryview, header: BatchHeader, log_append_time_ms: int) -> Va
     )
 
 
-def _sound_header(
-    data: memoryview, position: int, config: TopicConfig, origin: AppendOrigin
-) -> BatchHeader:
-    """The header of the batch at `position`, whole, small enough, and with the right checksum."""
-    available = len(data) - position
-    if available > MAGIC_POSITION and data[position + MAGIC_POSITION] in (0, 1):
-        raise UnsupportedForMessageFormat(
-            f"a batch of magic {data[position + MAGIC_POSITION]}; only magic {MAGIC} is taken"
-        )
-    if available < HEADER_SIZE:
-        raise CorruptMessage(f"{available} bytes are no record batch")
-    header = parse_header(data, position)
+def _sound_header(data: memoryview, rules: BatchRules, origin: AppendOrigin) -> BatchHeader:
+    """The header of the batch `data` begins with: whole, small enough, the checksum right."""
+    available = len(data)
+    if available < HEADER_SIZE or data[MAGIC_POSITION] != MAGIC:
+        raise _no_batch(data)
+    header = parse_header(data)
     size_bytes = header.batch_length + LOG_OVERHEAD
-    if header.magic != MAGIC or not HEADER_SIZE <= size_bytes <= available:
-        raise CorruptMessage(
-            f"a batch of magic {header.magic} that claims {size_bytes} bytes where {available} are"
-        )
-    if size_bytes > config.max_message_bytes and origin is not AppendOrigin.RAFT_LEADER:
-        raise _too_large(size_bytes, config)
-    if not crc_is_valid(data, position, header):
+    if not HEADER_SIZE <= size_bytes <= available:
+        raise CorruptMessage(f"a batch that claims {size_bytes} bytes where {available} are")
+    if size_bytes > rules.max_bytes and origin is not AppendOrigin.RAFT_LEADER:
+        raise _too_large(size_bytes, rules.config)
+    if crc32c(data[ATTRIBUTES_POSITION:size_bytes]) != header.crc:
         raise CorruptMessage(f"the checksum of a batch of {size_bytes} bytes does not match")
     return header
+
+
+def _no_batch(data: memoryview) -> KafkaError:
+    """Why there is not even a batch's header of a format we take."""
+    if not len(data):
+        return InvalidRecord("no record batch at all")
+    if len(data) <= MAGIC_POSITION:
+        return CorruptMessage(f"{len(data)} bytes are no record batch")
+    magic = data[MAGIC_POSITION]
+    if magic in (0, 1):
+        return UnsupportedForMessageFormat(f"a batch of magic {magic}; only magic {MAGIC} is taken")
+    return CorruptMessage(f"{len(data)} bytes with a magic of {magic} are no record batch")
 
 
 def _too_large(size_bytes: int, config: TopicConfig) -> MessageTooLarge:
@@ -152,24 +181,22 @@ def _too_large(size_bytes: int, config: TopicConfig) -> MessageTooLarge:
 
 def _check_client_header(header: BatchHeader) -> None:
     """What a client may not say, or not in this combination."""
-    count = header.records_count
-    if header.base_offset != 0:
-        raise InvalidRecord(f"the base offset must be 0, not {header.base_offset}")
-    if count <= 0 or header.last_offset_delta != count - 1:
-        raise InvalidRecord(
-            f"{count} records with a last offset delta of {header.last_offset_delta}"
-        )
-    attributes = header.attributes
-    if attributes & (CONTROL_BIT | DELETE_HORIZON_BIT):
+    base_offset, length, _, _, _, attributes, last_delta, _, _, producer, epoch, sequence, count = (
+        header
+    )
+    if base_offset:
+        raise InvalidRecord(f"the base offset must be 0, not {base_offset}")
+    if count <= 0 or last_delta != count - 1:
+        raise InvalidRecord(f"{count} records with a last offset delta of {last_delta}")
+    if attributes & _BROKERS_ONLY:
+        if attributes & LOG_APPEND_TIME_BIT:
+            raise InvalidTimestamp("clients may not set the timestamp type LogAppendTime")
         raise InvalidRecord("clients may not write control batches or delete horizons")
-    if attributes & LOG_APPEND_TIME_BIT:
-        raise InvalidTimestamp("clients may not set the timestamp type LogAppendTime")
-    if header.producer_id >= 0 and (header.base_sequence < 0 or header.producer_epoch < 0):
+    if producer >= 0 and (sequence < 0 or epoch < 0):
         raise InvalidRecord(
-            f"producer {header.producer_id} with sequence number {header.base_sequence} "
-            f"and epoch {header.producer_epoch}"
+            f"producer {producer} with sequence number {sequence} and epoch {epoch}"
         )
-    payload_bytes = header.batch_length + LOG_OVERHEAD - HEADER_SIZE
+    payload_bytes = length + LOG_OVERHEAD - HEADER_SIZE
     if not attributes & COMPRESSION_MASK and payload_bytes < count * _MIN_RECORD_BYTES:
         raise InvalidRecord(f"{count} records cannot be in {payload_bytes} bytes")
     if not payload_bytes:
@@ -177,22 +204,24 @@ def _check_client_header(header: BatchHeader) -> None:
 
 
 def _shape(
-    view: memoryview, header: BatchHeader, config: TopicConfig, now_ms: int, origin: AppendOrigin
+    view: memoryview, header: BatchHeader, rules: BatchRules, now_ms: int, origin: AppendOrigin
 ) -> ValidatedBatch:
     """The batch as the topic wants it: its codec, its timestamps, keys where they are needed."""
-    codec = header.compression
-    target = _CODEC_BY_NAME.get(config.compression_type, codec)
-    recompress = target is not codec and not header.is_control
-    by_broker = config.uses_log_append_time
+    config, by_broker = rules.config, rules.by_broker
+    codec = header.attributes & COMPRESSION_MASK
+    if codec > Compression.ZSTD:
+        raise UnsupportedCompressionType(f"compression type {codec} is not known")
+    recompress = rules.target is not None and codec != rules.target and not header.is_control
     check_records = (
-        config.is_compacted or (not by_broker and _may_be_too_old(header, config, now_ms))
+        rules.is_compacted or (not by_broker and _may_be_too_old(header, config, now_ms))
     ) and not header.is_control
     if recompress or check_records:
         records = read_records(view, 0, header)
         if check_records:
             _check_records(records, config, now_ms, by_broker)
         if recompress:
-            view, header = _rebuild(records, header, target, config)
+            assert rules.target is not None
+            view, header = _rebuild(records, header, rules.target, config)
             if len(view) > config.max_message_bytes and origin is not AppendOrigin.RAFT_LEADER:
                 raise _too_large(len(view), config)
     if by_broker:
@@ -205,7 +234,7 @@ def _shape(
 def _may_be_too_old(header: BatchHeader, config: TopicConfig, now_ms: int) -> bool:
     """Whether some record may be older than the topic takes, as far as the header tells."""
     oldest = now_ms - config.message_timestamp_before_max_ms
-    if oldest <= 0:
+    if oldest <= 0:  # By default everything is new enough.
         return False
     return header.records_count > 1 or header.max_timestamp < oldest
 

@@ -19,13 +19,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from plog.errors import (
-    InvalidRecord,
     KafkaStorageError,
     OffsetOutOfRange,
     RecordListTooLarge,
 )
 from plog.records.batch import set_base_offset_and_epoch
-from plogd.log.batch_validator import AppendOrigin, ValidatedBatch, validate_batches
+from plogd.log.batch_validator import AppendOrigin, BatchRules, ValidatedBatch, validate_batch
 from plogd.log.file_records import FileRegion
 from plogd.log.flush import SyncRounds, SyncTicket
 from plogd.log.log_results import NO_DATA, AppendInfo, FetchData
@@ -34,6 +33,7 @@ from plogd.log.log_state import LogHooks, LogState
 from plogd.log.retention import KEEP_EVERYTHING, RetentionPolicy, SegmentInfo, deletable_segments
 from plogd.log.segments import Segments
 from plogd.ports import Files
+from plogd.topic_config import TopicConfig
 
 
 class Log:
@@ -46,7 +46,8 @@ class Log:
         self.topic_id = state.topic_id
         self.directory = state.directory
         self.log_dir = state.log_dir
-        self.config = state.config
+        self._flush_before_visible = False
+        self._use(state.config)
         self.leader_epochs = state.leader_epochs
         self.producer_state = state.producer_state
         self.log_start_offset = state.log_start_offset
@@ -54,8 +55,6 @@ class Log:
         self.durable_end_offset = state.log_end_offset
         self.high_watermark = state.high_watermark
         self.recovery_point = state.recovery_point
-        self.flush_before_visible = False
-        """``plog.flush.before.visible``: nothing is acknowledged or shown before it is durable."""
         self.on_durable: Callable[[], None] = _nothing
         self.offline = False
         self.closed = False
@@ -77,11 +76,34 @@ class Log:
     # -- reading state ------------------------------------------------------------------------
 
     @property
+    def config(self) -> TopicConfig:
+        """The topic's settings; another value takes effect at once."""
+        return self._config
+
+    @config.setter
+    def config(self, config: TopicConfig) -> None:
+        self._use(config)
+
+    @property
+    def flush_before_visible(self) -> bool:
+        """``plog.flush.before.visible``: nothing is acknowledged or shown before it is durable."""
+        return self._flush_before_visible
+
+    @flush_before_visible.setter
+    def flush_before_visible(self, value: bool) -> None:
+        self._flush_before_visible = value
+        self._use(self._config)
+
+    def _use(self, config: TopicConfig) -> None:
+        """Work out what every append asks of the settings."""
+        self._config = config
+        self._rules = BatchRules.of(config)
+        self._acks_durable_only = config.flush_messages == 1 or self._flush_before_visible
+
+    @property
     def acknowledged_end_offset(self) -> int:
-        """The end of what this replica may acknowledge (DESIGN rule R1's A)."""
-        if self.config.flush_messages == 1 or self.flush_before_visible:
-            return self.durable_end_offset
-        return self.log_end_offset
+        """The end of what this replica may acknowledge (rule R1's A)."""
+        return self.durable_end_offset if self._acks_durable_only else self.log_end_offset
 
     @property
     def size_bytes(self) -> int:
@@ -113,81 +135,54 @@ class Log:
         `batches` is changed in place (base offset and leader epoch lie outside the checksum).
         Raises the `KafkaError` a client is to see; then nothing was appended.
         """
-        self._check_open()
+        if self.offline or self.closed:
+            raise self._not_open()
         assert leader_epoch >= self.leader_epochs.latest_epoch, "an append by a deposed leader"
-        validated = validate_batches(batches, config=self.config, now_ms=now_ms, origin=origin)
-        if len(validated) != 1:
-            raise InvalidRecord(
-                f"{self.topic_partition}: a produce request carries exactly one record batch "
-                f"a partition, not {len(validated)}"
-            )
-        batch = validated[0]
-        duplicate = self.producer_state.check(batch.header, origin)
-        if duplicate is not None:
-            return AppendInfo(
-                first_offset=duplicate.first_offset,
-                last_offset=duplicate.last_offset,
-                log_append_time_ms=-1,
-                log_start_offset=self.log_start_offset,
-                duplicate=True,
-            )
+        batch = validate_batch(batches, rules=self._rules, now_ms=now_ms, origin=origin)
+        if batch.header.producer_id >= 0:
+            duplicate = self.producer_state.check(batch.header, origin)
+            if duplicate is not None:
+                first, last = duplicate.first_offset, duplicate.last_offset
+                return AppendInfo(first, last, -1, self.log_start_offset, duplicate=True)
         return self._append(batch, leader_epoch, now_ms)
 
     def _append(self, batch: ValidatedBatch, leader_epoch: int, now_ms: int) -> AppendInfo:
+        view, header, max_timestamp, max_timestamp_delta, log_append_time_ms = batch
         first_offset = self.log_end_offset
-        last_offset = first_offset + batch.header.last_offset_delta
-        view = batch.view
+        last_offset = first_offset + header.last_offset_delta
         set_base_offset_and_epoch(view, 0, first_offset, leader_epoch)
-        segment = self._segment_for(batch, last_offset, now_ms)
-        self._write(segment, batch, last_offset)
+        segment = self._segment_for(len(view), max_timestamp, last_offset, now_ms)
+        size_before = segment.records.size_bytes
+        try:
+            segment.append(view, last_offset, max_timestamp, first_offset + max_timestamp_delta)
+        except OSError as error:
+            self._take_back(segment, size_before)
+            raise self._disk_failed("append", error) from error
         self.log_end_offset = last_offset + 1
         self.leader_epochs.assign(leader_epoch, first_offset)
-        if batch.header.producer_id >= 0:
-            self.producer_state.update(batch.header, first_offset=first_offset)
-        self._after_append(segment, view.nbytes)
-        return AppendInfo(
-            first_offset=first_offset,
-            last_offset=last_offset,
-            log_append_time_ms=batch.log_append_time_ms,
-            log_start_offset=self.log_start_offset,
-        )
+        if header.producer_id >= 0:
+            self.producer_state.update(header, first_offset=first_offset)
+        self._after_append(segment, len(view))
+        return AppendInfo(first_offset, last_offset, log_append_time_ms, self.log_start_offset)
 
-    def _segment_for(self, batch: ValidatedBatch, last_offset: int, now_ms: int) -> LogSegment:
-        nbytes = batch.view.nbytes
-        if nbytes > self.config.segment_bytes:
+    def _segment_for(
+        self, nbytes: int, timestamp_ms: int, last_offset: int, now_ms: int
+    ) -> LogSegment:
+        """The segment for the next batch: the active one, or a new one if that is due."""
+        config, active = self._config, self._segments.active
+        if nbytes > config.segment_bytes:
             raise RecordListTooLarge(
                 f"{self.topic_partition}: a batch of {nbytes} bytes does not fit into a segment of "
-                f"{self.config.segment_bytes} (segment.bytes)"
+                f"{config.segment_bytes} (segment.bytes)"
             )
         try:
-            is_full = self._segments.active.should_roll(
-                self.config,
-                incoming_bytes=nbytes,
-                incoming_timestamp_ms=batch.max_timestamp,
-                incoming_last_offset=last_offset,
-                now_ms=now_ms,
-            )
+            is_full = active.should_roll(config, nbytes, timestamp_ms, last_offset, now_ms)
         except OSError as error:
             raise self._disk_failed("append", error) from error
         if is_full:
             self.roll()
-        return self._segments.active
-
-    def _write(self, segment: LogSegment, batch: ValidatedBatch, last_offset: int) -> None:
-        """Append to the segment; on failure take back what was written of it."""
-        size_before = segment.size_bytes
-        try:
-            segment.append(
-                batch.view,
-                last_offset=last_offset,
-                max_timestamp=batch.max_timestamp,
-                offset_of_max_timestamp=last_offset
-                - batch.header.last_offset_delta
-                + batch.max_timestamp_offset_delta,
-            )
-        except OSError as error:
-            self._take_back(segment, size_before)
-            raise self._disk_failed("append", error) from error
+            return self._segments.active
+        return active
 
     def _take_back(self, segment: LogSegment, size_bytes: int) -> None:
         try:
@@ -206,14 +201,12 @@ class Log:
         if not self._dirty or self._dirty[-1] is not segment:
             self._dirty.append(segment)
         unrequested = self.log_end_offset - self._requested_end_offset
-        if unrequested >= self.config.flush_messages or self.flush_before_visible:
+        if unrequested >= self._config.flush_messages or self._flush_before_visible:
             self.request_sync(nbytes)
 
-    def _check_open(self) -> None:
-        if self.offline:
-            raise KafkaStorageError(f"{self.topic_partition}: {self.log_dir} is offline")
-        if self.closed:
-            raise KafkaStorageError(f"{self.topic_partition}: the log is closed")
+    def _not_open(self) -> KafkaStorageError:
+        why = f"{self.log_dir} is offline" if self.offline else "the log is closed"
+        return KafkaStorageError(f"{self.topic_partition}: {why}")
 
     # -- becoming durable ---------------------------------------------------------------------
 
@@ -350,7 +343,8 @@ class Log:
 
         May read cold data from disk and decompress one batch: a job's work on a big log.
         """
-        self._check_open()
+        if self.offline or self.closed:
+            raise self._not_open()
         for segment in list(self._segments):  # A job must not stumble over a roll or retention.
             if segment.max_timestamp >= timestamp_ms:
                 found = segment.find_offset_by_timestamp(timestamp_ms, self.log_start_offset)
@@ -384,7 +378,8 @@ class Log:
         That lasts only once the log's start is written: see `LogManager.write_log_start_of`.
         Raises OffsetOutOfRange above the high watermark, KafkaStorageError.
         """
-        self._check_open()
+        if self.offline or self.closed:
+            raise self._not_open()
         if not 0 <= offset <= self.high_watermark:
             raise OffsetOutOfRange(
                 f"{self.topic_partition}: nothing can be deleted up to offset {offset}, the high "

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from plogd.log.file_records import FileRegion
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AppendInfo:
+class AppendInfo(NamedTuple):
     """What became of an append; offsets are inclusive, timestamps in ms or -1."""
 
     first_offset: int
@@ -19,8 +18,7 @@ class AppendInfo:
     """The batch was in the log already; the offsets are those it got then."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FetchData:
+class FetchData(NamedTuple):
     """The bytes a read found: whole batches, but for a last one cut by `max_bytes`."""
 
     region: FileRegion | None

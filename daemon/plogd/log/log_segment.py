@@ -165,24 +165,27 @@ class LogSegment:
     def should_roll(
         self,
         config: TopicConfig,
-        *,
-        incoming_bytes: int,
-        incoming_timestamp_ms: int,
-        incoming_last_offset: int,
+        nbytes: int,
+        timestamp_ms: int,
+        last_offset: int,
         now_ms: int,
     ) -> bool:
         """Whether the next batch belongs into a new segment: by size, age or full indexes.
 
         An empty segment takes whatever its indexes can express.
         """
-        if incoming_last_offset - self.base_offset > MAX_RELATIVE_OFFSET:
+        if last_offset - self.base_offset > MAX_RELATIVE_OFFSET:
             return True
         size_bytes = self.records.size_bytes
         if not size_bytes:
             return False
-        if size_bytes > config.segment_bytes - incoming_bytes:
+        if size_bytes > config.segment_bytes - nbytes:
             return True
-        if self._waited_ms(incoming_timestamp_ms, now_ms) > self._roll_after_ms(config):
+        waited_ms = self._waited_ms(timestamp_ms, now_ms)
+        if (
+            waited_ms > config.segment_ms - config.segment_jitter_ms
+            and waited_ms > self._roll_after_ms(config)
+        ):
             return True
         return self.indexes.is_full
 
@@ -196,7 +199,7 @@ class LogSegment:
         share = zlib.crc32(f"{self._directory}/{self.base_offset}".encode())
         return config.segment_ms - share % min(config.segment_jitter_ms, config.segment_ms)
 
-    def _waited_ms(self, incoming_timestamp_ms: int, now_ms: int) -> int:
+    def _waited_ms(self, timestamp_ms: int, now_ms: int) -> int:
         """The segment's age in the time of its records; by the clock if they carry none."""
         if self._first_timestamp is None:
             try:
@@ -205,13 +208,13 @@ class LogSegment:
                 header = None
             self._first_timestamp = NO_TIMESTAMP if header is None else header.max_timestamp
         if self._first_timestamp >= 0:
-            return incoming_timestamp_ms - self._first_timestamp
+            return timestamp_ms - self._first_timestamp
         if self._created_ms is None:
             self._created_ms = now_ms
         return now_ms - self._created_ms
 
     def append(
-        self, batch: Buffer, *, last_offset: int, max_timestamp: int, offset_of_max_timestamp: int
+        self, batch: Buffer, last_offset: int, max_timestamp: int, offset_of_max_timestamp: int
     ) -> int:
         """Write one batch and, each ``index.interval.bytes``, index entries; returns its position.
 
@@ -221,12 +224,7 @@ class LogSegment:
         """
         position = self.records.append(batch)
         try:
-            self.indexes.add(
-                position,
-                last_offset,
-                timestamp=max_timestamp,
-                offset_of_timestamp=offset_of_max_timestamp,
-            )
+            self.indexes.add(position, last_offset, max_timestamp, offset_of_max_timestamp)
         except OSError:
             self.records.truncate(position)
             raise
@@ -244,8 +242,8 @@ class LogSegment:
         self.indexes.add(
             position,
             header.last_offset,
-            timestamp=header.max_timestamp,
-            offset_of_timestamp=header.last_offset,
+            header.max_timestamp,
+            header.last_offset,
             always=always,
             if_room=True,
         )

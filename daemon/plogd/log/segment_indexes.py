@@ -29,6 +29,7 @@ class SegmentIndexes:
     __slots__ = (
         "_files",
         "_interval_bytes",
+        "_is_full",
         "_last_indexed_position",
         "_max_bytes",
         "_maximum",
@@ -47,7 +48,8 @@ class SegmentIndexes:
         self._max_bytes = config.segment_index_bytes
         self._offset_index: OffsetIndex | None = None
         self._time_index: TimeIndex | None = None
-        # None: not read from the files yet.
+        # None: not read from the files, or not asked for since they changed.
+        self._is_full: bool | None = None
         self._maximum: TimestampOffset | None = None
         self._last_indexed_position: int | None = None
         self.move_to(directory, state)
@@ -100,15 +102,17 @@ class SegmentIndexes:
     @property
     def is_full(self) -> bool:
         """Whether the segment must roll because one of them has no room left."""
-        return self.by_offset.is_full or self.by_time.is_full
+        if self._is_full is None:
+            self._is_full = self.by_offset.is_full or self.by_time.is_full
+        return self._is_full
 
     def add(
         self,
         position: int,
         last_offset: int,
-        *,
         timestamp: int,
         offset_of_timestamp: int,
+        *,
         always: bool = False,
         if_room: bool = False,
     ) -> None:
@@ -133,8 +137,9 @@ class SegmentIndexes:
 
     def _add_entries(self, position: int, last_offset: int) -> None:
         by_offset, by_time = self.by_offset, self.by_time
-        if by_offset.is_full or by_time.is_full:
+        if self.is_full:
             return  # Only in a rebuild after segment.index.bytes was lowered.
+        self._is_full = None
         by_offset.append(last_offset, position)
         try:
             by_time.maybe_append(*self.maximum)
@@ -151,14 +156,14 @@ class SegmentIndexes:
         """Drop what tells of batches that end at or above `offset`; `maximum` is to be set anew."""
         self.by_offset.truncate_to(offset)
         self.by_time.truncate_to(offset)
-        self._maximum = self._last_indexed_position = None
+        self._maximum = self._last_indexed_position = self._is_full = None
 
     def reset(self) -> None:
         """Empty both."""
         self.by_offset.truncate_to_count(0)
         self.by_time.truncate_to_count(0)
         self._maximum = TimestampOffset(NO_TIMESTAMP, self.base_offset)
-        self._last_indexed_position = None
+        self._last_indexed_position = self._is_full = None
 
     def sanity_check(self, log_size_bytes: int) -> None:
         """Raises CorruptIndex on what can be seen without a look into the ``.log``."""

@@ -70,28 +70,20 @@ class DelayedProduce:
     def __init__(
         self,
         appends: list[PartitionAppend],
+        waiting: Sequence[PartitionAppend],
         required_acks: int,
         on_cancel: Callable[[DelayedProduce], None],
     ) -> None:
         self._appends = appends
         self._required_acks = required_acks
-        self._waiting: Sequence[PartitionAppend] = appends
+        self._waiting = waiting
         self.later: Later[list[PartitionAppend]] = Later(lambda: on_cancel(self))
-
-    @property
-    def waiting(self) -> Sequence[PartitionAppend]:
-        """What was waited for at the last look."""
-        return self._waiting
-
-    def look(self) -> bool:
-        """Whether nothing is waited for any more."""
-        acks = self._required_acks
-        self._waiting = [append for append in self._waiting if append.is_waiting(acks)]
-        return not self._waiting
 
     def try_complete(self) -> bool:
         """Answer if all partitions are done."""
-        if not self.look():
+        acks = self._required_acks
+        self._waiting = [append for append in self._waiting if append.is_waiting(acks)]
+        if self._waiting:
             return False
         self.later.succeed(self._appends)
         return True

@@ -114,6 +114,7 @@ class Partition:
     def make_leader(self, state: PartitionState) -> None:
         """Lead from now on, in the epoch of `state`."""
         assert state.leader_epoch >= self.leader_epoch
+        assert state.leader_epoch >= self.log.leader_epochs.latest_epoch, "a deposed leader"
         self.leader = state.leader
         self.leader_epoch = state.leader_epoch
         self.isr, self.replicas = state.isr, state.replicas
@@ -168,7 +169,9 @@ class Partition:
         origin: AppendOrigin = AppendOrigin.CLIENT,
     ) -> AppendInfo:
         """Append one batch. Raises the KafkaError a client is to see; then nothing was appended."""
-        self.check_leader()
+        log = self.log
+        if self.gone or log.offline or self.leader != self.broker_id:
+            self.check_leader()
         if required_acks == ACKS_ALL and len(self.isr) < self.min_isr:
             raise NotEnoughReplicas(
                 f"{self.topic_partition}: {len(self.isr)} in-sync replicas, min.insync.replicas "
@@ -182,11 +185,11 @@ class Partition:
                 f"{self.topic_partition}: a transactional batch outside of any transaction: "
                 "this broker does not serve transactions yet"
             )
-        info = self.log.append_as_leader(
+        info = log.append_as_leader(
             records, leader_epoch=self.leader_epoch, now_ms=now_ms, origin=origin
         )
         # With a relaxed flush.messages, what was appended may be acknowledged at once.
-        if self.log.acknowledged_end_offset > self.log.high_watermark:
+        if log.acknowledged_end_offset > log.high_watermark:
             self._log_advanced()
         return info
 
@@ -203,9 +206,10 @@ class Partition:
         self._on_progress(self)
 
     def _raise_high_watermark(self) -> None:
-        acknowledged = self.log.acknowledged_end_offset
-        if acknowledged > self.log.high_watermark:
-            self.log.high_watermark = acknowledged
+        log = self.log
+        acknowledged = log.acknowledged_end_offset
+        if acknowledged > log.high_watermark:
+            log.high_watermark = acknowledged
 
     # -- read ---------------------------------------------------------------------------------
 

@@ -122,19 +122,20 @@ class ReplicaManager:
 
         The records are taken before this returns: its caller may reuse their memory.
         """
-        full = self._full_rounds()
-        if full is not None:
-            copies = [(key, memoryview(bytearray(records))) for key, records in entries]
-            return spawn(self._append_later(full, copies, required_acks, timeout_ms))
+        for rounds in self._log_manager.sync_rounds:
+            if not rounds.has_room:
+                copies = [(key, memoryview(bytearray(records))) for key, records in entries]
+                full = self._full_rounds()
+                return spawn(self._append_later(full, copies, required_acks, timeout_ms))
         return self._append_now(entries, required_acks, timeout_ms)
 
-    def _full_rounds(self) -> SyncRounds | None:
+    def _full_rounds(self) -> SyncRounds:
         """A file system with as many unsynced bytes as it may have.
 
         One that is waited for already, if there is one: two lines would mix up their order.
         """
         full = [rounds for rounds in self._log_manager.sync_rounds if not rounds.has_room]
-        return max(full, key=lambda rounds: rounds.is_awaited, default=None)
+        return max(full, key=lambda rounds: rounds.is_awaited)
 
     async def _append_later(
         self, full: SyncRounds, entries: Sequence[Entry], required_acks: int, timeout_ms: int
@@ -150,10 +151,11 @@ class ReplicaManager:
         appends = [self._append(key, records, required_acks, now_ms) for key, records in entries]
         if required_acks == 0:
             return appends
-        delayed = DelayedProduce(appends, required_acks, self.delayed_produces.remove)
-        if delayed.look():
+        waiting = [append for append in appends if append.is_waiting(required_acks)]
+        if not waiting:
             return appends
-        keys = {append.topic_partition for append in delayed.waiting}
+        delayed = DelayedProduce(appends, waiting, required_acks, self.delayed_produces.remove)
+        keys = {append.topic_partition for append in waiting}
         if required_acks != ACKS_ALL:
             timeout_ms = max(timeout_ms, _OWN_DISK_TIMEOUT_MS)
         self.delayed_produces.watch(delayed, keys, timeout_ms)

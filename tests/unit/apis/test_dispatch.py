@@ -35,6 +35,7 @@ from plog.wire.messages.offset_fetch import (
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopic,
 )
+from plog.wire.messages.produce import ProduceRequest
 from plog.wire.schema import ApiMessage, Struct
 from plogd.apis.context import RequestContext
 from plogd.apis.dispatch import CloseConnection, Dispatched
@@ -113,8 +114,17 @@ def test_any_body_is_answered_or_ends_the_connection(
     assert broker.bugs == []
 
 
+def two_partitions() -> ProduceRequest:
+    """Not one alone: that would go by single_produce.py."""
+    message = produce_request("t", b"a", acks=1)
+    other = produce_request("t", b"b").topic_data[0].partition_data[0]
+    other.index = 1
+    message.topic_data[0].partition_data.append(other)
+    return message
+
+
 REQUESTS: dict[int, ApiMessage] = {
-    0: produce_request("t", b"a", acks=1),
+    0: two_partitions(),
     1: fetch_request("t"),
     2: ListOffsetsRequest(topics=[ListOffsetsTopic(name="t", partitions=[ListOffsetsPartition()])]),
     3: MetadataRequest(topics=[MetadataRequestTopic(name="t")]),

@@ -28,7 +28,13 @@ from plog.records.batch import (
 )
 from plog.records.crc32c import crc32c
 from plog.records.reader import read_records
-from plogd.log.batch_validator import AppendOrigin, ValidatedBatch, validate_batches
+from plogd.log.batch_validator import (
+    AppendOrigin,
+    BatchRules,
+    ValidatedBatch,
+    validate_batch,
+    validate_replicated,
+)
 from plogd.topic_config import TopicConfig
 from tests.helpers.log_data import T0, client_batch
 
@@ -44,7 +50,8 @@ def _validate(
     now_ms: int = T0,
     origin: AppendOrigin = AppendOrigin.CLIENT,
 ) -> ValidatedBatch:
-    (validated,) = validate_batches(batch, config=config, now_ms=now_ms, origin=origin)
+    rules = BatchRules.of(config)
+    validated = validate_batch(batch, rules=rules, now_ms=now_ms, origin=origin)
     assert crc_is_valid(validated.view, 0, validated.header)
     assert validated.header == parse_header(validated.view)
     assert len(validated.view) == validated.header.size_bytes
@@ -100,7 +107,7 @@ def _refuse(
 ) -> None:
     data = memoryview(bytearray(batch))
     with pytest.raises(error) as caught:
-        validate_batches(data, config=config, now_ms=now_ms, origin=origin)
+        validate_batch(data, rules=BatchRules.of(config), now_ms=now_ms, origin=origin)
     assert caught.value.code is error.code
 
 
@@ -345,7 +352,7 @@ def test_replicated_batches_come_many_at_once_and_as_they_are() -> None:
     data = _offset(client_batch(2, key=None), 70) + _offset(client_batch(3, key=None), 72)
     config = replace(PLAIN, cleanup_policy=("compact",), compression_type="gzip")
     view = memoryview(bytearray(data))
-    batches = validate_batches(view, config=config, now_ms=0, origin=AppendOrigin.REPLICATION)
+    batches = validate_replicated(view, BatchRules.of(config))
     assert [batch.header.base_offset for batch in batches] == [70, 72]
     assert b"".join(batch.view for batch in batches) == data
 
@@ -353,7 +360,8 @@ def test_replicated_batches_come_many_at_once_and_as_they_are() -> None:
 def test_replicated_batches_are_checked_for_damage() -> None:
     data = bytearray(_offset(client_batch(2), 70) + _offset(client_batch(3), 72))
     data[-1] ^= 1
-    _refuse(CorruptMessage, data, origin=AppendOrigin.REPLICATION)
+    with pytest.raises(CorruptMessage):
+        validate_replicated(memoryview(data), BatchRules.of(PLAIN))
 
 
 # -- properties -------------------------------------------------------------------------------

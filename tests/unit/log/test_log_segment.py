@@ -170,9 +170,9 @@ def test_failed_append_changes_nothing(suffix: str, undo_fails: bool) -> None:
 def _should_roll(segment: LogSegment, config: TopicConfig, **incoming: int) -> bool:
     return segment.should_roll(
         config,
-        incoming_bytes=incoming.get("nbytes", 100),
-        incoming_timestamp_ms=incoming.get("timestamp", T0),
-        incoming_last_offset=incoming.get("last_offset", BASE + 100),
+        nbytes=incoming.get("nbytes", 100),
+        timestamp_ms=incoming.get("timestamp", T0),
+        last_offset=incoming.get("last_offset", BASE + 100),
         now_ms=incoming.get("now_ms", T0),
     )
 

@@ -1,0 +1,125 @@
+"""Produce for one partition, by the short way: see plog/wire/single_produce.py for the form it has.
+
+What decides is decided where it always is: `ReplicaManager.append_records` appends, and an answer
+that tells of an error is made by produce.py. A request that needs a closer look (a client under a
+quota, an internal topic, acks=0, a topic id nobody knows) is left to the general way before
+anything has happened.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from plog.errors import KafkaError
+from plog.types import ZERO_UUID, TopicPartition, Uuid
+from plog.wire.api_keys import ApiKey
+from plog.wire.frames import frame_response
+from plog.wire.messages.produce import ProduceResponse, TopicProduceResponse
+from plog.wire.primitives import Part
+from plog.wire.single_produce import SingleProduce, write_single_answer
+from plogd.apis.produce import partition_response
+from plogd.metadata.cache import INTERNAL_TOPICS
+from plogd.ports import Cancelled, Later
+from plogd.replica.delayed import PartitionAppend
+
+if TYPE_CHECKING:
+    from plogd.broker import Broker
+
+
+class SingleProduceCall:
+    """One request on its way. `topic` is its name, also where the request had an id."""
+
+    __slots__ = (
+        "_broker",
+        "_correlation_id",
+        "_nbytes",
+        "_partition",
+        "_place",
+        "_topic",
+        "_topic_id",
+        "_version",
+    )
+
+    def __init__(self, broker: Broker, produce: SingleProduce, topic: str) -> None:
+        self._broker = broker
+        self._version = produce.version
+        self._correlation_id = produce.correlation_id
+        self._place = produce.place
+        self._topic = topic
+        self._topic_id: Uuid = produce.topic_id or ZERO_UUID
+        self._partition = produce.partition
+        self._nbytes = len(produce.records)
+
+    def start(self, produce: SingleProduce) -> list[Part] | Later[list[Part] | None]:
+        """Append; the framed answer, or a Later of it."""
+        try:
+            appended = self._broker.replica_manager.append_records(
+                [(TopicPartition(self._topic, self._partition), produce.records)],
+                required_acks=produce.acks,
+                timeout_ms=produce.timeout_ms,
+            )
+        except Exception as error:
+            return self._tell_bug(error)
+        if not isinstance(appended, Later):
+            return self._answer(appended)
+        answer: Later[list[Part] | None] = Later(appended.cancel)
+        appended.then(
+            lambda appends: answer.succeed(self._answer(appends)),
+            lambda error: self._failed(answer, error),
+        )
+        return answer
+
+    def _answer(self, appends: list[PartitionAppend]) -> list[Part]:
+        append = appends[0]
+        self._broker.topic_stats.appended(append, self._nbytes)
+        info = append.info
+        if info is None or append.error is not None:
+            return self._tell(append)
+        return [
+            write_single_answer(
+                self._version,
+                self._correlation_id,
+                self._place,
+                info.first_offset,
+                info.log_append_time_ms,
+                append.log_start_offset,
+            )
+        ]
+
+    def _failed(self, answer: Later[list[Part] | None], error: Exception) -> None:
+        if isinstance(error, Cancelled):
+            answer.fail(error)
+        else:
+            answer.succeed(self._tell_bug(error))
+
+    def _tell_bug(self, error: Exception) -> list[Part]:
+        self._broker.report_bug(f"Produce to {self._topic}-{self._partition}", error)
+        return self._tell(KafkaError("unexpected error, see the broker's log"))
+
+    def _tell(self, result: PartitionAppend | KafkaError) -> list[Part]:
+        """An answer in full, with its error."""
+        response = ProduceResponse(
+            responses=[
+                TopicProduceResponse(
+                    name=self._topic,
+                    topic_id=self._topic_id,
+                    partition_responses=[partition_response(self._partition, result)],
+                )
+            ]
+        )
+        return frame_response(ApiKey.PRODUCE, self._version, self._correlation_id, response)
+
+
+def single_produce_call(broker: Broker, produce: SingleProduce) -> SingleProduceCall | None:
+    """The request, ready to start; None if the general way has to look at it."""
+    topic: str | None = produce.topic
+    if produce.topic_id is not None:
+        topic = broker.cache.topic_name(produce.topic_id)
+    if (
+        not topic
+        or topic in INTERNAL_TOPICS
+        or produce.acks not in (1, -1)
+        or broker.quotas.produce.is_set
+    ):
+        return None
+    return SingleProduceCall(broker, produce, topic)

@@ -1,0 +1,161 @@
+"""The short way of a Produce request says the same as the general one, or leaves it to that."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from plog.wire.api_keys import ApiKey
+from plog.wire.frames import frame_response
+from plog.wire.header import RequestHeader, decode_request_header, encode_request
+from plog.wire.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+    TopicProduceResponse,
+)
+from plog.wire.primitives import WireError
+from plog.wire.single_produce import (
+    FIRST_VERSION,
+    LAST_VERSION,
+    read_single_produce,
+    write_single_answer,
+)
+
+TOPIC_ID = bytes(range(16))
+VERSIONS = range(FIRST_VERSION, LAST_VERSION + 1)
+int32 = st.integers(-(2**31), 2**31 - 1)
+int64 = st.integers(-(2**63), 2**63 - 1)
+
+
+def request(topic: str = "logs", records: bytes = b"batch", partitions: int = 1) -> ProduceRequest:
+    data = [PartitionProduceData(index=7, records=memoryview(records)) for _ in range(partitions)]
+    topics = [TopicProduceData(name=topic, topic_id=TOPIC_ID, partition_data=data)]
+    return ProduceRequest(acks=-1, timeout_ms=1500, topic_data=topics)
+
+
+def frame(message: ProduceRequest, version: int, client_id: str | None = "me") -> memoryview:
+    header = RequestHeader(ApiKey.PRODUCE, version, 77, client_id)
+    return memoryview(encode_request(header, message))[4:]
+
+
+@settings(deadline=None)
+@given(
+    st.sampled_from(VERSIONS),
+    st.text(st.characters(codec="utf-8"), min_size=1, max_size=30),
+    st.one_of(st.none(), st.text(st.characters(codec="utf-8"), max_size=300)),
+    st.binary(min_size=1, max_size=20_000),
+)
+def test_what_it_reads_is_what_was_sent(
+    version: int, topic: str, client_id: str | None, records: bytes
+) -> None:
+    single = read_single_produce(frame(request(topic, records), version, client_id))
+    assert single is not None
+    assert (single.version, single.correlation_id) == (version, 77)
+    assert (single.acks, single.timeout_ms, single.partition) == (-1, 1500, 7)
+    assert single.records == records
+    assert single.topic == ("" if version >= 13 else topic)
+    assert single.topic_id == (TOPIC_ID if version >= 13 else None)
+
+
+def several_topics() -> ProduceRequest:
+    message = request()
+    message.topic_data *= 2
+    return message
+
+
+def with_transaction() -> ProduceRequest:
+    message = request()
+    message.transactional_id = ""
+    return message
+
+
+def without_records() -> ProduceRequest:
+    message = request()
+    message.topic_data[0].partition_data[0].records = None
+    return message
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize(
+    "message",
+    [
+        request(partitions=2),
+        request(partitions=0),
+        request(records=b""),
+        several_topics(),
+        with_transaction(),
+        without_records(),
+        ProduceRequest(),
+    ],
+)
+def test_other_forms_are_left_to_the_general_way(message: ProduceRequest, version: int) -> None:
+    assert read_single_produce(frame(message, version)) is None
+
+
+def test_other_versions_are_left_to_the_general_way() -> None:
+    for version in (FIRST_VERSION - 1, LAST_VERSION):
+        data = bytearray(frame(request(), version))
+        if version == LAST_VERSION:
+            data[2:4] = (LAST_VERSION + 1).to_bytes(2, "big")
+        assert read_single_produce(memoryview(data)) is None
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_half_a_request_is_left_to_the_general_way(version: int) -> None:
+    whole = frame(request(), version)
+    for end in range(len(whole)):
+        assert read_single_produce(whole[:end]) is None
+    assert read_single_produce(memoryview(bytes(whole) + b"x")) is None
+
+
+@settings(deadline=None, max_examples=1000)
+@given(st.sampled_from(VERSIONS), st.data())
+def test_of_a_damaged_request_it_says_what_the_general_way_says(
+    version: int, data: st.DataObject
+) -> None:
+    damaged = bytearray(frame(request(), version))
+    place = data.draw(st.integers(2, len(damaged) - 1))
+    damaged[place] = data.draw(st.integers(0, 255))
+    single = read_single_produce(memoryview(damaged))
+    if single is None:
+        return
+    try:
+        header, position = decode_request_header(memoryview(damaged))
+    except WireError:
+        return  # A client id that is no text: nothing depends on it.
+    message, size = ProduceRequest.decode_prefix(memoryview(damaged)[position:], header.api_version)
+    assert size == len(damaged) - position
+    [topic] = message.topic_data
+    [partition] = topic.partition_data
+    assert message.transactional_id is None
+    assert (single.version, single.correlation_id) == (header.api_version, header.correlation_id)
+    assert (single.acks, single.timeout_ms) == (message.acks, message.timeout_ms)
+    assert single.topic_id in (None, topic.topic_id)
+    assert (single.topic, single.partition) == (topic.name, partition.index)
+    assert single.records == partition.records
+
+
+@settings(deadline=None)
+@given(st.sampled_from(VERSIONS), int32, int64, int64, int64)
+def test_its_answer_has_the_bytes_of_the_general_one(
+    version: int, correlation_id: int, base_offset: int, append_time: int, log_start: int
+) -> None:
+    single = read_single_produce(frame(request(), version))
+    assert single is not None
+    partition = PartitionProduceResponse(
+        index=7,
+        base_offset=base_offset,
+        log_append_time_ms=append_time,
+        log_start_offset=log_start,
+    )
+    topic = TopicProduceResponse(name="logs", topic_id=TOPIC_ID, partition_responses=[partition])
+    response = ProduceResponse(responses=[topic])
+    expected = frame_response(ApiKey.PRODUCE, version, correlation_id, response)
+    answer = write_single_answer(
+        version, correlation_id, single.place, base_offset, append_time, log_start
+    )
+    assert [answer] == expected
