@@ -1,11 +1,12 @@
-"""One load driver for any broker that speaks Kafka's protocol; prints one JSON line a run.
+"""One load driver for any of the brokers; prints one JSON line a run.
 
     python -m tests.bench.clientbench --bootstrap 127.0.0.1:9092 --broker-pid PID \\
         --mode produce --n 2000000 --batch 50
 
 produce, consume, latency and topics go through confluent-kafka (confluent_load.py); rawproduce,
-rawfetch and connections use plain sockets (raw_load.py). A JVM needs --warmup before its figures
-settle. See README.md here for figures that hold.
+rawfetch (raw_load.py), connections, each and paced (many_load.py) use plain sockets; kcat, idle and
+fsync are in system_load.py. A JVM needs --warmup before its figures settle. See README.md here for
+figures that hold.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from __future__ import annotations
 import json
 import sys
 
-from tests.bench import confluent_load, raw_load
+from tests.bench import confluent_load, many_load, raw_load, system_load
 from tests.bench.meter import Meter
 from tests.bench.options import parse
 
@@ -24,7 +25,12 @@ MODES = {
     "topics": confluent_load.topics,
     "rawproduce": raw_load.rawproduce,
     "rawfetch": raw_load.rawfetch,
-    "connections": raw_load.connections,
+    "connections": many_load.connections,
+    "each": many_load.each,
+    "paced": many_load.paced,
+    "kcat": system_load.kcat,
+    "idle": system_load.idle,
+    "fsync": system_load.fsync,
 }
 # What of the options makes a result comparable with another one.
 TOLD = ("batch", "acks", "compression", "partitions", "payload", "depth")
@@ -38,7 +44,7 @@ def main(argv: list[str] | None = None) -> int:
         told = {name: getattr(options, name) for name in TOLD if "produce" in options.mode}
         head = {"label": options.label, "mode": options.mode, "topic": options.topic}
         print(json.dumps({**head, **told, **figures}), flush=True)
-    if options.delete:
+    if options.delete and options.protocol == "kafka":
         confluent_load.delete(options)
     return 0
 

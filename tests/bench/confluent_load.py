@@ -276,6 +276,7 @@ def topics(options: Options, meter: Meter) -> dict[str, Any]:
     return {
         **used,
         **dict(zip(names, took_s, strict=True)),
+        "until_written_s": round(took_s[0] + took_s[1], 4),
         "partitions": listed,
         "errors": len(errors),
         "broker_rss_before_mb": before_mb,

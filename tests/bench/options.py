@@ -10,6 +10,16 @@ from typing import Any
 from tests.bench.payloads import KINDS
 
 Options = argparse.Namespace
+PROTOCOLS = ("kafka", "amqp", "stomp")
+_NUMBERS = {
+    "produce": 1_000_000,
+    "rawproduce": 1_000_000,
+    "each": 50_000,
+    "paced": 10_000,
+    "latency": 2000,
+    "fsync": 1000,
+}
+"""What --n is by itself."""
 
 
 def parse(modes: Iterable[str], description: str, argv: list[str] | None = None) -> Options:
@@ -22,8 +32,8 @@ def parse(modes: Iterable[str], description: str, argv: list[str] | None = None)
     options = parser.parse_args(argv)
     if options.mode in ("consume", "rawfetch") and not options.topic:
         parser.error("--topic is required")
-    if options.mode in ("produce", "rawproduce", "latency") and not options.n:
-        options.n = 2000 if options.mode == "latency" else 1_000_000
+    if options.mode in _NUMBERS and not options.n:
+        options.n = _NUMBERS[options.mode]
     options.topic = options.topic or f"bench-{options.mode}-{time.time_ns() // 10**6}"
     return options
 
@@ -38,6 +48,7 @@ def client_config(options: Options, **settings: Any) -> dict[str, Any]:
 def _add_target(parser: argparse.ArgumentParser, modes: Iterable[str]) -> None:
     add = parser.add_argument
     add("--bootstrap", default="127.0.0.1:9092")
+    add("--protocol", choices=PROTOCOLS, default="kafka", help="others: only rawproduce, rawfetch")
     add("--mode", choices=list(modes), required=True)
     add("--broker-pid", type=int, default=0, help="whose CPU and memory to tell")
     add("--topic", help="a new one by itself; consume and rawfetch need one")
@@ -51,7 +62,8 @@ def _add_target(parser: argparse.ArgumentParser, modes: Iterable[str]) -> None:
 
 def _add_load(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("--n", type=int, default=0, help="messages; consume, rawfetch: 0 is all")
+    add("--n", type=int, default=0, help="messages; consume, rawfetch: 0 is all; fsync: syncs")
+    add("--last", action="store_true", help="rawfetch: the last N messages, not the first")
     add("--warmup", type=int, default=0, help="messages before the clock starts")
     add("--size", type=int, default=200, help="bytes of a value; rawfetch: only for the figures")
     add("--payload", choices=KINDS, default="log")
@@ -63,8 +75,10 @@ def _add_load(parser: argparse.ArgumentParser) -> None:
     add("--idempotent", action="store_true")
     add("--compression", default="none")
     add("--fetch-bytes", type=int, default=0)
-    add("--rate", type=float, default=100, help="latency: messages a second")
+    add("--rate", type=float, default=100, help="latency, paced: messages a second")
     add("--connections", type=int, default=500)
     add("--poll", action="store_true", help="connections: long-poll instead of idling")
     add("--seconds", type=float, default=5)
+    add("--file-bytes", type=int, default=1_000_000_000, help="kcat: size of the access log")
+    add("--dir", default=".", help="kcat, fsync: where files are made")
     add("--conf", action="append", default=[], metavar="K=V", help="a setting of librdkafka")

@@ -1,0 +1,78 @@
+"""Loads that are no protocol's: kcat with a file, a broker that has nothing to do, a bare disk."""
+
+from __future__ import annotations
+
+import filecmp
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from tests.bench import confluent_load
+from tests.bench.meter import Meter, per_message, quantiles_ms
+from tests.bench.options import Options
+from tests.helpers.access_log import write_access_log
+
+_SYNCED_BYTES = 300
+"""About what a request of one 200-byte message appends to a log."""
+
+
+def kcat(options: Options, meter: Meter) -> dict[str, Any]:
+    """An access log of `--file-bytes` into a topic, line by line, and back; the same it must be."""
+    confluent_load.create(options)
+    path = Path(options.dir) / "access.log"
+    if not path.exists() or path.stat().st_size < options.file_bytes:
+        write_access_log(path, options.file_bytes)
+    size, lines = path.stat().st_size, _count_lines(path)
+    command = ["kcat", "-b", options.bootstrap, "-t", options.topic, "-p", "0", "-q"]
+    meter.start()
+    subprocess.run([*command, "-P", "-X", f"acks={options.acks}", "-l", path], check=True)
+    used_in = per_message(meter.stop(), lines, 1)
+    with tempfile.NamedTemporaryFile(dir=options.dir) as out:
+        meter.start()
+        subprocess.run([*command, "-C", "-e"], stdout=out, check=True)
+        used_out = meter.stop()
+        if not filecmp.cmp(path, out.name, shallow=False):
+            sys.exit("clientbench: THE FILE CAME OUT DIFFERENT")
+    gb = size / 1e9
+    return {
+        **used_in,
+        "size": round(size / lines),
+        "mb_s": round(size / used_in["wall_s"] / 1e6, 2),
+        "broker_cpu_s_per_gb": round(used_in.get("broker_cpu_s", 0.0) / gb, 3),
+        "out_wall_s": used_out["wall_s"],
+        "out_other_cpu_s": used_out["other_cpu_s"],
+        "out_msgs_s": round(lines / used_out["wall_s"]),
+        "out_broker_cpu_s_per_gb": round(used_out.get("broker_cpu_s", 0.0) / gb, 3),
+    }
+
+
+def _count_lines(path: Path) -> int:
+    with path.open("rb") as file:
+        return sum(block.count(b"\n") for block in iter(lambda: file.read(1 << 20), b""))
+
+
+def idle(options: Options, meter: Meter) -> dict[str, Any]:
+    """Nothing for `--seconds`; what the broker uses meanwhile."""
+    meter.start()
+    time.sleep(options.seconds)
+    used = meter.stop()
+    percent = 100 * used.get("broker_cpu_s", 0.0) / used["wall_s"]
+    return {**used, "broker_cpu_pct": round(percent, 3)}
+
+
+def fsync(options: Options, meter: Meter) -> dict[str, Any]:
+    """`n` times a small append and an fdatasync, on a file of its own in `--dir`."""
+    times_us: list[float] = []
+    with tempfile.NamedTemporaryFile(dir=options.dir, buffering=0) as file:
+        meter.start()
+        for _ in range(options.n):
+            os.write(file.fileno(), bytes(_SYNCED_BYTES))
+            began = time.monotonic_ns()
+            os.fdatasync(file.fileno())
+            times_us.append((time.monotonic_ns() - began) / 1000)
+        used = meter.stop()
+    return {**used, "n": options.n, "fdatasync_ms": quantiles_ms(times_us)}
