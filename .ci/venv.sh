@@ -31,7 +31,7 @@ find_python() {
     return 1
 }
 
-# make_venv run|dev: .venv with plog's requirements; `dev` adds those of the tests.
+# make_venv run|dev|dev,bench: .venv with plog's requirements; `dev` adds those of the tests, `bench` the plots'.
 # It is kept as long as setup.cfg, a copy of which marks a finished install, stays the same.
 make_venv() {
     if .venv/bin/python -c '' 2>/dev/null && cmp -s setup.cfg ".venv/installed-$1.cfg"; then
@@ -44,7 +44,7 @@ make_venv() {
         "$python" -m venv .venv
     fi
     echo "plog: installing its requirements into .venv, this once" >&2
-    case $1 in dev) extra='[dev]' ;; *) extra= ;; esac
+    case $1 in run) extra= ;; *) extra="[$1]" ;; esac
     # A strict editable install: the only kind in which Twisted finds the plugin in twisted/plugins.
     .venv/bin/python -m pip install -q --config-settings editable_mode=strict -e ".$extra"
     cp setup.cfg .venv/installed-run.cfg

@@ -1,116 +1,90 @@
-"""``make bench``: a 1 GB access log through kcat and back, then raw requests on plog and on Kafka.
+"""``make bench``: the same loads on plog, Apache Kafka, RabbitMQ and ActiveMQ, in turn.
 
-Starts its own broker on a free port with a data directory that is removed afterwards. For Kafka it
-uses kafka-up, and skips that half where bash, Java or Maven are missing. Prints one JSON line for
-each measurement; exits with 1 if a line of the file got lost.
+    python -m tests.bench [--quick] [NAME…]      run all loads, or those; `list` tells the names
+    python -m tests.bench report RESULTS…        tables and plots of docs/performance.md
+
+Results go to bench-results/DATE.jsonl as they come. Exits with 1 if a load failed; a target that
+is missed is no failure, the report shows it.
 """
 
 from __future__ import annotations
 
-import filecmp
-import json
-import os
-import shutil
+import argparse
 import signal
-import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
-from plogd.testing.broker_process import BrokerProcess
-from tests.bench import clientbench
-from tests.bench.meter import Meter, per_message
-from tests.helpers.access_log import write_access_log
+from tests.bench import report
+from tests.bench.loads import BY_NAME, LOADS, Load
+from tests.bench.peers import Missing
+from tests.bench.results import Results, read_files
+from tests.bench.session import Session, StepFailed
+from tests.bench.special_loads import Skipped
 
-FILE_BYTES = 1_000_000_000
-KAFKA_PORT = 29092
-PAIRS = 3
-HERE = Path(__file__).parent
-TOPIC = "access-log"
-RAW_RUNS = {
-    "1 x 200 B": ["--batch", "1", "--n", "50000"],
-    "50 x 200 B": ["--batch", "50", "--n", "2000000"],
-    "500 x 200 B": ["--batch", "500", "--n", "5000000"],
-    "100 x 1 KiB": ["--batch", "100", "--size", "1024", "--n", "1000000"],
-}
+ROOT = Path(__file__).parents[2]
+RESULTS = ROOT / "bench-results"
 
 
-def main() -> int:
-    """Everything in turn."""
-    with tempfile.TemporaryDirectory(prefix="plog-bench-") as name:
-        folder = Path(name)
-        with BrokerProcess(folder / "plog") as broker:
-            if not _file_through_kcat(broker, folder):
-                return 1
-            _raw_requests(broker, folder)
-    return 0
-
-
-def _file_through_kcat(broker: BrokerProcess, folder: Path) -> bool:
-    """Whether the file comes out as it went in; its figures are printed."""
-    path, out = folder / "access.log", folder / "out.log"
-    lines = write_access_log(path, FILE_BYTES)
-    kcat = ["kcat", "-b", broker.bootstrap_servers, "-t", TOPIC, "-p", "0", "-q"]
-    meter = Meter(broker.pid)
-    subprocess.run([*kcat, "-P", "-X", "acks=all", "-l", path], check=True)
-    _tell("kcat in", per_message(meter.stop(), lines, FILE_BYTES // lines))
-    meter.start()
-    with out.open("wb") as file:
-        subprocess.run([*kcat, "-C", "-e"], stdout=file, check=True)
-    _tell("kcat out", per_message(meter.stop(), lines, FILE_BYTES // lines))
-    same = filecmp.cmp(path, out, shallow=False)
-    print("line for line the same" if same else "THE FILE CAME OUT DIFFERENT", flush=True)
-    path.unlink()
-    out.unlink()
-    return same
-
-
-def _raw_requests(broker: BrokerProcess, folder: Path) -> None:
-    """The same requests on both brokers, in turn, so that both see the same machine."""
-    brokers = {"plog": (broker.bootstrap_servers, broker.pid)}
-    kafka_pid = _start_kafka(folder)
-    if kafka_pid is not None:
-        brokers["kafka"] = (f"127.0.0.1:{KAFKA_PORT}", kafka_pid)
-    try:
-        for what, arguments in RAW_RUNS.items():
-            for turn in range(PAIRS):
-                for name, target in brokers.items():
-                    _raw_pair(f"{name} {what}", target, turn, arguments)
-    finally:
-        if kafka_pid is not None:
-            os.kill(kafka_pid, signal.SIGKILL)
-
-
-def _raw_pair(label: str, target: tuple[str, int], turn: int, arguments: list[str]) -> None:
-    """Produce, then fetch what was produced."""
-    bootstrap, pid = target
-    topic = "-".join(label.split()) + f"-{turn}"
-    common = ["--bootstrap", bootstrap, "--broker-pid", str(pid), "--label", label]
-    common += ["--topic", topic, *arguments]
-    clientbench.main([*common, "--mode", "rawproduce", "--acks", "all", "--warmup", "20000"])
-    clientbench.main([*common, "--mode", "rawfetch", "--delete"])
-
-
-def _start_kafka(folder: Path) -> int | None:
-    """A Kafka that syncs before it acknowledges, as plog does; its pid."""
-    missing = [name for name in ("bash", "java", "mvn") if shutil.which(name) is None]
-    if missing:
-        print(f"no Kafka to compare with: {', '.join(missing)} not installed", flush=True)
-        return None
-    properties = folder / "kafka.properties"
-    properties.write_text("log.flush.interval.messages=1\n")
-    done = subprocess.run(
-        [HERE / "kafka-up", str(KAFKA_PORT)],
-        env={**os.environ, "KAFKA_DATA": str(folder / "kafka"), "KAFKA_PROPS": str(properties)},
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
+def main(argv: list[str] | None = None) -> int:
+    """Run loads, or make the report."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    return int(done.stdout)
+    parser.add_argument("--quick", action="store_true", help="one small round of each")
+    parser.add_argument("--folder", help="where brokers keep their files; a temporary one")
+    parser.add_argument("words", nargs="*", metavar="NAME")
+    options = parser.parse_args(argv)
+    if options.words[:1] == ["report"]:
+        report.write(read_files(Path(name) for name in options.words[1:]), ROOT / "docs")
+        return 0
+    if options.words == ["list"]:
+        print("\n".join(f"{load.name:14} {load.what}" for load in LOADS))
+        return 0
+    unknown = [name for name in options.words if name not in BY_NAME]
+    if unknown:
+        parser.error(f"no such load: {', '.join(unknown)}; `list` tells the names")
+    loads = [load for load in LOADS if not options.words or load.name in options.words]
+    # So that a bench that is told to end also ends its brokers.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    return _run(loads, quick=options.quick, folder=options.folder)
 
 
-def _tell(label: str, figures: dict[str, float]) -> None:
-    print(json.dumps({"label": label, **figures}), flush=True)
+def _run(loads: list[Load], *, quick: bool, folder: str | None) -> int:
+    RESULTS.mkdir(exist_ok=True)
+    path = RESULTS / time.strftime("%Y%m%d-%H%M%S.jsonl")
+    failed = False
+    with (
+        path.open("w") as file,
+        tempfile.TemporaryDirectory(prefix="plog-bench-", dir=folder) as name,
+    ):
+        results = Results(file, quick=quick)
+        session = Session(Path(name), results, quick=quick)
+        try:
+            for load in loads:
+                failed |= not _measure(session, load, results)
+        finally:
+            session.close()
+    run = read_files([path])
+    print(report.summary(run))
+    print(f"results: {path}")
+    return int(failed)
+
+
+def _measure(session: Session, load: Load, results: Results) -> bool:
+    """Whether the load went well; one that cannot run here has."""
+    began = time.monotonic()
+    failure = ""
+    try:
+        session.measure(load)
+    except StepFailed as error:
+        failure = str(error)
+    except (Missing, Skipped) as error:
+        results.load(load.name, time.monotonic() - began, f"NOT RUN: {error}")
+        return True
+    results.load(load.name, time.monotonic() - began, failure)
+    return not failure
 
 
 if __name__ == "__main__":

@@ -93,13 +93,18 @@ def test_a_test_waits_for_an_event_and_never_for_the_clock(path: Path) -> None:
 
 @pytest.mark.parametrize("path", _sources("tests/unit"), ids=_name)
 def test_a_unit_test_is_found_by_its_modules_name(path: Path) -> None:
-    """tests/unit/log/test_log_segment[_aspect].py tests daemon/plogd/log/log_segment.py."""
+    """tests/unit/log/test_log_segment[_aspect].py tests daemon/plogd/log/log_segment.py.
+
+    And tests/unit/bench those of tests/bench.
+    """
     if not path.stem.startswith("test_") or path.stem in ABOUT_THE_TREE:
         return
     folder = path.parent.relative_to(ROOT / "tests/unit")
     words = path.stem.removeprefix("test_").split("_")
     stems = ["_".join(words[:n]) for n in range(len(words), 0, -1)]
-    places = [ROOT / top / folder / stem for top in ("plog", "daemon/plogd") for stem in stems]
+    places = [
+        ROOT / top / folder / stem for top in ("plog", "daemon/plogd", "tests") for stem in stems
+    ]
     assert any(place.with_suffix(".py").exists() or place.is_dir() for place in places)
 
 

@@ -1,0 +1,364 @@
+"""Every load of the bench: what runs, on whom, and what is promised. One row is one `Load`.
+
+A step's command is a command line of clientbench.py; which broker, which topic is added by
+session.py. `--n` is what a whole run uses; `--quick` divides it. Loads that do more than run
+commands, such as starting a broker again, name a function of special_loads.py.
+
+"plog" runs with ``log.flush.interval.messages`` at its greatest, so it syncs no more than Kafka
+does: that pair is judged. "plog-default" is plog as it comes, which syncs before it acknowledges.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from tests.bench import special_loads
+from tests.bench.rounds import (
+    Round,
+    Target,
+    difference,
+    figure,
+    of_possible_rate,
+    ratio,
+)
+
+if TYPE_CHECKING:
+    from tests.bench.session import Session
+
+ALL_THREE = ("kafka", "plog", "plog-default")
+KAFKA_AND_PLOG = ("kafka", "plog")
+MESSAGE_BROKERS = ("rabbitmq", "activemq")
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One command; `only` are the brokers it runs on, all of the load's if empty."""
+
+    name: str
+    command: str
+    only: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """One row, or some that are measured together.
+
+    `command` is for a load of one step. `prepare` fills the topic once for each broker before the
+    first round; without it each round has a new topic. `extra` are more options for one broker.
+    """
+
+    name: str
+    what: str
+    section: str
+    targets: tuple[Target, ...]
+    command: str = ""
+    steps: tuple[Step, ...] = ()
+    prepare: str = ""
+    peers: tuple[str, ...] = ALL_THREE
+    extra: Mapping[str, str] = field(default_factory=dict)
+    rounds: int = 5
+    run: Callable[[Session], Generator[Round]] | None = None
+
+
+def _cpu_per_gb(at_most: float) -> tuple[Target, ...]:
+    name = "broker_cpu_s_per_gb"
+    return (Target(what="CPU per GB ÷ Kafka's", of=ratio(name), at_most=at_most),)
+
+
+def _cpu_per_request(at_most: float, name: str = "broker_us_per_request") -> tuple[Target, ...]:
+    return (Target(what="CPU per request ÷ Kafka's", of=ratio(name), at_most=at_most),)
+
+
+_RAW = "--mode rawproduce --acks 1 --depth 5"
+
+CPU_LOADS = (
+    Load(
+        name="raw-1",
+        what="rawproduce 200 B, batch 1, 5 in flight",
+        section="cpu",
+        command=f"{_RAW} --batch 1 --n 50000 --warmup 5000",
+        targets=(
+            *_cpu_per_request(0.35),
+            Target(what="requests/s ÷ Kafka's", of=ratio("requests_s"), at_least=3),
+        ),
+    ),
+    Load(
+        name="raw-50",
+        what="rawproduce 200 B × 50",
+        section="cpu",
+        command=f"{_RAW} --batch 50 --n 2000000 --warmup 100000",
+        targets=_cpu_per_gb(0.6),
+    ),
+    Load(
+        name="raw-500",
+        what="rawproduce 200 B × 500",
+        section="cpu",
+        command=f"{_RAW} --batch 500 --n 5000000 --warmup 500000",
+        targets=_cpu_per_gb(0.6),
+    ),
+    Load(
+        name="raw-1k",
+        what="rawproduce 1 KiB × 100",
+        section="cpu",
+        command=f"{_RAW} --batch 100 --size 1024 --n 1000000 --warmup 100000",
+        targets=_cpu_per_gb(0.5),
+    ),
+    Load(
+        name="raw-1m",
+        what="rawproduce 1 MB requests",
+        section="cpu",
+        command=f"{_RAW} --batch 1000 --size 1000 --n 1000000 --warmup 100000",
+        targets=_cpu_per_gb(0.5),
+    ),
+    Load(
+        name="confluent-200",
+        what="confluent-kafka defaults, 200 B",
+        section="cpu",
+        command="--mode produce --acks all --batch-bytes 1000000 --depth 1000000"
+        " --n 2000000 --warmup 200000",
+        targets=_cpu_per_gb(0.6),
+    ),
+    Load(
+        name="confluent-1k",
+        what="confluent-kafka defaults, 1 KiB",
+        section="cpu",
+        command="--mode produce --acks all --batch-bytes 1000000 --depth 1000000"
+        " --size 1024 --n 1000000 --warmup 100000",
+        targets=_cpu_per_gb(0.6),
+    ),
+    Load(
+        name="kcat",
+        what="kcat, a 1 GB access log in (and back, the same line for line)",
+        section="cpu",
+        command="--mode kcat --acks all --dir {folder} --file-bytes 1000000000",
+        peers=KAFKA_AND_PLOG,
+        targets=(
+            *_cpu_per_gb(0.6),
+            Target(what="back: CPU per GB ÷ Kafka's", of=ratio("out_broker_cpu_s_per_gb")),
+        ),
+    ),
+    *(
+        Load(
+            name=f"codec-{codec}",
+            what=f"compressed batches, {codec}, 1 KiB × 100",
+            section="cpu",
+            command=f"{_RAW} --batch 100 --size 1024 --compression {codec}"
+            " --n 1000000 --warmup 100000",
+            peers=KAFKA_AND_PLOG,
+            targets=_cpu_per_gb(0.3),
+        )
+        for codec in ("gzip", "snappy", "lz4", "zstd")
+    ),
+    Load(
+        name="rawfetch",
+        what="rawfetch 1 MiB",
+        section="cpu",
+        prepare=f"{_RAW} --batch 500 --n 10000000",
+        command="--mode rawfetch --size 200",
+        peers=KAFKA_AND_PLOG,
+        targets=_cpu_per_gb(1.0),
+    ),
+    Load(
+        name="consume",
+        what="confluent-kafka consume, 200 B",
+        section="cpu",
+        prepare="--mode produce --acks all --batch-bytes 1000000 --n 3000000",
+        command="--mode consume",
+        peers=KAFKA_AND_PLOG,
+        targets=_cpu_per_gb(1.0),
+    ),
+    Load(
+        name="poll",
+        what="500 idle long-polling fetchers",
+        section="cpu",
+        command="--mode connections --connections 500 --poll --seconds 8",
+        peers=KAFKA_AND_PLOG,
+        targets=(
+            Target(
+                what="CPU per empty poll ÷ Kafka's", of=ratio("broker_us_per_poll"), at_most=0.3
+            ),
+        ),
+    ),
+    Load(
+        name="each-32",
+        what="32 connections, one request in flight each",
+        section="cpu",
+        command="--mode each --connections 32 --batch 1 --n 60000 --warmup 10000",
+        targets=_cpu_per_request(0.8),
+    ),
+    Load(
+        name="idle",
+        what="idle broker",
+        section="cpu",
+        command="--mode idle --seconds 10",
+        peers=KAFKA_AND_PLOG,
+        targets=(Target(what="CPU ÷ Kafka's", of=ratio("broker_cpu_pct"), at_most=0.1),),
+    ),
+)
+
+
+def _durable(depth: int) -> Load:
+    synced = Target(
+        what="acks per sync",
+        of=figure("acks_per_sync"),
+        subject="plog-default",
+        beside="",
+        at_least=20 if depth == 100 else None,
+    )
+    rate = Target(
+        what="requests/s ÷ min(k ÷ (fdatasync p50 + 0.1 ms), without syncs)",
+        of=of_possible_rate(depth),
+        subject="plog-default",
+        beside="",
+        at_least=None if depth == 100 else 0.8,
+    )
+    return Load(
+        name=f"durable-{depth}",
+        what=f"default durability, 200 B, {depth} in flight",
+        section="other",
+        command=f"--mode rawproduce --acks all --batch 1 --depth {depth} --warmup 1000"
+        f" --n {min(8000 * depth, 50_000)}",
+        peers=("disk", "plog-default", "plog"),
+        extra={"disk": "--mode fsync --dir {data} --n 2000"},
+        targets=(synced,) if depth == 100 else (rate, synced),
+    )
+
+
+OTHER_LOADS = (
+    Load(
+        name="latency",
+        what="200/s end to end",
+        section="other",
+        command="--mode latency --rate 200 --n 2000",
+        targets=(
+            Target(what="p50 ÷ Kafka's", of=ratio("end_to_end_ms", "p50"), at_most=1),
+            Target(what="p99 ÷ Kafka's", of=ratio("end_to_end_ms", "p99"), at_most=1),
+            Target(what="p50", of=figure("end_to_end_ms", "p50"), unit=" ms"),
+            Target(what="p99", of=figure("end_to_end_ms", "p99"), unit=" ms"),
+        ),
+    ),
+    *(_durable(depth) for depth in (1, 5, 20, 100)),
+    Load(
+        name="hot",
+        what="1,000 hot partitions, 2,000 requests/s",
+        section="other",
+        command="--mode paced --acks all --partitions 1000 --batch 1 --rate 2000 --n 10000",
+        peers=("plog-default", "plog"),
+        targets=(
+            Target(
+                what="ack p99, durable less unsynced",
+                of=difference("produce_ack_ms", "p99", against="plog"),
+                subject="plog-default",
+                beside="",
+                at_most=15,
+                unit=" ms",
+            ),
+        ),
+    ),
+    Load(
+        name="start",
+        what="start to first answer after a clean stop, 10 topics",
+        section="other",
+        run=special_loads.start_again,
+        peers=KAFKA_AND_PLOG,
+        targets=(
+            Target(what="plog", of=figure("start_s"), at_most=0.7, unit=" s"),
+            Target(what="Kafka", of=figure("start_s"), subject="kafka", unit=" s"),
+        ),
+    ),
+    Load(
+        name="memory",
+        what="RSS",
+        section="other",
+        run=special_loads.memory,
+        peers=("plog",),
+        rounds=3,
+        targets=(
+            Target(what="idle", of=figure("idle_mb"), at_most=75, unit=" MB"),
+            Target(what="per 1,000 partitions", of=figure("partitions_mb"), at_most=25, unit=" MB"),
+            Target(what="per idle connection", of=figure("connection_kb"), at_most=6, unit=" kB"),
+        ),
+    ),
+    Load(
+        name="topics-1000",
+        what="1,000-partition topic created until each partition took a message",
+        section="other",
+        command="--mode topics --partitions 1000",
+        targets=(Target(what="time ÷ Kafka's", of=ratio("until_written_s"), at_most=0.4),),
+    ),
+    Load(
+        name="big-log",
+        what="a large log ÷ one of 1 GB",
+        section="other",
+        run=special_loads.big_log,
+        peers=("plog",),
+        targets=(
+            Target(what="produce CPU per GB", of=figure("produce_ratio"), at_most=1.1),
+            Target(what="fetch CPU per GB", of=figure("fetch_ratio"), at_most=1.1),
+            Target(what="the large log", of=figure("log_gb"), unit=" GB"),
+        ),
+    ),
+)
+
+PAPER_LOADS = (
+    Load(
+        name="paper",
+        what="the paper's figures, 200 B",
+        section="paper",
+        peers=("kafka", "plog", "rabbitmq", "activemq"),
+        steps=(
+            Step("in1", "--mode rawproduce --batch 1 --depth 50 --n 100000 --warmup 10000"),
+            Step("out1", "--mode rawfetch --fetch-bytes 200000 --n 110000"),
+            Step("in50", "--mode rawproduce --batch 50 --depth 50 --n 3000000", KAFKA_AND_PLOG),
+            Step(
+                "out50", "--mode rawfetch --fetch-bytes 200000 --last --n 3000000", KAFKA_AND_PLOG
+            ),
+        ),
+        extra=dict.fromkeys(MESSAGE_BROKERS, "--acks 0"),
+        targets=(
+            Target(
+                what="producer, batch 1, 50 in flight ÷ RabbitMQ's",
+                of=ratio("in1.msgs_s", against="rabbitmq"),
+                at_least=2,
+            ),
+            Target(
+                what="consumer ÷ RabbitMQ's",
+                of=ratio("out50.msgs_s", against="rabbitmq", against_name="out1.msgs_s"),
+                at_least=10,
+            ),
+            Target(
+                what="consumer ÷ ActiveMQ's",
+                of=ratio("out50.msgs_s", against="activemq", against_name="out1.msgs_s"),
+                at_least=10,
+            ),
+            Target(
+                what="consumer of a log written at batch 1 ÷ RabbitMQ's",
+                of=ratio("out1.msgs_s", against="rabbitmq"),
+            ),
+            Target(
+                what="Kafka's producer, batch 1, 50 in flight ÷ RabbitMQ's",
+                of=ratio("in1.msgs_s", against="rabbitmq"),
+                subject="kafka",
+            ),
+        ),
+    ),
+)
+
+LAST_LOADS = (
+    Load(
+        name="after",
+        what="RSS after the runs",
+        section="other",
+        run=special_loads.after_the_runs,
+        rounds=1,
+        targets=(
+            Target(what="plog", of=figure("rss_mb"), at_most=120, unit=" MB"),
+            Target(what="Kafka", of=figure("rss_mb"), subject="kafka", unit=" MB"),
+        ),
+    ),
+)
+
+LOADS = (*CPU_LOADS, *OTHER_LOADS, *PAPER_LOADS, *LAST_LOADS)
+BY_NAME = {load.name: load for load in LOADS}

@@ -1,0 +1,194 @@
+"""The brokers a load runs on: plog, Apache Kafka, RabbitMQ, ActiveMQ, and a bare disk.
+
+Each runs on loopback, on free ports, with all its files below a directory of its own; `stop` ends
+all its processes. A `Missing` says why one cannot run here; its loads then tell so in the report.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Protocol
+
+from plogd.testing.broker_process import BrokerProcess
+
+HERE = Path(__file__).parent
+NEVER = str((1 << 63) - 1)
+NO_SYNC = {"log.flush.interval.messages": NEVER}
+"""What plog needs to promise no more than Kafka does by itself."""
+_START_TIMEOUT_S = 120.0
+_STOP_TIMEOUT_S = 60.0
+
+
+class Missing(Exception):
+    """This broker cannot run on this machine, because of …"""
+
+
+class Peer(Protocol):
+    """A broker that can be started and stopped, several times, on the same data."""
+
+    protocol: str
+    """As clientbench's --protocol."""
+    bootstrap: str
+    directory: Path
+    version: str
+
+    @property
+    def pid(self) -> int: ...
+    @property
+    def metrics_url(self) -> str: ...
+    def start(self) -> None: ...
+    def stop(self) -> None: ...
+
+
+class Plog:
+    """plog below `directory`; `settings` are added to the defaults."""
+
+    protocol = "kafka"
+
+    def __init__(self, directory: Path, settings: Mapping[str, str]) -> None:
+        self.directory = directory
+        http_port = free_ports(1)
+        self.metrics_url = f"http://127.0.0.1:{http_port}/metrics"
+        self._process = BrokerProcess(directory, {"plog.http.port": str(http_port), **settings})
+        self.bootstrap = ""
+        self.version = git_version()
+
+    @property
+    def pid(self) -> int:
+        """Its process."""
+        return self._process.pid
+
+    def start(self) -> None:
+        """Return when it serves."""
+        self._process.start()
+        self.bootstrap = self._process.bootstrap_servers
+
+    def stop(self) -> None:
+        """A clean stop, if it runs."""
+        if self._process.is_running:
+            self._process.stop()
+
+
+class Kafka:
+    """Apache Kafka as kafka-up starts it, with its own defaults and start script's heap."""
+
+    protocol = "kafka"
+    metrics_url = ""
+    version = "Apache Kafka 4.3.1"
+
+    def __init__(self, directory: Path) -> None:
+        need("bash", "java", "mvn")
+        self.directory = directory
+        self.pid = 0
+        self._port = free_ports(2)
+        self.bootstrap = f"127.0.0.1:{self._port}"
+
+    def start(self) -> None:
+        """Return when it answers."""
+        done = subprocess.run(
+            [HERE / "kafka-up", str(self._port)],
+            env={**os.environ, "KAFKA_DATA": str(self.directory)},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        if done.returncode:
+            raise Missing("kafka-up could not start it")
+        self.pid = int(done.stdout)
+
+    def stop(self) -> None:
+        """SIGTERM, and if that does not help SIGKILL."""
+        if self.pid:
+            end_process(self.pid)
+            self.pid = 0
+
+
+class Disk:
+    """No broker: the file system below the directory of one, for fsync."""
+
+    protocol = "kafka"
+    bootstrap = metrics_url = ""
+    pid = 0
+    version = "fdatasync"
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    def start(self) -> None:
+        """Nothing but its directory."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+
+    def stop(self) -> None:
+        """Nothing."""
+
+
+def need(*programs: str) -> None:
+    """Raises Missing if one of them is not installed."""
+    absent = [name for name in programs if shutil.which(name) is None]
+    if absent:
+        raise Missing(f"{', '.join(absent)} not installed")
+
+
+def free_ports(count: int) -> int:
+    """The first of so many consecutive ports that nobody has now."""
+    while True:
+        sockets = [socket.socket() for _ in range(count)]
+        try:
+            sockets[0].bind(("127.0.0.1", 0))
+            first: int = sockets[0].getsockname()[1]
+            for number, each in enumerate(sockets[1:], 1):
+                each.bind(("127.0.0.1", first + number))
+        except (OSError, OverflowError):
+            continue
+        finally:
+            for each in sockets:
+                each.close()
+        return first
+
+
+def wait_for_port(port: int, process: subprocess.Popen[bytes], log: Path) -> None:
+    """Until something listens there; Missing with the log's end if the process ends instead."""
+    give_up = time.monotonic() + _START_TIMEOUT_S
+    while time.monotonic() < give_up and process.poll() is None:
+        try:
+            socket.create_connection(("127.0.0.1", port), 1).close()
+            return
+        except OSError:
+            time.sleep(0.1)
+    process.kill()
+    process.wait()
+    raise Missing(f"it did not start: {log.read_text(errors='replace')[-500:]}")
+
+
+def end_process(pid: int, wait: Callable[[], object] | None = None) -> None:
+    """SIGTERM, then SIGKILL after a minute. `wait` reaps it if it is a child of ours."""
+    os.kill(pid, signal.SIGTERM)
+    give_up = time.monotonic() + _STOP_TIMEOUT_S
+    while _lives(pid):
+        if time.monotonic() > give_up:
+            os.kill(pid, signal.SIGKILL)
+        time.sleep(0.05)
+    if wait:
+        wait()
+
+
+def _lives(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
+
+
+def git_version() -> str:
+    """The commit that is measured."""
+    done = subprocess.run(
+        ["git", "describe", "--always", "--dirty"], cwd=HERE, capture_output=True, text=True
+    )
+    return f"plog {done.stdout.strip()}"

@@ -1,0 +1,216 @@
+"""One run of the bench: the brokers, started when a load first needs them, and the runs on them.
+
+Everything lives below one folder that is removed at the end, and every process that was started
+is ended, also when a load fails.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Callable, Generator, Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from tests.bench.loads import Load, Step
+from tests.bench.message_brokers import ActiveMq, RabbitMq
+from tests.bench.peers import NO_SYNC, Disk, Kafka, Missing, Peer, Plog
+from tests.bench.results import Results
+from tests.bench.rounds import Figures, Round, counts
+
+_STEP_TIMEOUT_S = 900
+_TRIES_MORE = 4
+"""Rounds that may be thrown away before noisy ones count too."""
+_QUICK_DIVISOR = 25
+_DELETE_AT_ONCE = ["--topic-conf", "file.delete.delay.ms=1000"]
+_WARMING = (
+    "--mode rawproduce --batch 1 --n 100000",
+    "--mode rawproduce --batch 50 --n 2000000",
+    "--mode rawproduce --batch 1000 --size 1000 --n 2000000",
+    "--mode produce --n 1000000",
+)
+_SYNC_ROUNDS = re.compile(r"^plog_log_sync_rounds_total (\S+)$", re.MULTILINE)
+_PRODUCES = re.compile(
+    r'^kafka_network_requestmetrics_requests_total\{request="Produce",.*\} (\S+)$', re.MULTILINE
+)
+
+
+class StepFailed(Exception):
+    """A command ended with an error."""
+
+
+class Session:
+    """The brokers by name, as loads.py names them."""
+
+    def __init__(self, folder: Path, results: Results, *, quick: bool) -> None:
+        self.folder = folder
+        self.quick = quick
+        self.results = results
+        self._peers: dict[str, Peer] = {}
+        self._missing: dict[str, str] = {}
+        self._makers: dict[str, Callable[[Path], Peer]] = {
+            "plog": lambda path: Plog(path, NO_SYNC),
+            "plog-default": lambda path: Plog(path, {}),
+            "kafka": Kafka,
+            "rabbitmq": RabbitMq,
+            "activemq": ActiveMq,
+            "disk": Disk,
+        }
+
+    def peer(self, name: str) -> Peer:
+        """The one of that name, started and warm. Raises Missing."""
+        if name in self._missing:
+            raise Missing(self._missing[name])
+        if name not in self._peers:
+            try:
+                self._peers[name] = self.start_new(name, self.folder / name)
+            except Missing as error:
+                self._missing[name] = str(error)
+                self.results.missing(name, str(error))
+                raise
+            self.results.version(name, self._peers[name].version)
+            self._warm(name)
+        return self._peers[name]
+
+    def start_new(self, name: str, directory: Path) -> Peer:
+        """One of that kind besides; the caller stops it. Raises Missing."""
+        peer = self._makers[name](directory)
+        try:
+            peer.start()
+        except BaseException:
+            peer.stop()
+            raise
+        return peer
+
+    def _warm(self, name: str) -> None:
+        """A JVM is slow until its compiler is done; the others get the same for fairness."""
+        peer = self._peers[name]
+        if peer.protocol == "kafka" and peer.pid:
+            for number, command in enumerate(_WARMING):
+                self.run(peer, command, f"warming-{number}", delete=True)
+
+    def close(self) -> None:
+        """End all of them."""
+        while self._peers:
+            _, peer = self._peers.popitem()
+            peer.stop()
+
+    def measure(self, load: Load) -> None:
+        """As many rounds as the load wants that are not noisy, within bounds."""
+        wanted = 1 if self.quick else load.rounds
+        tries = wanted if self.quick else wanted + _TRIES_MORE
+        kept = 0
+        rounds = load.run(self) if load.run else self._rounds(load)
+        with closing(rounds):
+            for number, round_ in enumerate(rounds, 1):
+                keep = self.quick or counts(round_, ("kafka", "plog"))
+                kept += keep
+                self.results.round(load.name, number, round_, kept=keep)
+                if kept >= wanted or number >= tries:
+                    return
+
+    def _rounds(self, load: Load) -> Generator[Round]:
+        """Endless."""
+        names = self._present(load)
+        prepared = f"{load.name}-prepared"
+        if load.prepare:
+            for name in names:
+                self.run(self.peer(name), load.prepare, prepared)
+        try:
+            number = 0
+            while True:
+                number += 1
+                topic = prepared if load.prepare else f"{load.name}-{number}"
+                # Who goes first changes, so that what wears off does not favour one.
+                turn = names if number % 2 else names[::-1]
+                yield {name: self._run_steps(load, name, topic) for name in turn}
+        finally:
+            if load.prepare:
+                for name in names:
+                    self.run(self.peer(name), "--mode idle --seconds 0", prepared, delete=True)
+
+    def _present(self, load: Load) -> list[str]:
+        present = []
+        for name in load.peers:
+            try:
+                self.peer(name)
+            except Missing:
+                continue
+            present.append(name)
+        return present
+
+    def _run_steps(self, load: Load, name: str, topic: str) -> Figures:
+        peer = self.peer(name)
+        steps = load.steps or (Step("", load.command),)
+        steps = tuple(step for step in steps if not step.only or name in step.only)
+        together: dict[str, Any] = {}
+        for step in steps:
+            command = load.extra[name] if name == "disk" else step.command
+            if name != "disk":
+                command = f"{command} {load.extra.get(name, '')}"
+            last_of_its_topic = not load.prepare and step is steps[-1]
+            figures = self.run(peer, command, topic, delete=last_of_its_topic)
+            self.results.say(load.name, name, step.name, figures)
+            head = f"{step.name}." if step.name else ""
+            together |= {head + key: value for key, value in figures.items()}
+        return together
+
+    def run(self, peer: Peer, command: str, topic: str, *, delete: bool = False) -> dict[str, Any]:
+        """One command of clientbench on a broker; its figures. Raises StepFailed."""
+        words = command.format(folder=self.folder, data=peer.directory).split()
+        if self.quick:
+            words = shorter(words)
+        target = ["--bootstrap", peer.bootstrap, "--broker-pid", str(peer.pid), "--topic", topic]
+        whole = [sys.executable, "-m", "tests.bench.clientbench", *words, *target]
+        whole += ["--protocol", peer.protocol]
+        if delete and peer.protocol == "kafka" and peer.pid:
+            whole.append("--delete")
+        before = _sync_counts(peer)
+        done = subprocess.run(
+            [*whole, *_DELETE_AT_ONCE], capture_output=True, text=True, timeout=_STEP_TIMEOUT_S
+        )
+        if done.returncode:
+            raise StepFailed(f"{' '.join(words)}: {done.stderr.strip()[-500:]}")
+        figures: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+        return figures | _acks_per_sync(before, _sync_counts(peer))
+
+
+def shorter(words: list[str]) -> list[str]:
+    """The command with less of everything, for --quick.
+
+    >>> shorter("--n 50000 --batch 50 --seconds 8 --partitions 1000 --warmup 10".split())
+    ['--n', '2000', '--batch', '50', '--seconds', '1', '--partitions', '100', '--warmup', '0']
+    """
+    words = list(words)
+    for position, word in enumerate(words[:-1], 1):
+        if word in ("--n", "--warmup", "--file-bytes"):
+            words[position] = str(int(words[position]) // _QUICK_DIVISOR)
+        elif word == "--seconds":
+            words[position] = str(min(float(words[position]), 1)).removesuffix(".0")
+        elif word in ("--partitions", "--connections"):
+            words[position] = str(min(int(words[position]), 100))
+    return words
+
+
+def _sync_counts(peer: Peer) -> Mapping[str, float]:
+    """How often plog has synced, and how many requests it has taken; nothing of others."""
+    if not peer.metrics_url:
+        return {}
+    with urllib.request.urlopen(peer.metrics_url, timeout=10) as answer:
+        text = answer.read().decode()
+    syncs = _SYNC_ROUNDS.search(text)
+    return {
+        "syncs": float(syncs[1]) if syncs else 0.0,
+        "produces": sum(float(count) for count in _PRODUCES.findall(text)),
+    }
+
+
+def _acks_per_sync(before: Mapping[str, float], after: Mapping[str, float]) -> dict[str, float]:
+    if not after or after["syncs"] == before["syncs"]:
+        return {}
+    produces = after["produces"] - before["produces"]
+    return {"acks_per_sync": round(produces / (after["syncs"] - before["syncs"]), 2)}

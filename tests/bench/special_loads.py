@@ -1,0 +1,155 @@
+"""Loads that start and stop brokers of their own, or fill a disk. Each yields rounds for ever."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Generator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tests.bench.meter import Meter
+from tests.bench.peers import Missing, Peer
+from tests.bench.raw_connection import until_fetched
+from tests.bench.rounds import Round
+
+if TYPE_CHECKING:
+    from tests.bench.session import Session
+
+_TOPICS = 10
+_CONNECTIONS = 2000
+_SETTLE_S = 2.0
+_BIG_GB = float(os.environ.get("BENCH_LOG_GB", "50"))
+_SPARE_GB = 10.0
+_BATCHES = "--mode rawproduce --batch 100 --size 1000"
+_MESSAGES_PER_GB = 1_000_000
+
+
+class Skipped(Exception):
+    """This load cannot run here, because of …"""
+
+
+def start_again(session: Session) -> Generator[Round]:
+    """Stop a broker that has ten topics cleanly; how long until it answers for one of them."""
+    peers: dict[str, Peer] = {}
+    try:
+        for name in ("kafka", "plog"):
+            try:
+                peers[name] = session.start_new(name, session.folder / f"start-{name}")
+            except Missing:
+                continue
+            for number in range(_TOPICS):
+                session.run(
+                    peers[name], "--mode rawproduce --batch 10 --n 100000", f"topic-{number}"
+                )
+        while True:
+            round_ = {}
+            for name, peer in peers.items():
+                peer.stop()
+                began = time.monotonic()
+                peer.start()
+                until_fetched(peer.bootstrap, "topic-0")
+                round_[name] = {"start_s": round(time.monotonic() - began, 3)}
+                session.results.say("start", name, "", round_[name])
+            yield round_
+    finally:
+        for peer in peers.values():
+            peer.stop()
+
+
+def memory(session: Session) -> Generator[Round]:
+    """A new plog idle, with many idle connections, and with a thousand partitions."""
+    number = 0
+    while True:
+        number += 1
+        folder = session.folder / f"memory-{number}"
+        peer = session.start_new("plog", folder)
+        try:
+            time.sleep(_SETTLE_S)
+            figures: dict[str, Any] = {"idle_mb": _rss_mb(peer)}
+            command = f"--mode connections --connections {_CONNECTIONS} --seconds 2"
+            idle = session.run(peer, command, "empty")
+            figures["connection_kb"] = idle["rss_kb_per_connection"]
+            # What the connections have left behind would hide what the partitions need.
+            peer.stop()
+            peer.start()
+            many = session.run(peer, "--mode topics --partitions 1000", "many")
+            grown_mb = many["broker_rss_mb"] - many["broker_rss_before_mb"]
+            figures["partitions_mb"] = round(grown_mb * 1000 / many["partitions"], 1)
+        finally:
+            peer.stop()
+            shutil.rmtree(folder)
+        session.results.say("memory", "plog", "", figures)
+        yield {"plog": figures}
+
+
+def after_the_runs(session: Session) -> Generator[Round]:
+    """Memory of the brokers that all other loads ran on."""
+    while True:
+        round_ = {}
+        for name in ("kafka", "plog"):
+            try:
+                round_[name] = {"rss_mb": _rss_mb(session.peer(name))}
+            except Missing:
+                continue
+            session.results.say("after", name, "", round_[name])
+        yield round_
+
+
+def _rss_mb(peer: Peer) -> float:
+    return round(Meter(peer.pid).memory()["broker_rss_mb"], 1)
+
+
+def big_log(session: Session) -> Generator[Round]:
+    """One GB more to a log that is very large, and to one that is new; the same for fetches.
+
+    Both logs belong to plogs of their own. The large one is written once, every byte of it.
+    """
+    big_gb = 1.0 if session.quick else _BIG_GB
+    free_gb = shutil.disk_usage(session.folder).free / 1e9
+    if free_gb < big_gb + _SPARE_GB:
+        raise Skipped(f"{big_gb:g} GB and {_SPARE_GB:g} to spare do not fit: {free_gb:.0f} free")
+    folders = {name: session.folder / f"{name}-log" for name in ("big", "small")}
+    peers = {name: session.start_new("plog", folder) for name, folder in folders.items()}
+    try:
+        session.run(peers["big"], f"{_BATCHES} --n {_messages(big_gb)}", "log")
+        number = 0
+        while True:
+            number += 1
+            runs: dict[str, Any] = {}
+            for name, peer in peers.items():
+                topic = "log" if name == "big" else f"log-{number}"
+                runs[name] = _append_and_fetch(session, peer, topic, new=name == "small")
+                session.results.say("big-log", name, "", runs[name]["produce"])
+            yield {"plog": _compared(runs, folders["big"])}
+    finally:
+        for name, peer in peers.items():
+            peer.stop()
+            shutil.rmtree(folders[name])
+
+
+def _messages(gb: float) -> int:
+    return int(gb * _MESSAGES_PER_GB)
+
+
+def _append_and_fetch(session: Session, peer: Peer, topic: str, *, new: bool) -> dict[str, Any]:
+    if new:
+        session.run(peer, f"{_BATCHES} --n {_messages(0.5)}", topic)
+    count = _messages(0.5)
+    produced = session.run(peer, f"{_BATCHES} --n {count}", topic)
+    fetch = f"--mode rawfetch --last --size 1000 --n {count}"
+    return {"produce": produced, "fetch": session.run(peer, fetch, topic, delete=new)}
+
+
+def _compared(runs: dict[str, Any], folder: Path) -> dict[str, Any]:
+    size = sum(path.stat().st_size for path in folder.rglob("*.log"))
+    figures: dict[str, Any] = {"log_gb": round(size / 1e9, 1)}
+    for step in ("produce", "fetch"):
+        big, small = (runs[name][step] for name in ("big", "small"))
+        name = "broker_cpu_s_per_gb"
+        # A --quick fetch may take less than a tick of the clock.
+        figures[f"{step}_ratio"] = round(big[name] / small[name], 3) if small[name] else None
+        for side, used in (("big", big), ("small", small)):
+            figures |= {f"{step}.{side}.{k}": used[k] for k in ("wall_s", "other_cpu_s", name)}
+    return figures

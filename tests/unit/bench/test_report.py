@@ -1,0 +1,87 @@
+"""Tables from a run's figures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.bench import report
+from tests.bench.loads import BY_NAME, LOADS
+from tests.bench.results import Run
+
+DOCUMENT = Path(__file__).parents[3] / "docs" / "performance.md"
+
+
+def run_of(load: str, *ratios: float) -> Run:
+    rounds = [
+        {
+            "kept": True,
+            "runs": {
+                "kafka": {"broker_us_per_request": 100.0, "requests_s": 1000},
+                "plog": {"broker_us_per_request": 100 * x, "requests_s": 1000 / x},
+                "plog-default": {"broker_us_per_request": 50.0, "requests_s": 1000},
+            },
+        }
+        for x in ratios
+    ]
+    return Run(rounds={load: rounds}, seconds={load: 60.0})
+
+
+def row(table: str, words: str) -> list[str]:
+    found = [line for line in table.splitlines() if words in line]
+    assert len(found) == 1, table
+    return [cell.strip() for cell in found[0].strip("|").split("|")]
+
+
+def test_a_target_that_is_met_and_one_that_is_missed() -> None:
+    table = report.targets_table(run_of("raw-1", 0.3, 0.34, 0.5), [BY_NAME["raw-1"]])
+    cpu = row(table, "CPU per request")
+    assert cpu[2:] == ["≤ 0.35", "0.34", "0.30 – 0.50 (3)", "met"]
+    assert row(table, "requests/s ÷")[2:] == ["≥ 3", "2.94", "2.00 – 3.33 (3)", "**MISSED**"]
+
+
+def test_a_load_that_did_not_run_says_why() -> None:
+    run = Run(failed={"big-log": "NOT RUN: no room"})
+    cells = row(report.targets_table(run, [BY_NAME["big-log"]]), "produce CPU")
+    assert cells[3:] == ["–", "NOT RUN: no room", ""]
+    assert row(report.targets_table(Run(), [BY_NAME["idle"]]), "CPU ÷")[4] == "not run"
+
+
+def test_defaults_stand_beside_what_is_judged() -> None:
+    cells = row(report.defaults_table(run_of("raw-1", 0.2)), "batch 1")
+    assert cells[1:] == ["20.0 µs/request", "100.0 µs/request", "50.0 µs/request", "0.50"]
+
+
+@pytest.mark.parametrize("load", LOADS, ids=lambda load: load.name)
+def test_every_load_has_a_command_and_a_target(load: object) -> None:
+    named = BY_NAME[load.name]  # type: ignore[attr-defined]
+    assert named is load, "two loads have one name"
+    assert bool(named.command) + bool(named.steps) + bool(named.run) == 1
+    assert named.targets
+    assert named.section in ("cpu", "other", "paper")
+
+
+def test_the_document_has_a_place_for_every_table() -> None:
+    text = DOCUMENT.read_text()
+    made = report.with_tables(text, report.tables(run_of("raw-1", 0.3)))
+    assert report.with_tables(made, report.tables(run_of("raw-1", 0.3))) == made
+
+
+def test_a_marker_that_is_missing_is_an_error() -> None:
+    with pytest.raises(ValueError, match="markers of cpu"):
+        report.with_tables("nothing", {"cpu": ""})
+
+
+def test_the_summary_names_what_ran_only() -> None:
+    text = report.summary(run_of("raw-1", 0.3))
+    assert "raw-1: rawproduce 200 B, batch 1" in text
+    assert "kcat" not in text
+
+
+def test_headlines_are_answered_by_the_median_or_a_dash() -> None:
+    run = run_of("raw-1", 0.3)
+    for round_ in run.rounds["raw-1"]:
+        round_["runs"]["plog"]["msgs_s"] = 61234
+    cells = row(report.headlines_table(run), "200,000 messages/s in")
+    assert cells[1].startswith("61,234 one by one; –")
