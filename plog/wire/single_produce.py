@@ -13,7 +13,7 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
-from plog.types import Uuid
+from plog.types import ZERO_UUID, Uuid
 from plog.wire.primitives import WireError, decode_varint
 
 FIRST_VERSION, LAST_VERSION = 7, 13
@@ -36,7 +36,7 @@ _SUCCESS = struct.Struct(">hqqq")  # no error, base offset, log append time, log
 
 
 class SingleProduce(NamedTuple):
-    """The request. `records` is a view of its frame, `place` a copy."""
+    """The request, but for its records."""
 
     version: int
     correlation_id: int
@@ -44,14 +44,17 @@ class SingleProduce(NamedTuple):
     timeout_ms: int
     topic: str
     """Empty where the request has a topic id."""
-    topic_id: Uuid | None
+    topic_id: Uuid
+    """Zero where it has a name."""
     partition: int
     place: bytes
-    records: memoryview
 
 
-def read_single_produce(frame: memoryview) -> SingleProduce | None:
-    """The request in `frame`, whose API key is Produce; None if it has another form, or none."""
+def read_single_produce(frame: memoryview) -> tuple[SingleProduce, memoryview] | None:
+    """The request in `frame`, whose API key is Produce, and its records, a view of the frame.
+
+    None if it has another form, or none.
+    """
     try:
         _, version, correlation_id, length = _HEADER.unpack_from(frame)
         body = _HEADER.size + length if length > 0 else _HEADER.size
@@ -62,35 +65,35 @@ def read_single_produce(frame: memoryview) -> SingleProduce | None:
         return None  # The general way says what is wrong with it.
 
 
-def _read(frame: memoryview, body: int, version: int, correlation_id: int) -> SingleProduce | None:
+def _read(
+    frame: memoryview, body: int, version: int, correlation_id: int
+) -> tuple[SingleProduce, memoryview] | None:
     transactional_id, acks, timeout_ms, topics, length = _BODY.unpack_from(frame, body)
     name = body + _BODY.size
     end = name + length
     partitions, index, nbytes = _PARTITION.unpack_from(frame, end)
     records = frame[end + _PARTITION.size :]
     if (
-        transactional_id != -1
-        or topics != 1
-        or partitions != 1
+        (transactional_id, topics, partitions) != (-1, 1, 1)
         or length <= 0
-        or nbytes <= 0
-        or len(records) != nbytes
+        or not 0 < nbytes == len(records)
         or version < FIRST_VERSION
     ):
         return None
     topic = str(frame[name:end], "utf-8")
     place = bytes(frame[name - 6 : end + 8])
-    return SingleProduce(
-        version, correlation_id, acks, timeout_ms, topic, None, index, place, records
+    return (
+        SingleProduce(version, correlation_id, acks, timeout_ms, topic, ZERO_UUID, index, place),
+        records,
     )
 
 
 def _read_flexible(
     frame: memoryview, body: int, version: int, correlation_id: int
-) -> SingleProduce | None:
+) -> tuple[SingleProduce, memoryview] | None:
     tags, transactional_id, acks, timeout_ms, topics = _FLEXIBLE_BODY.unpack_from(frame, body)
     start = body + _FLEXIBLE_BODY.size
-    topic, topic_id = "", None
+    topic, topic_id = "", ZERO_UUID
     if version < _FIRST_TOPIC_ID:
         length = frame[start] - 1
         end = start + 1 + length
@@ -105,19 +108,16 @@ def _read_flexible(
     length, first = decode_varint(frame, end)
     records = frame[first:-3]
     if (
-        tags
-        or transactional_id
-        or topics != 2
-        or partitions != 2
-        or length <= 1
-        or len(records) != length - 1
+        (tags, transactional_id, topics, partitions) != (0, 0, 2, 2)
+        or not 0 < length - 1 == len(records)
         or frame[-3:] != _NO_TAGS
         or version > LAST_VERSION
     ):
         return None
     place = bytes(frame[start - 1 : end])
-    return SingleProduce(
-        version, correlation_id, acks, timeout_ms, topic, topic_id, index, place, records
+    return (
+        SingleProduce(version, correlation_id, acks, timeout_ms, topic, topic_id, index, place),
+        records,
     )
 
 
@@ -134,16 +134,12 @@ _REST = {version: _rest_of_answer(version) for version in range(FIRST_VERSION, L
 
 
 def write_single_answer(
-    version: int,
-    correlation_id: int,
-    place: bytes,
-    base_offset: int,
-    log_append_time_ms: int,
-    log_start_offset: int,
+    produce: SingleProduce, base_offset: int, log_append_time_ms: int, log_start_offset: int
 ) -> bytes:
     """The framed answer that the batch was appended."""
-    result = _SUCCESS.pack(0, base_offset, log_append_time_ms, log_start_offset)
-    if version >= _FIRST_FLEXIBLE:
-        place = b"\0" + place  # No tags in the header.
-    answer = place + result + _REST[version]
-    return _START.pack(len(answer) + 4, correlation_id) + answer
+    version, correlation_id, place = produce.version, produce.correlation_id, produce.place
+    result = _SUCCESS.pack(0, base_offset, log_append_time_ms, log_start_offset) + _REST[version]
+    if version < _FIRST_FLEXIBLE:
+        return _START.pack(4 + len(place) + len(result), correlation_id) + place + result
+    # A byte for the tags of the header, none of which there are.
+    return _START.pack(5 + len(place) + len(result), correlation_id) + b"\0" + place + result

@@ -69,6 +69,7 @@ class Dispatcher:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._rows = {int(row.api_key): row for row in HANDLERS}
+        self._produce_row = self._rows[ApiKey.PRODUCE]
         self._requests = broker.metrics.counters(
             "kafka_network_requestmetrics_requests_total",
             "Requests handled, by API and version.",
@@ -89,12 +90,13 @@ class Dispatcher:
 
     def _dispatch(self, frame: memoryview, connection: ConnectionContext) -> Dispatched:
         if frame[:2] == _PRODUCE_KEY:
-            produce = read_single_produce(frame)
-            call = None if produce is None else single_produce_call(self._broker, produce)
-            if call is not None:
-                assert produce is not None
-                self._begin(self._rows[ApiKey.PRODUCE], produce.version, connection)
-                return Dispatched(True, call.start(produce))
+            single = read_single_produce(frame)
+            if single is not None:
+                produce, records = single
+                call = single_produce_call(self._broker, produce)
+                if call is not None:
+                    self._begin(self._produce_row, produce.version, connection)
+                    return Dispatched(True, call.start(records))
         try:
             header, position = decode_request_header(frame)
         except WireError as error:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from plog.errors import KafkaError
-from plog.types import ZERO_UUID, TopicPartition, Uuid
+from plog.types import TopicPartition
 from plog.wire.api_keys import ApiKey
 from plog.wire.frames import frame_response
 from plog.wire.messages.produce import ProduceResponse, TopicProduceResponse
@@ -29,60 +29,43 @@ if TYPE_CHECKING:
 class SingleProduceCall:
     """One request on its way. `topic` is its name, also where the request had an id."""
 
-    __slots__ = (
-        "_broker",
-        "_correlation_id",
-        "_nbytes",
-        "_partition",
-        "_place",
-        "_topic",
-        "_topic_id",
-        "_version",
-    )
+    __slots__ = ("_broker", "_produce", "_topic")
 
     def __init__(self, broker: Broker, produce: SingleProduce, topic: str) -> None:
         self._broker = broker
-        self._version = produce.version
-        self._correlation_id = produce.correlation_id
-        self._place = produce.place
+        self._produce = produce
         self._topic = topic
-        self._topic_id: Uuid = produce.topic_id or ZERO_UUID
-        self._partition = produce.partition
-        self._nbytes = len(produce.records)
 
-    def start(self, produce: SingleProduce) -> list[Part] | Later[list[Part] | None]:
+    def start(self, records: memoryview) -> list[Part] | Later[list[Part] | None]:
         """Append; the framed answer, or a Later of it."""
+        produce, nbytes = self._produce, len(records)
         try:
             appended = self._broker.replica_manager.append_records(
-                [(TopicPartition(self._topic, self._partition), produce.records)],
+                [(TopicPartition(self._topic, produce.partition), records)],
                 required_acks=produce.acks,
                 timeout_ms=produce.timeout_ms,
             )
         except Exception as error:
             return self._tell_bug(error)
         if not isinstance(appended, Later):
-            return self._answer(appended)
+            return self._answer(appended, nbytes)
         answer: Later[list[Part] | None] = Later(appended.cancel)
         appended.then(
-            lambda appends: answer.succeed(self._answer(appends)),
+            lambda appends: answer.succeed(self._answer(appends, nbytes)),
             lambda error: self._failed(answer, error),
         )
         return answer
 
-    def _answer(self, appends: list[PartitionAppend]) -> list[Part]:
+    def _answer(self, appends: list[PartitionAppend], nbytes: int) -> list[Part]:
         append = appends[0]
-        self._broker.topic_stats.appended(append, self._nbytes)
+        self._broker.topic_stats.appended(append, nbytes)
         info = append.info
         if info is None or append.error is not None:
             return self._tell(append)
+        first_offset, _, append_time_ms, _, _ = info
         return [
             write_single_answer(
-                self._version,
-                self._correlation_id,
-                self._place,
-                info.first_offset,
-                info.log_append_time_ms,
-                append.log_start_offset,
+                self._produce, first_offset, append_time_ms, append.log_start_offset
             )
         ]
 
@@ -93,27 +76,28 @@ class SingleProduceCall:
             answer.succeed(self._tell_bug(error))
 
     def _tell_bug(self, error: Exception) -> list[Part]:
-        self._broker.report_bug(f"Produce to {self._topic}-{self._partition}", error)
+        self._broker.report_bug(f"Produce to {self._topic}-{self._produce.partition}", error)
         return self._tell(KafkaError("unexpected error, see the broker's log"))
 
     def _tell(self, result: PartitionAppend | KafkaError) -> list[Part]:
         """An answer in full, with its error."""
+        produce = self._produce
         response = ProduceResponse(
             responses=[
                 TopicProduceResponse(
                     name=self._topic,
-                    topic_id=self._topic_id,
-                    partition_responses=[partition_response(self._partition, result)],
+                    topic_id=produce.topic_id,
+                    partition_responses=[partition_response(produce.partition, result)],
                 )
             ]
         )
-        return frame_response(ApiKey.PRODUCE, self._version, self._correlation_id, response)
+        return frame_response(ApiKey.PRODUCE, produce.version, produce.correlation_id, response)
 
 
 def single_produce_call(broker: Broker, produce: SingleProduce) -> SingleProduceCall | None:
     """The request, ready to start; None if the general way has to look at it."""
     topic: str | None = produce.topic
-    if produce.topic_id is not None:
+    if not topic:
         topic = broker.cache.topic_name(produce.topic_id)
     if (
         not topic

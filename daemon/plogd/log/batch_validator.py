@@ -31,6 +31,7 @@ from plog.records.batch import (
     COMPRESSION_MASK,
     CONTROL_BIT,
     DELETE_HORIZON_BIT,
+    HEADER,
     HEADER_SIZE,
     LOG_APPEND_TIME_BIT,
     LOG_OVERHEAD,
@@ -51,6 +52,7 @@ NO_TIMESTAMP = -1
 
 _MIN_RECORD_BYTES = 7
 """One byte each: length, attributes, two deltas, and no key, no value, no headers."""
+_ANY_AGE = 2**63 - 1
 _BROKERS_ONLY = CONTROL_BIT | DELETE_HORIZON_BIT | LOG_APPEND_TIME_BIT
 
 _CODEC_BY_NAME = {
@@ -99,16 +101,25 @@ class BatchRules(NamedTuple):
     is_compacted: bool
     by_broker: bool
     """Whether the broker sets the time of the records."""
+    max_ahead_ms: int
+    """How far the newest record may lie in the future."""
+    is_plain: bool
+    """Whether a sound batch is taken as it is, unless it comes from the future."""
 
     @classmethod
     def of(cls, config: TopicConfig) -> BatchRules:
         """The rules of a topic with these settings."""
+        target = _CODEC_BY_NAME.get(config.compression_type)
+        by_broker, is_compacted = config.uses_log_append_time, config.is_compacted
+        takes_any_age = config.message_timestamp_before_max_ms == _ANY_AGE
         return cls(
-            config,
-            config.max_message_bytes,
-            _CODEC_BY_NAME.get(config.compression_type),
-            config.is_compacted,
-            config.uses_log_append_time,
+            config=config,
+            max_bytes=config.max_message_bytes,
+            target=target,
+            is_compacted=is_compacted,
+            by_broker=by_broker,
+            max_ahead_ms=config.message_timestamp_after_max_ms,
+            is_plain=target is None and takes_any_age and not (by_broker or is_compacted),
         )
 
 
@@ -121,10 +132,17 @@ def validate_batch(
     UnsupportedForMessageFormat, UnsupportedCompressionType.
     """
     header = _sound_header(data, rules, origin)
-    if header.batch_length + LOG_OVERHEAD != len(data):
+    _, length, _, _, _, attributes, last_offset_delta, _, max_timestamp, _, _, _, _ = header
+    if length + LOG_OVERHEAD != len(data):
         raise InvalidRecord("a produce request carries exactly one record batch a partition")
     if origin is AppendOrigin.CLIENT:
         _check_client_header(header)
+    if attributes & COMPRESSION_MASK > Compression.ZSTD:
+        raise UnsupportedCompressionType(
+            f"compression type {attributes & COMPRESSION_MASK} is not known"
+        )
+    if rules.is_plain and max_timestamp - now_ms <= rules.max_ahead_ms:
+        return ValidatedBatch(data, header, max_timestamp, last_offset_delta, NO_TIMESTAMP)
     return _shape(data, header, rules, now_ms, origin)
 
 
@@ -150,7 +168,7 @@ def _sound_header(data: memoryview, rules: BatchRules, origin: AppendOrigin) -> 
     available = len(data)
     if available < HEADER_SIZE or data[MAGIC_POSITION] != MAGIC:
         raise _no_batch(data)
-    header = parse_header(data)
+    header = BatchHeader._make(HEADER.unpack_from(data))
     size_bytes = header.batch_length + LOG_OVERHEAD
     if not HEADER_SIZE <= size_bytes <= available:
         raise CorruptMessage(f"a batch that claims {size_bytes} bytes where {available} are")
@@ -209,8 +227,6 @@ def _shape(
     """The batch as the topic wants it: its codec, its timestamps, keys where they are needed."""
     config, by_broker = rules.config, rules.by_broker
     codec = header.attributes & COMPRESSION_MASK
-    if codec > Compression.ZSTD:
-        raise UnsupportedCompressionType(f"compression type {codec} is not known")
     recompress = rules.target is not None and codec != rules.target and not header.is_control
     check_records = (
         rules.is_compacted or (not by_broker and _may_be_too_old(header, config, now_ms))
@@ -234,7 +250,7 @@ def _shape(
 def _may_be_too_old(header: BatchHeader, config: TopicConfig, now_ms: int) -> bool:
     """Whether some record may be older than the topic takes, as far as the header tells."""
     oldest = now_ms - config.message_timestamp_before_max_ms
-    if oldest <= 0:  # By default everything is new enough.
+    if oldest <= 0:
         return False
     return header.records_count > 1 or header.max_timestamp < oldest
 

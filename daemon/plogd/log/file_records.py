@@ -105,7 +105,8 @@ class FileRecords:
         Raises OSError with nothing appended.
         """
         position = self.size_bytes
-        self.repair()
+        if self._torn:
+            self.repair()
         try:
             self.file.append(data)
         except OSError:

@@ -121,7 +121,7 @@ class SegmentIndexes:
         With `if_room` an entry that a full disk refuses is left out. Raises OSError.
         """
         assert 0 <= last_offset - self.base_offset <= MAX_RELATIVE_OFFSET
-        old_maximum = self.maximum
+        old_maximum = self._maximum or self.maximum
         if timestamp > old_maximum.timestamp:
             self._maximum = TimestampOffset(timestamp, offset_of_timestamp)
         if self._last_indexed_position is None:

@@ -41,17 +41,19 @@ class PartitionAppend:
 
     def is_waiting(self, required_acks: int) -> bool:
         """Whether the records are not yet as safe as asked for; may set `error`."""
-        partition, info = self.partition, self.info
-        if partition is None or info is None or self.error is not None:
+        info = self.info
+        if info is None or self.error is not None:
             return False
-        self.error = partition.problem()
-        if self.error is not None:
-            return False
+        partition = self.partition
+        assert partition is not None, "it was appended to"
         if required_acks != ACKS_ALL:
-            return partition.log.acknowledged_end_offset <= info.last_offset
-        if partition.high_watermark <= info.last_offset:
-            return True
-        if len(partition.isr) < partition.min_isr:
+            is_safe = partition.log.acknowledged_end_offset > info.last_offset
+        else:
+            is_safe = partition.log.high_watermark > info.last_offset
+        if not is_safe:
+            self.error = partition.problem()
+            return self.error is None
+        if required_acks == ACKS_ALL and len(partition.isr) < partition.min_isr:
             self.error = NotEnoughReplicasAfterAppend(
                 f"{self.topic_partition}: {len(partition.isr)} in-sync replicas are left"
             )

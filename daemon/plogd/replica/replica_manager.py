@@ -166,7 +166,7 @@ class ReplicaManager:
     ) -> PartitionAppend:
         append = PartitionAppend(key)
         try:
-            partition = append.partition = self.partition(*key)
+            partition = append.partition = self._partitions.get(key) or self.partition(*key)
             append.info = partition.append_records_to_leader(
                 records, required_acks=required_acks, now_ms=now_ms
             )

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from plog.types import ZERO_UUID
 from plog.wire.api_keys import ApiKey
 from plog.wire.frames import frame_response
 from plog.wire.header import RequestHeader, decode_request_header, encode_request
@@ -52,13 +53,14 @@ def frame(message: ProduceRequest, version: int, client_id: str | None = "me") -
 def test_what_it_reads_is_what_was_sent(
     version: int, topic: str, client_id: str | None, records: bytes
 ) -> None:
-    single = read_single_produce(frame(request(topic, records), version, client_id))
-    assert single is not None
+    read = read_single_produce(frame(request(topic, records), version, client_id))
+    assert read is not None
+    single, view = read
     assert (single.version, single.correlation_id) == (version, 77)
     assert (single.acks, single.timeout_ms, single.partition) == (-1, 1500, 7)
-    assert single.records == records
+    assert view == records
     assert single.topic == ("" if version >= 13 else topic)
-    assert single.topic_id == (TOPIC_ID if version >= 13 else None)
+    assert single.topic_id == (TOPIC_ID if version >= 13 else ZERO_UUID)
 
 
 def several_topics() -> ProduceRequest:
@@ -120,9 +122,10 @@ def test_of_a_damaged_request_it_says_what_the_general_way_says(
     damaged = bytearray(frame(request(), version))
     place = data.draw(st.integers(2, len(damaged) - 1))
     damaged[place] = data.draw(st.integers(0, 255))
-    single = read_single_produce(memoryview(damaged))
-    if single is None:
+    read = read_single_produce(memoryview(damaged))
+    if read is None:
         return
+    single, records = read
     try:
         header, position = decode_request_header(memoryview(damaged))
     except WireError:
@@ -134,9 +137,9 @@ def test_of_a_damaged_request_it_says_what_the_general_way_says(
     assert message.transactional_id is None
     assert (single.version, single.correlation_id) == (header.api_version, header.correlation_id)
     assert (single.acks, single.timeout_ms) == (message.acks, message.timeout_ms)
-    assert single.topic_id in (None, topic.topic_id)
+    assert single.topic_id == topic.topic_id
     assert (single.topic, single.partition) == (topic.name, partition.index)
-    assert single.records == partition.records
+    assert records == partition.records
 
 
 @settings(deadline=None)
@@ -144,8 +147,9 @@ def test_of_a_damaged_request_it_says_what_the_general_way_says(
 def test_its_answer_has_the_bytes_of_the_general_one(
     version: int, correlation_id: int, base_offset: int, append_time: int, log_start: int
 ) -> None:
-    single = read_single_produce(frame(request(), version))
-    assert single is not None
+    read = read_single_produce(frame(request(), version))
+    assert read is not None
+    produce = read[0]._replace(correlation_id=correlation_id)
     partition = PartitionProduceResponse(
         index=7,
         base_offset=base_offset,
@@ -155,7 +159,4 @@ def test_its_answer_has_the_bytes_of_the_general_one(
     topic = TopicProduceResponse(name="logs", topic_id=TOPIC_ID, partition_responses=[partition])
     response = ProduceResponse(responses=[topic])
     expected = frame_response(ApiKey.PRODUCE, version, correlation_id, response)
-    answer = write_single_answer(
-        version, correlation_id, single.place, base_offset, append_time, log_start
-    )
-    assert [answer] == expected
+    assert [write_single_answer(produce, base_offset, append_time, log_start)] == expected
