@@ -1,7 +1,8 @@
 """``make bench``: the same loads on plog, Apache Kafka, RabbitMQ and ActiveMQ, in turn.
 
-    python -m tests.bench [--quick] [NAME…]      run all loads, or those; `list` tells the names
-    python -m tests.bench report RESULTS…        tables and plots of docs/performance.md
+    ./test bench [--quick] [--rounds N] [NAME…]     all loads, or those
+    ./test bench list                               their names
+    ./test bench report RESULTS…                    the tables and plots of docs/performance.md
 
 Results go to bench-results/DATE.jsonl as they come. Exits with 1 if a load failed; a target that
 is missed is no failure, the report shows it.
@@ -33,6 +34,7 @@ def main(argv: list[str] | None = None) -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--quick", action="store_true", help="one small round of each")
+    parser.add_argument("--rounds", type=int, help="so many of each load, noisy or not")
     parser.add_argument("--folder", help="where brokers keep their files; a temporary one")
     parser.add_argument("words", nargs="*", metavar="NAME")
     options = parser.parse_args(argv)
@@ -48,19 +50,19 @@ def main(argv: list[str] | None = None) -> int:
     loads = [load for load in LOADS if not options.words or load.name in options.words]
     # So that a bench that is told to end also ends its brokers.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    return _run(loads, quick=options.quick, folder=options.folder)
+    return _run(loads, options)
 
 
-def _run(loads: list[Load], *, quick: bool, folder: str | None) -> int:
+def _run(loads: list[Load], options: argparse.Namespace) -> int:
     RESULTS.mkdir(exist_ok=True)
     path = RESULTS / time.strftime("%Y%m%d-%H%M%S.jsonl")
     failed = False
     with (
         path.open("w") as file,
-        tempfile.TemporaryDirectory(prefix="plog-bench-", dir=folder) as name,
+        tempfile.TemporaryDirectory(prefix="plog-bench-", dir=options.folder) as name,
     ):
-        results = Results(file, quick=quick)
-        session = Session(Path(name), results, quick=quick)
+        results = Results(file, quick=options.quick)
+        session = Session(Path(name), results, quick=options.quick, rounds=options.rounds)
         try:
             for load in loads:
                 failed |= not _measure(session, load, results)

@@ -42,7 +42,7 @@ def _long(data: bytes) -> bytes:
     return struct.pack(">I", len(data)) + data
 
 
-def _publish_frames(queue: str, body: bytes) -> bytes:
+def publish_frames(queue: str, body: bytes) -> bytes:
     """One message for `queue`: the method, the header and the body."""
     header = struct.pack(">HHQ", _BASIC, 0, len(body)) + _PERSISTENT
     return (
@@ -52,7 +52,7 @@ def _publish_frames(queue: str, body: bytes) -> bytes:
     )
 
 
-class _Channel:
+class Channel:
     """Channel 1 of a connection of its own."""
 
     def __init__(self, options: Options) -> None:
@@ -104,13 +104,13 @@ class _Channel:
 
 def produce(options: Options, meter: Meter) -> dict[str, Any]:
     """`n` messages of `size` bytes to the queue named as the topic."""
-    channel = _Channel(options)
+    channel = Channel(options)
     channel.declare(options.topic)
     frames = [
-        _publish_frames(options.topic, body) for body in payloads(options.payload, options.size)
+        publish_frames(options.topic, body) for body in payloads(options.payload, options.size)
     ]
     channel.call(85, 10, b"\0")  # confirm.select
-    confirms = _Confirms(channel)
+    confirms = Confirms(channel)
     window = options.n + options.warmup if options.acks == "0" else options.depth
     if options.warmup:
         _publish(confirms, frames, options.warmup, window)
@@ -119,7 +119,7 @@ def produce(options: Options, meter: Meter) -> dict[str, Any]:
     return per_message(meter.stop(), options.n, options.size)
 
 
-def _publish(confirms: _Confirms, frames: list[bytes], count: int, window: int) -> None:
+def _publish(confirms: Confirms, frames: list[bytes], count: int, window: int) -> None:
     """Send `count` messages, never more than `window` of them unconfirmed."""
     first, last = confirms.all_up_to, confirms.all_up_to + count
     for sent in range(first, last):
@@ -130,10 +130,10 @@ def _publish(confirms: _Confirms, frames: list[bytes], count: int, window: int) 
         confirms.receive()
 
 
-class _Confirms:
+class Confirms:
     """Which messages are confirmed: all up to a number, and some beyond it."""
 
-    def __init__(self, channel: _Channel) -> None:
+    def __init__(self, channel: Channel) -> None:
         self.channel = channel
         self.all_up_to = 0
         self._beyond: set[int] = set()
@@ -160,7 +160,7 @@ class _Confirms:
 
 def consume(options: Options, meter: Meter) -> dict[str, Any]:
     """All messages of the queue, or `n`; then the queue is deleted."""
-    channel = _Channel(options)
+    channel = Channel(options)
     there = channel.declare(options.topic)
     wanted = min(options.n or there, there)
     if not wanted:
@@ -170,7 +170,7 @@ def consume(options: Options, meter: Meter) -> dict[str, Any]:
     meter.start()
     channel.call(_BASIC, 20, arguments)
     data = channel.receive()
-    while (each := _delivery_bytes(data)) is None:
+    while (each := delivery_bytes(data)) is None:
         data += channel.receive()
     # All deliveries are of one length: names, tag (8 bytes) and body do not change theirs.
     came = len(data)
@@ -178,11 +178,11 @@ def consume(options: Options, meter: Meter) -> dict[str, Any]:
         came += len(channel.receive())
     figures = per_message(meter.stop(), wanted, options.size)
     channel.socket.close()
-    _Channel(options).call(50, 40, b"\0\0" + _short(options.topic) + b"\0")
+    Channel(options).call(50, 40, b"\0\0" + _short(options.topic) + b"\0")
     return figures
 
 
-def _delivery_bytes(data: bytes) -> int | None:
+def delivery_bytes(data: bytes) -> int | None:
     """The length of the first delivery in `data`, three frames; None if it is not all there."""
     position = 0
     for _ in range(3):

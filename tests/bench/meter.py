@@ -12,7 +12,7 @@ import os
 import resource
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
@@ -29,7 +29,8 @@ class _Moment:
     client_s: float
     broker_user_s: float
     broker_system_s: float
-    kernel_s: float
+    kernel_s: Mapping[int, float]
+    """Of each of the kernel's threads, which come and go."""
     machine_s: float
     steal_s: float
 
@@ -43,11 +44,14 @@ class Meter:
 
     def start(self) -> None:
         """The run begins now."""
-        self._started = self._now()
+        # Reading all of /proc takes milliseconds, which are neither the run's nor the client's.
+        before = self._now()
+        self._started = replace(before, wall_s=time.monotonic(), client_s=_own_cpu_s())
 
     def stop(self) -> dict[str, float]:
         """What has been used since `start`."""
-        a, b = self._started, self._now()
+        wall_s, client_s = time.monotonic(), _own_cpu_s()
+        a, b = self._started, replace(self._now(), wall_s=wall_s, client_s=client_s)
         user_s = b.broker_user_s - a.broker_user_s
         system_s = b.broker_system_s - a.broker_system_s
         client_s = b.client_s - a.client_s
@@ -59,7 +63,7 @@ class Meter:
                 "broker_sys_s": system_s,
                 **self.memory(),
             }
-        kernel_s = b.kernel_s - a.kernel_s
+        kernel_s = sum(now - a.kernel_s.get(pid, 0.0) for pid, now in b.kernel_s.items())
         known_s = client_s + user_s + system_s + kernel_s
         used["kernel_cpu_s"] = kernel_s
         used["other_cpu_s"] = b.machine_s - a.machine_s - known_s
@@ -85,7 +89,7 @@ class Meter:
             client_s=_own_cpu_s(),
             broker_user_s=user,
             broker_system_s=system,
-            kernel_s=_cpu_s(_descendants(_KTHREADD))[1],
+            kernel_s={pid: sum(_cpu_s({pid})) for pid in _descendants(_KTHREADD)},
             # All but idle (3), waiting for I/O (4) and what the host took away (7).
             machine_s=sum(machine[:3]) + machine[5] + machine[6],
             steal_s=machine[7],

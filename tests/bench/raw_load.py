@@ -62,22 +62,16 @@ def _pump(connection: Connection, frames: list[bytes], count: int, options: Opti
     for i in range(count):
         connection.send(frames[i % len(frames)])
         in_flight += answered
-        while in_flight >= options.depth:
-            in_flight -= _take_answers(connection, options)
-    while in_flight:
-        in_flight -= _take_answers(connection, options)
+        if in_flight >= options.depth:
+            connection.read()
+            check_produced(connection, options)
+            in_flight -= 1
+    for _ in range(in_flight):
+        connection.read()
+        check_produced(connection, options)
     if not answered:  # Requests of one connection are done in order: wait for a last one.
         connection.send(API_VERSIONS)
         connection.read()
-
-
-def _take_answers(connection: Connection, options: Options) -> int:
-    """Wait until something comes; how many answers that completed."""
-    taken = 0
-    for start in connection.read_some():
-        check_produced(connection, options, start)
-        taken += 1
-    return taken
 
 
 def rawfetch(options: Options, meter: Meter) -> dict[str, Any]:

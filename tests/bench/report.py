@@ -16,7 +16,7 @@ from tests.bench.loads import LOADS, Load
 from tests.bench.results import Run
 from tests.bench.rounds import Spread, Target, spread, values_of
 
-_HEAD = ("load", "figure", "target", "median", "least – greatest", "")
+_HEAD = ("load", "figure", "target", "median", "least – greatest (rounds)", "")
 _ABSOLUTE = (
     ("broker_cpu_s_per_gb", "{:.2f} s/GB"),
     ("broker_us_per_request", "{:.1f} µs/request"),
@@ -103,7 +103,9 @@ def _target_rows(run: Run, load: Load) -> Iterable[tuple[str, ...]]:
             yield what, target.what, target.bound, "–", why.partition("\n")[0], ""
         else:
             middle = _number(found.middle) + target.unit
-            yield what, target.what, target.bound, middle, _range(found), _verdict(target, found)
+            doubt = ", all noisy" if run.is_doubtful(load.name) else ""
+            range_ = f"{_range(found)} ({found.count}{doubt})"
+            yield what, target.what, target.bound, middle, range_, _verdict(target, found)
         what = ""
 
 
@@ -126,7 +128,7 @@ def _number(value: float) -> str:
 
 
 def _range(found: Spread) -> str:
-    return f"{_number(found.least)} – {_number(found.greatest)} ({found.count})"
+    return f"{_number(found.least)} – {_number(found.greatest)}"
 
 
 def defaults_table(run: Run) -> str:
@@ -185,7 +187,7 @@ def times_table(run: Run) -> str:
     for load in LOADS:
         if load.name in run.seconds:
             rounds = len(run.rounds.get(load.name, []))
-            away = run.thrown_away(load.name)
+            away = run.noisy(load.name)
             rows.append((load.name, f"{run.seconds[load.name]:.0f} s", str(rounds), str(away)))
     whole = f"{sum(run.seconds.values()) / 60:.0f} min"
     return markdown(("load", "took", "rounds", "thrown away"), [*rows, ("all", whole, "", "")])

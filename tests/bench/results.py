@@ -72,7 +72,7 @@ class Results:
     def round(self, load: str, number: int, runs: Round, *, kept: bool) -> None:
         """All brokers' figures of one round."""
         if not kept:
-            print(f"{load}: round {number} thrown away, something else ran", flush=True)
+            print(f"{load}: round {number} does not count, something else ran", flush=True)
         self._write("round", load=load, number=number, kept=kept, runs=dict(runs))
 
     def load(self, load: str, seconds: float, failed: str = "") -> None:
@@ -107,9 +107,13 @@ class Run:
         rounds = self.rounds.get(load, [])
         return [x["runs"] for x in rounds if x["kept"]] or [x["runs"] for x in rounds]
 
-    def thrown_away(self, load: str) -> int:
+    def noisy(self, load: str) -> int:
         """How many rounds were noisy."""
         return sum(not x["kept"] for x in self.rounds.get(load, []))
+
+    def is_doubtful(self, load: str) -> bool:
+        """Whether only noisy rounds speak for it."""
+        return 0 < len(self.rounds.get(load, [])) == self.noisy(load)
 
 
 def read(lines: Iterable[str]) -> Run:

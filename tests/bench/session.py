@@ -46,10 +46,11 @@ class StepFailed(Exception):
 class Session:
     """The brokers by name, as loads.py names them."""
 
-    def __init__(self, folder: Path, results: Results, *, quick: bool) -> None:
+    def __init__(self, folder: Path, results: Results, *, quick: bool, rounds: int | None) -> None:
         self.folder = folder
         self.quick = quick
         self.results = results
+        self._fixed_rounds = 1 if quick else rounds
         self._peers: dict[str, Peer] = {}
         self._missing: dict[str, str] = {}
         self._makers: dict[str, Callable[[Path], Peer]] = {
@@ -101,13 +102,14 @@ class Session:
 
     def measure(self, load: Load) -> None:
         """As many rounds as the load wants that are not noisy, within bounds."""
-        wanted = 1 if self.quick else load.rounds
-        tries = wanted if self.quick else wanted + _TRIES_MORE
+        fixed = self._fixed_rounds
+        wanted = fixed or load.rounds
+        tries = fixed or wanted + _TRIES_MORE
         kept = 0
         rounds = load.run(self) if load.run else self._rounds(load)
         with closing(rounds):
             for number, round_ in enumerate(rounds, 1):
-                keep = self.quick or counts(round_, ("kafka", "plog"))
+                keep = counts(round_, ("kafka", "plog"))
                 kept += keep
                 self.results.round(load.name, number, round_, kept=keep)
                 if kept >= wanted or number >= tries:

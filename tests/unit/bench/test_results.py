@@ -35,7 +35,8 @@ def test_noisy_rounds_count_only_where_there_are_no_others() -> None:
     assert read(noisy.splitlines()).counted("idle") == [{"plog": {"x": 1}}]
     both = read((noisy + quiet).splitlines())
     assert both.counted("idle") == [{"plog": {"x": 2}}]
-    assert both.thrown_away("idle") == 1
+    assert (both.noisy("idle"), both.is_doubtful("idle")) == (1, False)
+    assert read(noisy.splitlines()).is_doubtful("idle")
 
 
 def test_a_later_file_replaces_its_loads_and_no_others(tmp_path: Path) -> None:
