@@ -22,6 +22,8 @@ HERE = Path(__file__).parent
 NEVER = str((1 << 63) - 1)
 NO_SYNC = {"log.flush.interval.messages": NEVER}
 """What plog needs to promise no more than Kafka does by itself."""
+_SOON_GONE = {"log.segment.delete.delay.ms": "1000"}
+"""A topic's files go soon after it, not after a minute: no load's bytes burden the next."""
 _START_TIMEOUT_S = 120.0
 _STOP_TIMEOUT_S = 60.0
 
@@ -52,11 +54,12 @@ class Plog:
 
     protocol = "kafka"
 
-    def __init__(self, directory: Path, settings: Mapping[str, str]) -> None:
+    def __init__(self, directory: Path, settings: Mapping[str, str] | None = None) -> None:
         self.directory = directory
         http_port = free_ports(1)
         self.metrics_url = f"http://127.0.0.1:{http_port}/metrics"
-        self._process = BrokerProcess(directory, {"plog.http.port": str(http_port), **settings})
+        ours = {"plog.http.port": str(http_port), **_SOON_GONE}
+        self._process = BrokerProcess(directory, {**ours, **(settings or {})})
         self.bootstrap = ""
         self.version = git_version()
 
@@ -92,9 +95,16 @@ class Kafka:
 
     def start(self) -> None:
         """Return when it answers."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        properties = self.directory / "more.properties"
+        properties.write_text("".join(f"{name}={value}\n" for name, value in _SOON_GONE.items()))
         done = subprocess.run(
             [HERE / "kafka-up", str(self._port)],
-            env={**os.environ, "KAFKA_DATA": str(self.directory)},
+            env={
+                **os.environ,
+                "KAFKA_DATA": str(self.directory),
+                "KAFKA_PROPS": str(properties),
+            },
             stdout=subprocess.PIPE,
             text=True,
         )

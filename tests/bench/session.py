@@ -26,7 +26,6 @@ _STEP_TIMEOUT_S = 900
 _TRIES_MORE = 4
 """Rounds that may be thrown away before noisy ones count too."""
 _QUICK_DIVISOR = 25
-_DELETE_AT_ONCE = ["--topic-conf", "file.delete.delay.ms=1000"]
 _WARMING = (
     "--mode rawproduce --batch 1 --n 100000",
     "--mode rawproduce --batch 50 --n 2000000",
@@ -55,7 +54,7 @@ class Session:
         self._missing: dict[str, str] = {}
         self._makers: dict[str, Callable[[Path], Peer]] = {
             "plog": lambda path: Plog(path, NO_SYNC),
-            "plog-default": lambda path: Plog(path, {}),
+            "plog-default": Plog,
             "kafka": Kafka,
             "rabbitmq": RabbitMq,
             "activemq": ActiveMq,
@@ -172,9 +171,7 @@ class Session:
         if delete and peer.protocol == "kafka" and peer.pid:
             whole.append("--delete")
         before = _sync_counts(peer)
-        done = subprocess.run(
-            [*whole, *_DELETE_AT_ONCE], capture_output=True, text=True, timeout=_STEP_TIMEOUT_S
-        )
+        done = subprocess.run(whole, capture_output=True, text=True, timeout=_STEP_TIMEOUT_S)
         if done.returncode:
             raise StepFailed(f"{' '.join(words)}: {done.stderr.strip()[-500:]}")
         figures: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
