@@ -61,6 +61,17 @@ class Load:
     rounds: int = 5
     run: Callable[[Session], Generator[Round]] | None = None
 
+    @property
+    def judged(self) -> tuple[str, ...]:
+        """The brokers that nothing may disturb: all but one that only stands beside."""
+        beside = {target.beside for target in self.targets}
+        return tuple(name for name in self.peers if name not in beside)
+
+    @property
+    def is_of_requests(self) -> bool:
+        """Whether a request is one message, so that CPU per request says more than per GB."""
+        return "--batch 1 " in f"{self.command} "
+
 
 def _cpu_per_gb(at_most: float) -> tuple[Target, ...]:
     name = "broker_cpu_s_per_gb"

@@ -108,7 +108,7 @@ class Session:
         rounds = load.run(self) if load.run else self._rounds(load)
         with closing(rounds):
             for number, round_ in enumerate(rounds, 1):
-                keep = counts(round_, ("kafka", "plog"))
+                keep = counts(round_, load.judged)
                 kept += keep
                 self.results.round(load.name, number, round_, kept=keep)
                 if kept >= wanted or number >= tries:

@@ -68,6 +68,18 @@ def test_the_document_has_a_place_for_every_table() -> None:
     assert report.with_tables(made, report.tables(run_of("raw-1", 0.3))) == made
 
 
+def test_what_only_stands_beside_may_be_disturbed() -> None:
+    assert BY_NAME["raw-1"].judged == ("kafka", "plog")
+    assert BY_NAME["durable-5"].judged == ("disk", "plog-default", "plog")
+    assert BY_NAME["paper"].judged == ("kafka", "plog", "rabbitmq", "activemq")
+
+
+def test_the_kernels_share_is_told() -> None:
+    used = {"broker_cpu_s_per_gb": 1.5, "broker_cpu_s": 2.0, "broker_sys_s": 0.5}
+    run = Run(rounds={"raw-1k": [{"kept": True, "runs": {"plog": used, "kafka": used}}]})
+    assert row(report.defaults_table(run), "1 KiB × 100")[1] == "1.50 s/GB (25 % system)"
+
+
 def test_a_marker_that_is_missing_is_an_error() -> None:
     with pytest.raises(ValueError, match="markers of cpu"):
         report.with_tables("nothing", {"cpu": ""})
