@@ -16,7 +16,9 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from subprocess import TimeoutExpired
 
+from plogd.testing.broker_process import BrokerFailed
 from tests.bench import report
 from tests.bench.loads import BY_NAME, LOADS, Load
 from tests.bench.peers import Missing
@@ -80,7 +82,7 @@ def _measure(session: Session, load: Load, results: Results) -> bool:
     failure = ""
     try:
         session.measure(load)
-    except StepFailed as error:
+    except (StepFailed, BrokerFailed, TimeoutExpired, OSError) as error:
         failure = str(error)
     except (Missing, Skipped) as error:
         results.load(load.name, time.monotonic() - began, f"NOT RUN: {error}")

@@ -3,10 +3,10 @@
     python -m tests.bench.clientbench --bootstrap 127.0.0.1:9092 --broker-pid PID \\
         --mode produce --n 2000000 --batch 50
 
-produce, consume, latency and topics go through confluent-kafka (confluent_load.py); rawproduce,
-rawfetch (raw_load.py), connections, each and paced (many_load.py) use plain sockets; kcat, idle and
-fsync are in system_load.py. A JVM needs --warmup before its figures settle. See README.md here for
-figures that hold.
+produce, consume, latency, topics and delete go through confluent-kafka (confluent_load.py);
+rawproduce, rawfetch (raw_load.py), connections, each and paced (many_load.py) use plain sockets;
+kcat, idle and fsync are in system_load.py. A JVM needs --warmup before its figures settle. See
+README.md here for figures that hold.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ MODES = {
     "consume": confluent_load.consume,
     "latency": confluent_load.latency,
     "topics": confluent_load.topics,
+    "delete": confluent_load.remove,
     "rawproduce": raw_load.rawproduce,
     "rawfetch": raw_load.rawfetch,
     "connections": many_load.connections,

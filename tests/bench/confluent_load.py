@@ -46,6 +46,13 @@ def delete(options: Options) -> None:
             raise
 
 
+def remove(options: Options, meter: Meter) -> dict[str, Any]:
+    """Only delete the topic."""
+    meter.start()
+    delete(options)
+    return meter.stop()
+
+
 def produce(options: Options, meter: Meter) -> dict[str, Any]:
     """`n` messages as fast as they are taken, round and round the partitions."""
     create(options)

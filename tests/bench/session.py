@@ -132,7 +132,7 @@ class Session:
         finally:
             if load.prepare:
                 for name in names:
-                    self.run(self.peer(name), "--mode idle --seconds 0", prepared, delete=True)
+                    self.run(self.peer(name), "--mode delete", prepared)
 
     def _present(self, load: Load) -> list[str]:
         present = []
