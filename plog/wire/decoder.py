@@ -5,8 +5,13 @@ used, a count with what its elements must at least take, so no allocation is lar
 Reading past the end shows as `struct.error` or `IndexError`; `Message.decode` turns both, and text
 that is not UTF-8, into WireError. Records stay a view of the input.
 
+A bounded decoder also counts: elements of arrays, at every depth, and tagged fields, for each of
+them costs far more than the byte it may take on the wire. It is made for large requests only; a
+small one cannot hold many, and is read without counting.
+
 Names in the generated code: ``data`` the input, ``end`` its length, ``p`` the position, ``n`` a
-length or count just read, ``e`` where the value at hand ends.
+length or count just read, ``e`` where the value at hand ends, ``left`` how many more elements a
+bounded decoder takes.
 """
 
 from __future__ import annotations
@@ -15,12 +20,20 @@ from collections.abc import Callable
 from struct import unpack_from
 from typing import Any
 
-from plog.wire.primitives import MAX_STRING_BYTES, WireError, decode_varint, skip_tagged_fields
+from plog.wire.primitives import (
+    MAX_STRING_BYTES,
+    WireError,
+    decode_varint,
+    skip_counted_fields,
+    skip_tagged_fields,
+)
 from plog.wire.source import Source
 from plog.wire.structs import Array, Blob, Field, Fixed, Nested, Struct, Text, WireType
 
 Decoder = Callable[[memoryview], tuple[Any, int]]
 """Returns the decoded struct, and the position behind it."""
+BoundedDecoder = Callable[[memoryview, int], tuple[Any, int]]
+"""The same, with the most elements the struct may have."""
 
 _INT8, _INT16, _INT32 = Fixed("b", 1, 0), Fixed("h", 2, 0), Fixed("i", 4, 0)
 _VARINT_START = Fixed("B", 1, 0)
@@ -28,10 +41,27 @@ _VARINT_START = Fixed("B", 1, 0)
 
 def compile_decoder(struct: type[Struct], version: int, *, flexible: bool) -> Decoder:
     """The decoder of one version; a flexible one has compact lengths and tagged fields."""
-    writer = _DecoderWriter(version, flexible)
+    return _compile(_DecoderWriter(version, flexible, bounded=False), struct, "decoder")
+
+
+def compile_bounded_decoder(
+    struct: type[Struct], version: int, *, flexible: bool
+) -> BoundedDecoder:
+    """As `compile_decoder`; what it makes raises TooManyElements."""
+    return _compile(_DecoderWriter(version, flexible, bounded=True), struct, "bounded decoder")
+
+
+def _compile(writer: _DecoderWriter, struct: type[Struct], what: str) -> Callable[..., Any]:
     writer.write_struct(struct, "message")
     writer.source.line("return message, p")
-    return writer.source.compile(f"decoder of {struct.__name__} version {version}")
+    return writer.source.compile(f"{what} of {struct.__name__} version {writer.version}")
+
+
+class TooManyElements(WireError):
+    """The arrays of a message have more elements together than it may have."""
+
+    def __init__(self) -> None:
+        super().__init__("it has too many elements")
 
 
 def _bad_length(what: str, length: int, left: int) -> WireError:
@@ -51,18 +81,21 @@ class _DecoderWriter:
     kind follows, so that one unpack reads them all, the next length included.
     """
 
-    def __init__(self, version: int, flexible: bool) -> None:
-        self._version = version
+    def __init__(self, version: int, flexible: bool, *, bounded: bool) -> None:
+        self.version = version
         self._flexible = flexible
+        self._bounded = bounded
         self._run: list[tuple[str, Fixed]] = []
         self.source = Source(
-            "decode(data)",
+            "decode(data, left)" if bounded else "decode(data)",
             new=object.__new__,
             unpack_from=unpack_from,
             decode_varint=decode_varint,
+            skip_counted_fields=skip_counted_fields,
             skip_tagged_fields=skip_tagged_fields,
             bad_length=_bad_length,
             too_long=_too_long,
+            TooManyElements=TooManyElements,
             WireError=WireError,
         )
         self.source.line("end = len(data)")
@@ -73,7 +106,7 @@ class _DecoderWriter:
         self.source.line(f"{target} = new({self.source.constant(struct)})")
         tagged: list[Field] = []
         for field in struct.fields:
-            present = field.versions.has(self._version)
+            present = field.versions.has(self.version)
             if not present or field.tag is not None:
                 self.source.line(f"{target}.{field.name} = {self._default(field)}")
             if present and field.tag is not None:
@@ -93,7 +126,7 @@ class _DecoderWriter:
 
     def _write_field(self, struct: type[Struct], field: Field, target: str) -> None:
         what = f"{struct.__name__}.{field.name}"
-        nullable = field.is_nullable(self._version)
+        nullable = field.is_nullable(self.version)
         self._write_value(field.type, f"{target}.{field.name}", what, nullable=nullable)
 
     def _write_value(self, kind: WireType, target: str, what: str, *, nullable: bool) -> None:
@@ -149,6 +182,7 @@ class _DecoderWriter:
         element = kind.element
         with self.source.block(f"if not 0 <= n * {self._least_size(element)} <= end - p:"):
             self.source.line(f"raise bad_length({what!r}, n, end - p)")
+        self._write_count()
         if isinstance(element, Fixed) and element.size <= 8:
             self.source.line(f"{target} = list(unpack_from(f'>{{n}}{element.code}', data, p))")
             self.source.line(f"p += n * {element.size}")
@@ -159,6 +193,13 @@ class _DecoderWriter:
             self._write_value(element, item, what, nullable=False)
             self._flush()
             self.source.line(f"{items}.append({item})")
+
+    def _write_count(self) -> None:
+        """There are ``n`` more elements."""
+        if self._bounded:
+            self.source.line("left -= n")
+            with self.source.block("if left < 0:"):
+                self.source.line("raise TooManyElements")
 
     def _write_nested(self, kind: Nested, target: str, *, nullable: bool) -> None:
         if nullable:
@@ -176,11 +217,15 @@ class _DecoderWriter:
         self._run.append(("n", _VARINT_START))
         self._flush()
         with self.source.block("if n:"):
-            if not fields:
+            if not fields and not self._bounded:
                 self.source.line("p = skip_tagged_fields(data, p - 1)")
                 return
             tag, tag_end = self.source.name("tag"), self.source.name("tag_end")
             self.source.line("n, p = decode_varint(data, p - 1)")
+            self._write_count()
+            if not fields:
+                self.source.line("p = skip_counted_fields(data, p, n)")
+                return
             with self.source.block("for _ in range(n):"):
                 self.source.line(f"{tag}, p = decode_varint(data, p)")
                 self.source.line("n, p = decode_varint(data, p)")
@@ -224,10 +269,10 @@ class _DecoderWriter:
                 present = (
                     field
                     for field in kind.struct.fields
-                    if field.versions.has(self._version) and field.tag is None
+                    if field.versions.has(self.version) and field.tag is None
                 )
                 size = sum(
-                    1 if field.is_nullable(self._version) else self._least_size(field.type)
+                    1 if field.is_nullable(self.version) else self._least_size(field.type)
                     for field in present
                 )
                 return max(1, size + self._flexible)

@@ -17,12 +17,20 @@ from typing import NamedTuple
 from plog.errors import UnsupportedVersion
 from plog.wire.api_keys import ApiKey
 from plog.wire.messages import API_BY_KEY
-from plog.wire.primitives import Buffer, WireError, skip_tagged_fields
+from plog.wire.primitives import (
+    Buffer,
+    WireError,
+    decode_varint,
+    skip_counted_fields,
+    skip_tagged_fields,
+)
 from plog.wire.schema import ApiMessage
 
 _FIXED = struct.Struct(">hhih")  # api key, version, correlation id, length of the client id
 _CORRELATION_ID = struct.Struct(">i")
 _SIZE = struct.Struct(">i")
+_MAX_TAGGED_FIELDS = 1_000
+"""Of a request's header, none of which we know: far more than there will ever be."""
 
 
 class RequestHeader(NamedTuple):
@@ -61,10 +69,17 @@ def decode_request_header(data: Buffer) -> tuple[RequestHeader, int]:
         if api is None:
             raise UnknownApiKey(header)
         if api.request.flexible_from <= version <= api.request.max_version:
-            position = skip_tagged_fields(data, position)
+            position = _skip_tags(data, position)
     except (struct.error, IndexError, UnicodeDecodeError) as error:
         raise WireError(f"a request header cannot be read: {error}") from error
     return header, position
+
+
+def _skip_tags(data: Buffer, position: int) -> int:
+    count, position = decode_varint(data, position)
+    if count > _MAX_TAGGED_FIELDS:
+        raise WireError(f"a request header with {count} tagged fields")
+    return skip_counted_fields(data, position, count)
 
 
 def encode_response_header(api_key: int, version: int, correlation_id: int) -> bytes:

@@ -85,6 +85,11 @@ def records_size(records: Part) -> int:
 def skip_tagged_fields(data: Buffer, position: int) -> int:
     """Where the tagged fields that begin at `position` end. Their values are dropped (KIP-482)."""
     count, position = decode_varint(data, position)
+    return skip_counted_fields(data, position, count)
+
+
+def skip_counted_fields(data: Buffer, position: int, count: int) -> int:
+    """As `skip_tagged_fields`, where their count has been read."""
     for _ in range(count):
         _, position = decode_varint(data, position)
         size, position = decode_varint(data, position)

@@ -19,7 +19,7 @@ from plog.wire.api_keys import ApiKey
 from plog.wire.frames import frame_response
 from plog.wire.header import RequestHeader, UnknownApiKey, decode_request_header
 from plog.wire.primitives import Part, WireError
-from plog.wire.schema import ApiMessage
+from plog.wire.schema import ApiMessage, TooManyElements
 from plog.wire.single_produce import read_single_produce
 from plogd.apis.api_versions import unknown_version_response
 from plogd.apis.closing import CloseConnection
@@ -68,6 +68,7 @@ class Dispatcher:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
+        self._max_elements = broker.config.plog_request_max_elements
         self._rows = {int(row.api_key): row for row in HANDLERS}
         self._produce_row = self._rows[ApiKey.PRODUCE]
         self._requests = broker.metrics.counters(
@@ -108,14 +109,25 @@ class Dispatcher:
             raise CloseConnection(explain_api(header, connection))
         if not row.first_version <= header.api_version <= row.last_version:
             return self._unknown_version(row, header, connection, frame)
-        try:
-            request = row.request.decode(frame[position:], header.api_version)
-        except WireError as error:
-            raise CloseConnection(f"no {row.name} request: {error}") from error
+        request = self._decode(row, frame[position:], header.api_version)
         self._begin(row, header.api_version, connection)
         context = RequestContext(header, connection, len(frame))
         is_produce = header.api_key == ApiKey.PRODUCE
         return Dispatched(is_produce, self._handle(row, request, context))
+
+    def _decode(self, row: Row, body: memoryview, version: int) -> ApiMessage:
+        try:
+            # An element takes a byte at least, so that nothing has to be counted in most requests.
+            if len(body) <= self._max_elements:
+                return row.request.decode(body, version)
+            return row.request.decode_bounded(body, version, self._max_elements)
+        except TooManyElements as error:
+            raise CloseConnection(
+                f"{row.name} request with more than plog.request.max.elements={self._max_elements}"
+                " elements: ask for less at once"
+            ) from error
+        except WireError as error:
+            raise CloseConnection(f"no {row.name} request: {error}") from error
 
     def _unknown_version(
         self, row: Row, header: RequestHeader, connection: ConnectionContext, frame: memoryview

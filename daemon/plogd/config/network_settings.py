@@ -126,6 +126,15 @@ class NetworkSettings:
         importance="high",
         group="Requests",
     )
+    plog_request_max_elements: int = setting(
+        "plog.request.max.elements",
+        100_000,
+        "Most elements (topics, partitions, groups, settings, …) one request may have, counted in"
+        " all its arrays together; the connection that sends more is closed. Each of them takes"
+        " a few bytes in the request, and memory and time a hundred times that in the broker.",
+        at_least=10_000,
+        importance="low",
+    )
     queued_max_requests: int = setting(
         "queued.max.requests",
         500,

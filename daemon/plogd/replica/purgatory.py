@@ -61,7 +61,7 @@ class Purgatory:
         """Let `operation` wait for a check of one of `keys`, at most `timeout_ms`."""
         deadline_ms = self._clock.monotonic_ms() + timeout_ms
         bucket = ceil(deadline_ms / TICK_MS)
-        own_keys = tuple(keys)
+        own_keys = tuple(dict.fromkeys(keys))  # A fetch may name a partition twice.
         self._places[operation] = (own_keys, bucket)
         for key in own_keys:
             self._watchers.setdefault(key, {})[operation] = None

@@ -90,6 +90,16 @@ def test_what_cannot_be_read_or_is_not_served_ends_the_connection(
         broker.dispatch_frame(frame)
 
 
+def test_a_request_with_too_many_elements_ends_the_connection() -> None:
+    broker = SimBroker(plog_request_max_elements=10_000).start()
+    frame = frame_of(3, 1, (30_000).to_bytes(4, "big") + b"\0\1t" * 30_000)
+    reason = "Metadata request with more than plog.request.max.elements=10000 elements"
+    with pytest.raises(CloseConnection, match=reason):
+        broker.dispatch_frame(frame)
+    fitting = frame_of(3, 1, (9_999).to_bytes(4, "big") + b"\0\1t" * 9_999)
+    assert broker.dispatch_frame(fitting).result is not None
+
+
 @given(frame=st.binary(max_size=200))
 def test_any_bytes_are_answered_or_end_the_connection(broker: SimBroker, frame: bytes) -> None:
     try:

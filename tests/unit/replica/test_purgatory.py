@@ -41,6 +41,14 @@ def test_a_check_completes_what_watches_its_key() -> None:
     assert (one.looks, other.looks, len(purgatory)) == (1, 0, 1)
 
 
+def test_an_operation_may_watch_a_key_twice() -> None:
+    ports, purgatory = make()
+    one = Waiting()
+    purgatory.watch(one, ["a", "b", "a"], 1000)
+    ports.advance(1000 + TICK_MS)
+    assert (one.expired, len(purgatory)) == (True, 0)
+
+
 def test_an_operation_that_is_not_done_goes_on_waiting() -> None:
     _, purgatory = make()
     one = Waiting()

@@ -14,7 +14,18 @@ from plog.wire.messages.fetch import FetchRequest, FetchResponse
 from plog.wire.messages.metadata import MetadataRequest, MetadataResponse
 from plog.wire.messages.produce import ProduceRequest
 from plog.wire.primitives import encode_string_length, encode_varint
-from plog.wire.schema import Message, Struct, WireError, field, float64, int8, int32, int64, uint32
+from plog.wire.schema import (
+    Message,
+    Struct,
+    TooManyElements,
+    WireError,
+    field,
+    float64,
+    int8,
+    int32,
+    int64,
+    uint32,
+)
 from tests.unit.wire.filled import MESSAGES, every_version, filled
 
 
@@ -235,3 +246,45 @@ def test_a_string_that_no_answer_could_repeat_is_refused() -> None:
     longer = longer.replace(b"x" * 0x7FFF, b"x" * 0x8000)
     with pytest.raises(WireError, match="32768 bytes, a string has 32767 at most"):
         Outer.decode(longer, 1)
+
+
+@every_version(MESSAGES)
+def test_a_bounded_decoder_takes_as_many_elements_as_it_may(
+    message_type: type[Message], version: int
+) -> None:
+    message = filled(message_type, version, 9)
+    data = message.encode(version)
+    count = _elements(message, version)
+    assert message_type.decode_bounded(data, version, count) == message
+    if count:
+        with pytest.raises(TooManyElements):
+            message_type.decode_bounded(data, version, count - 1)
+
+
+def _elements(value: object, version: int) -> int:
+    """How many elements the arrays of a filled message have together; tagged fields are some."""
+    if isinstance(value, list):
+        return len(value) + sum(_elements(one, version) for one in value)
+    if isinstance(value, Struct):
+        present = [field for field in type(value).fields if field.versions.has(version)]
+        tags = sum(field.tag is not None for field in present)
+        return tags + sum(_elements(getattr(value, field.name), version) for field in present)
+    return 0
+
+
+@every_version(MESSAGES)
+def test_a_bounded_decoder_refuses_what_the_other_one_refuses(
+    message_type: type[Message], version: int
+) -> None:
+    data = memoryview(filled(message_type, version, 10, long=False).encode(version))
+    for length in range(0, len(data), 5):
+        with pytest.raises(WireError):
+            message_type.decode_bounded(data[:length], version, 1_000)
+
+
+def test_unknown_tagged_fields_are_counted() -> None:
+    tags = bytes.fromhex("03 63 00 64 00 65 00")
+    data = bytes.fromhex("01 00 00") + tags  # Metadata: no topics, two flags.
+    assert MetadataRequest.decode_bounded(data, 12, 3).topics == []
+    with pytest.raises(TooManyElements):
+        MetadataRequest.decode_bounded(data, 12, 2)

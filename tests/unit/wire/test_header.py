@@ -80,6 +80,12 @@ def test_a_header_cut_anywhere_is_refused() -> None:
             decode_request_header(data[:length])
 
 
+def test_a_header_of_nothing_but_tagged_fields_is_refused_at_once() -> None:
+    data = bytes.fromhex("0003 000c 00000001 ffff ffffff7f") + bytes(100)
+    with pytest.raises(WireError, match="268435455 tagged fields"):
+        decode_request_header(data)
+
+
 def test_bytes_of_another_protocol_are_refused_or_give_an_unknown_key() -> None:
     with pytest.raises(UnknownApiKey):  # What is left of "GET / HTTP/1.1" behind the size.
         decode_request_header(b"/ HT\0\0\0\0\0\0")
