@@ -239,7 +239,7 @@ class Broker:
         self.is_ready = True
 
     def _start_security(self) -> None:
-        self.acls = Acls(self.store, random=self.random, report=self._report)
+        self.acls = Acls(self.store, timers=self.timers, random=self.random, report=self._report)
         self.client_quotas = ClientQuotas(self.store)
         self.scram_users = ScramUsers(self.store)
         self.client_quotas.watch(self.quotas.update)

@@ -29,6 +29,7 @@ from plog.wire.messages.acls import (
     DescribeAclsResponse,
 )
 from plogd.apis.context import RequestContext
+from plogd.apis.in_slices import check_changes
 from plogd.ports import Later
 from plogd.security.acl import Acl, AclFilter, ResourcePattern
 
@@ -77,6 +78,7 @@ def handle_create_acls(
     request: CreateAclsRequest, context: RequestContext, broker: Broker
 ) -> Later[CreateAclsResponse]:
     """Create every ACL that can be."""
+    check_changes(request.creations, "ACLs")
     acls = [_acl_of(creation) for creation in request.creations]
     return broker.acls.create(acls).map(
         lambda results: CreateAclsResponse(results=[_creation_result(error) for error in results])
@@ -107,6 +109,7 @@ def handle_delete_acls(
     request: DeleteAclsRequest, context: RequestContext, broker: Broker
 ) -> Later[DeleteAclsResponse]:
     """Delete what matches some filter."""
+    check_changes(request.filters, "filters")
     filters = [_filter_of(one) for one in request.filters]
     return broker.acls.delete(filters).map(
         lambda results: DeleteAclsResponse(filter_results=[_filter_result(one) for one in results])

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from plog.errors import InvalidRequest, KafkaError
 from plog.wire.messages.alter_configs import AlterConfigsResourceResponse
+from plogd.apis.in_slices import WRITES_AT_ONCE, ask_in_slices, check_changes
 from plogd.config import BrokerConfig
 from plogd.config.dynamic import broker_id_of
 from plogd.config.setting import Setting, settings_of
@@ -62,19 +63,16 @@ def alter_all(
     changes: Sequence[ResourceChange], broker: Broker, *, validate_only: bool
 ) -> Later[list[AlterConfigsResourceResponse]]:
     """What becomes of each resource, in order; one that is named twice is not changed."""
+    check_changes(changes, "resources")
     times = Counter((one.resource_type, one.name) for one in changes)
-    begun: list[Later[None]] = []
-    for one in changes:
-        try:
-            if times[one.resource_type, one.name] > 1:
-                raise InvalidRequest("Each resource must appear at most once.")
-            one.check()
-            begun.append(_alter(one, broker, validate_only))
-        except KafkaError as error:
-            failed: Later[None] = Later()
-            failed.fail(error)
-            begun.append(failed)
-    return spawn(_outcomes(changes, begun))
+
+    def alter(one: ResourceChange) -> Later[None]:
+        if times[one.resource_type, one.name] > 1:
+            raise InvalidRequest("Each resource must appear at most once.")
+        one.check()
+        return _alter(one, broker, validate_only)
+
+    return spawn(_outcomes(changes, alter, broker))
 
 
 def _alter(one: ResourceChange, broker: Broker, validate_only: bool) -> Later[None]:
@@ -112,16 +110,17 @@ def check_broker(name: str, broker: Broker) -> None:
 
 
 async def _outcomes(
-    changes: Sequence[ResourceChange], begun: Sequence[Later[None]]
+    changes: Sequence[ResourceChange],
+    alter: Callable[[ResourceChange], Later[None]],
+    broker: Broker,
 ) -> list[AlterConfigsResourceResponse]:
     responses = []
-    for one, outcome in zip(changes, begun, strict=True):
+    outcomes = await ask_in_slices(changes, alter, broker, WRITES_AT_ONCE)
+    for one, error in zip(changes, outcomes, strict=True):
         response = AlterConfigsResourceResponse(
             resource_type=one.resource_type, resource_name=one.name, error_message=None
         )
-        try:
-            await outcome
-        except KafkaError as error:
+        if error is not None:
             response.error_code, response.error_message = error.code, error.message
         responses.append(response)
     return responses

@@ -21,6 +21,7 @@ from plog.wire.messages.create_partitions import (
     CreatePartitionsTopicResult,
 )
 from plogd.apis.context import RequestContext
+from plogd.apis.in_slices import WRITES_AT_ONCE, ask_in_slices, check_changes
 from plogd.apis.named_once import REPEATED, split_repeated
 from plogd.controller.partitions import MorePartitions
 from plogd.controller.waiting import within
@@ -35,13 +36,13 @@ def handle_create_partitions(
     request: CreatePartitionsRequest, context: RequestContext, broker: Broker
 ) -> MaybeLater[CreatePartitionsResponse]:
     """Give more partitions to, or only check, every topic that is named once."""
+    check_changes(request.topics, "topics")
     once, repeated_names = split_repeated(request.topics)
     repeated = [_error(name, REPEATED) for name in repeated_names]
     if request.validate_only:
         results = [_validate(topic, broker) for topic in once]
         return CreatePartitionsResponse(results=results + repeated)
-    creations = [(topic.name, _create(topic, request.timeout_ms, broker)) for topic in once]
-    return spawn(_respond(creations, repeated))
+    return spawn(_create_all(once, request.timeout_ms, repeated, broker))
 
 
 def _asked(topic: CreatePartitionsTopic) -> MorePartitions:
@@ -70,17 +71,21 @@ def _create(topic: CreatePartitionsTopic, timeout_ms: int, broker: Broker) -> La
     )
 
 
-async def _respond(
-    creations: list[tuple[str, Later[TopicState]]], repeated: list[CreatePartitionsTopicResult]
+async def _create_all(
+    topics: list[CreatePartitionsTopic],
+    timeout_ms: int,
+    repeated: list[CreatePartitionsTopicResult],
+    broker: Broker,
 ) -> CreatePartitionsResponse:
-    results: list[CreatePartitionsTopicResult] = []
-    for name, creation in creations:
-        try:
-            await creation
-        except KafkaError as error:
-            results.append(_error(name, error))
-        else:
-            results.append(CreatePartitionsTopicResult(name=name))
+    outcomes = await ask_in_slices(
+        topics, lambda topic: _create(topic, timeout_ms, broker), broker, WRITES_AT_ONCE
+    )
+    results = [
+        _error(topic.name, outcome)
+        if isinstance(outcome, KafkaError)
+        else CreatePartitionsTopicResult(name=topic.name)
+        for topic, outcome in zip(topics, outcomes, strict=True)
+    ]
     return CreatePartitionsResponse(results=results + repeated)
 
 

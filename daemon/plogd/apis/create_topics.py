@@ -11,6 +11,7 @@ one that takes longer than `timeout_ms` is answered REQUEST_TIMED_OUT and create
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from plog.errors import KafkaError, RequestTimedOut
@@ -23,11 +24,12 @@ from plog.wire.messages.create_topics import (
     CreateTopicsResponse,
 )
 from plogd.apis.context import RequestContext
+from plogd.apis.in_slices import WRITES_AT_ONCE, ask_in_slices, check_changes
 from plogd.apis.named_once import REPEATED, split_repeated
 from plogd.controller.topics import NewTopic
 from plogd.controller.waiting import within
 from plogd.metadata.cache import TopicState
-from plogd.ports import Later, MaybeLater, spawn
+from plogd.ports import Later, MaybeLater, ready, spawn
 from plogd.topic_config import describe
 
 if TYPE_CHECKING:
@@ -40,14 +42,13 @@ def handle_create_topics(
     request: CreateTopicsRequest, context: RequestContext, broker: Broker
 ) -> MaybeLater[CreateTopicsResponse]:
     """Create, or only check, every topic that is named once."""
+    check_changes(request.topics, "topics")
     once, repeated_names = split_repeated(request.topics)
     repeated = [_error(name, REPEATED) for name in repeated_names]
     broker.controller.check_total([_new_topic(topic) for topic in once])
     if request.validate_only:
-        results = [_validate(topic, context, broker) for topic in once]
-        return CreateTopicsResponse(topics=results + repeated)
-    creations = [(topic, _create(topic, request.timeout_ms, broker)) for topic in once]
-    return spawn(_respond(creations, repeated, context, broker))
+        return spawn(_validate_all(once, repeated, context, broker))
+    return spawn(_create_all(once, request.timeout_ms, repeated, context, broker))
 
 
 def _new_topic(topic: CreatableTopic) -> NewTopic:
@@ -60,13 +61,31 @@ def _new_topic(topic: CreatableTopic) -> NewTopic:
     )
 
 
+async def _validate_all(
+    topics: list[CreatableTopic],
+    repeated: list[CreatableTopicResult],
+    context: RequestContext,
+    broker: Broker,
+) -> CreateTopicsResponse:
+    outcomes = await ask_in_slices(
+        topics, lambda topic: ready(_validate(topic, context, broker)), broker
+    )
+    return CreateTopicsResponse(topics=_results(topics, outcomes) + repeated)
+
+
+def _results(
+    topics: Sequence[CreatableTopic], outcomes: Sequence[CreatableTopicResult | KafkaError]
+) -> list[CreatableTopicResult]:
+    return [
+        _error(topic.name, outcome) if isinstance(outcome, KafkaError) else outcome
+        for topic, outcome in zip(topics, outcomes, strict=True)
+    ]
+
+
 def _validate(
     topic: CreatableTopic, context: RequestContext, broker: Broker
 ) -> CreatableTopicResult:
-    try:
-        plan = broker.controller.plan(_new_topic(topic))
-    except KafkaError as error:
-        return _error(topic.name, error)
+    plan = broker.controller.plan(_new_topic(topic))
     result = CreatableTopicResult(name=plan.name, topic_id=ZERO_UUID, error_message=None)
     _add_details(
         result,
@@ -88,19 +107,19 @@ def _create(topic: CreatableTopic, timeout_ms: int, broker: Broker) -> Later[Top
     )
 
 
-async def _respond(
-    creations: list[tuple[CreatableTopic, Later[TopicState]]],
+async def _create_all(
+    topics: list[CreatableTopic],
+    timeout_ms: int,
     repeated: list[CreatableTopicResult],
     context: RequestContext,
     broker: Broker,
 ) -> CreateTopicsResponse:
-    results: list[CreatableTopicResult] = []
-    for topic, creation in creations:
-        try:
-            results.append(_created(await creation, context, broker))
-        except KafkaError as error:
-            results.append(_error(topic.name, error))
-    return CreateTopicsResponse(topics=results + repeated)
+    def create(topic: CreatableTopic) -> Later[CreatableTopicResult]:
+        creation = _create(topic, timeout_ms, broker)
+        return creation.map(lambda state: _created(state, context, broker))
+
+    outcomes = await ask_in_slices(topics, create, broker, WRITES_AT_ONCE)
+    return CreateTopicsResponse(topics=_results(topics, outcomes) + repeated)
 
 
 def _created(topic: TopicState, context: RequestContext, broker: Broker) -> CreatableTopicResult:

@@ -11,7 +11,7 @@ request's timeout, which is about followers, is shorter. A partition named twice
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from plog.errors import InvalidRequest, KafkaError, RequestTimedOut
 from plog.wire.messages.delete_records import (
@@ -22,8 +22,9 @@ from plog.wire.messages.delete_records import (
     DeleteRecordsTopicResult,
 )
 from plogd.apis.context import RequestContext
+from plogd.apis.in_slices import WRITES_AT_ONCE, ask_in_slices
 from plogd.controller.waiting import within
-from plogd.ports import Later, failed, spawn
+from plogd.ports import Later, spawn
 from plogd.replica.record_deletion import delete_records
 
 if TYPE_CHECKING:
@@ -32,27 +33,40 @@ if TYPE_CHECKING:
 _NO_LOW_WATERMARK = -1
 _OWN_DISK_TIMEOUT_MS = 30_000
 
+_Asked: TypeAlias = dict[str, dict[int, list[DeleteRecordsPartition]]]
+"""What is asked of each partition, wherever in the request it stands."""
+
 
 def handle_delete_records(
     request: DeleteRecordsRequest, context: RequestContext, broker: Broker
 ) -> Later[DeleteRecordsResponse]:
-    """Begin with every partition, then wait for all."""
-    asked = _by_topic(request)
+    """Begin with every partition, then wait for all; many at once take several rounds."""
     timeout_ms = max(request.timeout_ms, _OWN_DISK_TIMEOUT_MS)
-    deletions = {
-        topic: {
-            number: _delete(topic, ones, timeout_ms, broker) for number, ones in ones_by.items()
-        }
-        for topic, ones_by in asked.items()
-    }
-    return spawn(_respond(deletions))
+    return spawn(_delete_all(_by_topic(request), timeout_ms, broker))
 
 
-def _by_topic(
-    request: DeleteRecordsRequest,
-) -> dict[str, dict[int, list[DeleteRecordsPartition]]]:
-    """What is asked of each partition, wherever in the request it stands."""
-    asked: dict[str, dict[int, list[DeleteRecordsPartition]]] = {}
+async def _delete_all(asked: _Asked, timeout_ms: int, broker: Broker) -> DeleteRecordsResponse:
+    partitions = [(topic, number) for topic, numbers in asked.items() for number in numbers]
+
+    def delete(partition: tuple[str, int]) -> Later[int]:
+        topic, number = partition
+        return _delete(topic, asked[topic][number], timeout_ms, broker)
+
+    answers: list[int | KafkaError]
+    answers = await ask_in_slices(partitions, delete, broker, WRITES_AT_ONCE)
+    outcomes = iter(answers)
+    return DeleteRecordsResponse(
+        topics=[
+            DeleteRecordsTopicResult(
+                name=topic, partitions=[_result(number, next(outcomes)) for number in numbers]
+            )
+            for topic, numbers in asked.items()
+        ]
+    )
+
+
+def _by_topic(request: DeleteRecordsRequest) -> _Asked:
+    asked: _Asked = {}
     for topic in request.topics:
         partitions = asked.setdefault(topic.name, {})
         for partition in topic.partitions:
@@ -65,11 +79,8 @@ def _delete(
 ) -> Later[int]:
     """Where the partition begins in the end."""
     if len(asked) > 1:
-        return failed(InvalidRequest("a partition is named twice"))
-    try:
-        partition = broker.replica_manager.partition(topic, asked[0].partition_index)
-    except KafkaError as error:
-        return failed(error)
+        raise InvalidRequest("a partition is named twice")
+    partition = broker.replica_manager.partition(topic, asked[0].partition_index)
     return within(
         spawn(delete_records(partition, asked[0].offset, broker.log_manager)),
         timeout_ms,
@@ -78,24 +89,10 @@ def _delete(
     )
 
 
-async def _respond(deletions: dict[str, dict[int, Later[int]]]) -> DeleteRecordsResponse:
-    return DeleteRecordsResponse(
-        topics=[
-            DeleteRecordsTopicResult(
-                name=topic,
-                partitions=[await _result(number, later) for number, later in laters.items()],
-            )
-            for topic, laters in deletions.items()
-        ]
-    )
-
-
-async def _result(number: int, deletion: Later[int]) -> DeleteRecordsPartitionResult:
-    try:
-        low_watermark = await deletion
-    except KafkaError as error:
-        return _error(number, error)
-    return DeleteRecordsPartitionResult(partition_index=number, low_watermark=low_watermark)
+def _result(number: int, outcome: int | KafkaError) -> DeleteRecordsPartitionResult:
+    if isinstance(outcome, KafkaError):
+        return _error(number, outcome)
+    return DeleteRecordsPartitionResult(partition_index=number, low_watermark=outcome)
 
 
 def _error(number: int, error: KafkaError) -> DeleteRecordsPartitionResult:

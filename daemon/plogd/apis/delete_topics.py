@@ -32,6 +32,7 @@ from plog.wire.messages.delete_topics import (
     DeleteTopicsResponse,
 )
 from plogd.apis.context import RequestContext
+from plogd.apis.in_slices import WRITES_AT_ONCE, ask_in_slices, check_changes
 from plogd.controller.waiting import within
 from plogd.metadata.cache import TopicState
 from plogd.ports import Later, MaybeLater, spawn
@@ -58,6 +59,7 @@ def handle_delete_topics(
         if context.version < _FIRST_VERSION_WITH_DISABLED:
             raise InvalidRequest("Topic deletion is disabled.")
         raise TopicDeletionDisabled()
+    check_changes(request.topics or request.topic_names, "topics")
     results: list[DeletableTopicResult] = []
     found: list[tuple[_Asked, TopicState]] = []
     times_asked = Counter(_all_asked(request))
@@ -67,14 +69,14 @@ def handle_delete_topics(
         except KafkaError as error:
             results.append(_result(asked.name, asked.topic_id, error))
     times_found = Counter(topic.topic_id for _, topic in found)
-    deletions: list[tuple[TopicState, Later[None]]] = []
+    doomed: list[TopicState] = []
     for _, topic in found:
         if times_found[topic.topic_id] == 1:
-            deletions.append((topic, _delete(topic, request.timeout_ms, broker)))
+            doomed.append(topic)
         else:
             twice = InvalidRequest("The topic was named both by name and by id.")
             results.append(_result(topic.name, topic.topic_id, twice))
-    return spawn(_respond(deletions, results))
+    return spawn(_delete_all(doomed, request.timeout_ms, results, broker))
 
 
 def _all_asked(request: DeleteTopicsRequest) -> Iterator[_Asked]:
@@ -108,13 +110,14 @@ def _delete(topic: TopicState, timeout_ms: int, broker: Broker) -> Later[None]:
     )
 
 
-async def _respond(
-    deletions: list[tuple[TopicState, Later[None]]], results: list[DeletableTopicResult]
+async def _delete_all(
+    topics: list[TopicState], timeout_ms: int, results: list[DeletableTopicResult], broker: Broker
 ) -> DeleteTopicsResponse:
-    for topic, deletion in deletions:
-        try:
-            await deletion
-        except KafkaError as error:
+    outcomes = await ask_in_slices(
+        topics, lambda topic: _delete(topic, timeout_ms, broker), broker, WRITES_AT_ONCE
+    )
+    for topic, error in zip(topics, outcomes, strict=True):
+        if error is not None:
             results.append(_result(topic.name, topic.topic_id, error))
         else:
             results.append(DeletableTopicResult(name=topic.name, topic_id=topic.topic_id))

@@ -39,6 +39,7 @@ from plog.wire.messages.metadata import (
     MetadataResponseTopic,
 )
 from plogd.apis.context import RequestContext
+from plogd.apis.in_slices import WRITES_AT_ONCE, ask_in_slices
 from plogd.controller.topics import CLUSTER_METADATA_TOPIC, NewTopic, validate_name
 from plogd.controller.waiting import within
 from plogd.coordinator.group_coordinator import OFFSETS_TOPIC
@@ -121,18 +122,19 @@ async def _create_and_respond(
     context: RequestContext,
     broker: Broker,
 ) -> MetadataResponse:
-    """Create all at once, each with its own error."""
-    creations = {name: _create(name, broker) for name in names}
+    """Create all together, each with its own error."""
+    outcomes = await ask_in_slices(
+        names, lambda name: _create(name, broker), broker, WRITES_AT_ONCE
+    )
     errors: dict[str, KafkaError] = {}
-    for name, creation in creations.items():
-        try:
-            await creation
-        except TopicAlreadyExists:
-            pass  # Somebody else was faster.
-        except CoordinatorNotAvailable as error:
-            errors[name] = LeaderNotAvailable(error.message)
-        except KafkaError as error:
-            errors[name] = error
+    for name, outcome in zip(names, outcomes, strict=True):
+        match outcome:
+            case TopicAlreadyExists():
+                pass  # Somebody else was faster.
+            case CoordinatorNotAvailable():
+                errors[name] = LeaderNotAvailable(outcome.message)
+            case KafkaError():
+                errors[name] = outcome
     return _respond(asked, errors, request, context, broker)
 
 

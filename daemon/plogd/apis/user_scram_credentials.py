@@ -19,6 +19,7 @@ from plog.wire.messages.user_scram_credentials import (
     DescribeUserScramCredentialsResult,
 )
 from plogd.apis.context import RequestContext
+from plogd.apis.in_slices import check_changes
 from plogd.controller.scram_users import Credentials, Deletion, Upsertion
 from plogd.ports import Later
 
@@ -54,6 +55,7 @@ def handle_alter_user_scram_credentials(
     request: AlterUserScramCredentialsRequest, context: RequestContext, broker: Broker
 ) -> Later[AlterUserScramCredentialsResponse]:
     """Set and remove credentials, user by user."""
+    check_changes((*request.deletions, *request.upsertions), "users")
     altered = broker.scram_users.alter(
         [Deletion(user=one.name, mechanism=one.mechanism) for one in request.deletions],
         [

@@ -128,7 +128,7 @@ class NetworkSettings:
     )
     plog_request_max_elements: int = setting(
         "plog.request.max.elements",
-        100_000,
+        50_000,
         "Most elements (topics, partitions, groups, settings, …) one request may have, counted in"
         " all its arrays together; the connection that sends more is closed. Each of them takes"
         " a few bytes in the request, and memory and time a hundred times that in the broker.",

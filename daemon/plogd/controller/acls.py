@@ -10,20 +10,27 @@ Requests take effect one after the other. Source: Kafka 4.0 AclControlManager.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from plog.errors import KafkaError, PolicyViolation
 from plog.types import ZERO_UUID, uuid_to_text
-from plogd.controller.waiting import OneAtATime
+from plogd.controller.waiting import OneAtATime, next_turn
 from plogd.metadata.store import ABSENT, Change, Key, MetadataStore, Written
-from plogd.ports import Later, Random, Report, silence
+from plogd.ports import Later, Random, Report, Timers, silence
 from plogd.security.acl import Acl, AclFilter
+
+_COMPARED_AT_ONCE: Final = 20_000
+"""ACLs with filters, before others have the thread."""
 
 
 class Acls:
     """See the module's text."""
 
-    def __init__(self, store: MetadataStore, *, random: Random, report: Report = silence) -> None:
+    def __init__(
+        self, store: MetadataStore, *, timers: Timers, random: Random, report: Report = silence
+    ) -> None:
         self._store = store
+        self._timers = timers
         self._random = random
         self._report = report
         self._operations = OneAtATime()
@@ -57,20 +64,31 @@ class Acls:
         return results
 
     def delete(self, filters: Sequence[AclFilter]) -> Later[list[list[Acl] | KafkaError]]:
-        """Delete what matches some filter; for each filter what it matched, or what is wrong."""
+        """Delete what matches some filter; for each filter what it matched, or what is wrong.
+
+        Fails with PolicyViolation if that is too much for one request.
+        """
         return self._operations.run(lambda: self._delete(filters))
 
     async def _delete(self, filters: Sequence[AclFilter]) -> list[list[Acl] | KafkaError]:
         existing = self._all()
         doomed: dict[Key, int] = {}
         results: list[list[Acl] | KafkaError] = []
+        compared = matched = 0
         for acl_filter in filters:
+            compared += len(existing)
+            if compared > _COMPARED_AT_ONCE:
+                compared = 0
+                await next_turn(self._timers)
             try:
                 acl_filter.validate()
             except KafkaError as error:
                 results.append(error)
                 continue
             matching = [(x, *existing[x]) for x in existing if acl_filter.matches(existing[x][0])]
+            # Filters may match the same ACLs: told again for each, they would be gigabytes.
+            matched += len(matching)
+            self._check_count(matched)
             doomed.update((key, version) for key, _, version in matching)
             results.append(sorted(acl for _, acl, _ in matching))
         await self._write([Change(key=x, value=None, expected=doomed[x]) for x in doomed])
@@ -86,10 +104,13 @@ class Acls:
             if acl_id != ZERO_UUID and key not in taken:
                 return key
 
-    async def _write(self, changes: Sequence[Change]) -> None:
+    def _check_count(self, count: int) -> None:
         limit = self._store.max_atomic_changes
-        if len(changes) > limit:
-            raise PolicyViolation(f"one request may change {limit} ACLs, not {len(changes)}")
+        if count > limit:
+            raise PolicyViolation(f"one request may change {limit} ACLs, not {count}")
+
+    async def _write(self, changes: Sequence[Change]) -> None:
+        self._check_count(len(changes))
         if changes:
             outcomes = await self._store.write_atomic(changes)
             assert all(isinstance(x, Written) for x in outcomes), "only this object writes ACLs"

@@ -56,6 +56,13 @@ def within(
     return outcome
 
 
+def next_turn(timers: Timers) -> Later[None]:
+    """Done when others have had the thread."""
+    turn: Later[None] = Later()
+    timers.call_later(0, lambda: turn.succeed(None))
+    return turn
+
+
 class OneAtATime:
     """Runs operations one after the other, in the order they came; see `shielded`."""
 

@@ -282,19 +282,30 @@ class ShardRuntime(Generic[S]):
         if not result.records:
             return
         now_ms = self._around.clock.now_ms()
-        codec = self._kind.codec
-        encoded = [
-            Record(
-                timestamp=now_ms,
-                key=codec.encode_key(record.key),
-                value=codec.encode_value(record.value),
-            )
-            for record in result.records
-        ]
+        encoded = self._encoded(result.records, now_ms, atomic)
         for start, end in self._shares(encoded, atomic):
             first_offset = self._append(encoded[start:end], now_ms)
             if result.replay:
                 self._replay(result.records[start:end], first_offset)
+
+    def _encoded(
+        self, records: Sequence[CoordinatorRecord], now_ms: int, atomic: bool
+    ) -> list[Record]:
+        """The records as they are written. Raises RecordListTooLarge once they cannot fit."""
+        codec = self._kind.codec
+        compression = self._around.config().offsets_topic_compression_codec
+        is_bounded = atomic and compression == Compression.NONE
+        room = self.partition.log.config.max_message_bytes - HEADER_SIZE
+        encoded: list[Record] = []
+        for record in records:
+            key, value = codec.encode_key(record.key), codec.encode_value(record.value)
+            encoded.append(Record(timestamp=now_ms, key=key, value=value))
+            room -= len(key) + len(value or b"")
+            if is_bounded and room < 0:
+                raise RecordListTooLarge(
+                    f"{len(records)} records, of which {len(encoded)} exceed max.message.bytes"
+                )
+        return encoded
 
     def _shares(self, encoded: Sequence[Record], atomic: bool) -> Iterator[tuple[int, int]]:
         """Which records go into one batch, as ranges."""

@@ -103,6 +103,8 @@ class Acl:
         _check("permission", AclPermission, self.permission, AclPermission.ANY)
         if not pattern.name:
             raise InvalidRequest("the name of the resource is empty")
+        if not self.host:
+            raise InvalidRequest("the host is empty; * means every host")
         if pattern.resource_type == ResourceType.CLUSTER and pattern.name != CLUSTER_NAME:
             raise InvalidRequest(f"the only name of a CLUSTER resource is {CLUSTER_NAME}")
         if ":" not in self.principal:

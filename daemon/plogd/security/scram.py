@@ -17,6 +17,9 @@ from plog.errors import UnacceptableCredential, UnsupportedSaslMechanism
 
 MIN_ITERATIONS: Final = 4096
 MAX_ITERATIONS: Final = 16384
+MAX_USER_CHARACTERS: Final = 1_000
+MAX_SALT_BYTES: Final = 1_000
+"""Ours: Kafka has no bounds, and clients send a salt of some twenty bytes."""
 
 
 class ScramMechanism(IntEnum):
@@ -53,6 +56,10 @@ def check_user(name: str) -> None:
     """Raise UnacceptableCredential if no user can have this name."""
     if not name:
         raise UnacceptableCredential("the name of the user is empty")
+    if len(name) > MAX_USER_CHARACTERS:
+        raise UnacceptableCredential(
+            f"a name of {len(name)} characters is longer than {MAX_USER_CHARACTERS}"
+        )
 
 
 def credential_of(
@@ -67,6 +74,8 @@ def credential_of(
         )
     if not salted_password:
         raise UnacceptableCredential("the salted password is empty")
+    if len(salt) > MAX_SALT_BYTES:
+        raise UnacceptableCredential(f"a salt of {len(salt)} bytes is longer than {MAX_SALT_BYTES}")
     name = mechanism.hash_name
     client_key = hmac.digest(salted_password, b"Client Key", name)
     return ScramCredential(

@@ -202,3 +202,23 @@ def test_a_failed_disk_is_told_to_every_acl() -> None:
     request = DeleteAclsRequest(filters=[DeleteAclsFilter(**filter_fields())])
     [result] = broker.ask(request, 3).filter_results
     assert result.error_code == 0, "there was nothing to delete"
+
+
+def test_filters_that_match_the_same_again_and_again_are_refused() -> None:
+    broker = make()
+    create(broker, *(creation(f"t{number}") for number in range(200)))
+    everything = DeleteAclsFilter(**filter_fields())
+    answer = broker.ask(DeleteAclsRequest(filters=[everything] * 51), 3)
+    assert {one.error_code for one in answer.filter_results} == {ErrorCode.POLICY_VIOLATION}
+    answer = broker.ask(DeleteAclsRequest(filters=[everything] * 50), 3)
+    assert {len(one.matching_acls) for one in answer.filter_results} == {200}
+
+
+def test_many_comparisons_leave_the_thread_to_others_in_between() -> None:
+    broker = make()
+    create(broker, *(creation(f"t{number}") for number in range(200)))
+    nothing = DeleteAclsFilter(**filter_fields(resource_name_filter="x"))
+    deletion = broker.begin(DeleteAclsRequest(filters=[nothing] * 101), 3)
+    assert not deletion.is_done
+    broker.settle()
+    assert [one.matching_acls for one in deletion.response().filter_results] == [[]] * 101

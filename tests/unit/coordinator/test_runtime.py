@@ -175,6 +175,13 @@ def test_records_too_large_for_a_batch_are_refused(site: CoordinatorSite) -> Non
     assert site.shard.numbers == {} and values(site) == 0
 
 
+def test_what_cannot_fit_is_not_even_encoded(site: CoordinatorSite) -> None:
+    impossible = record("no int64", 1 << 70)
+    records = [record(str(number), number, "x" * 30_000) for number in range(40)]
+    with pytest.raises(RecordsTooLarge, match="41 records"):
+        outcome(site.begin(lambda _: Result(records=[*records, impossible], response=None)))
+
+
 def test_records_that_need_not_stay_together_are_spread_over_batches(
     site: CoordinatorSite,
 ) -> None:

@@ -132,6 +132,7 @@ def test_a_wildcard_is_a_name_like_others_unless_match_is_asked_for() -> None:
         ({"operation": 15}, "no operation 15"),
         ({"permission": AclPermission.ANY}, "permission ANY is for filters only"),
         ({"permission": 0}, "no permission 0"),
+        ({"host": ""}, "the host is empty"),
         ({"name": ""}, "name of the resource is empty"),
         ({"resource_type": ResourceType.CLUSTER}, "kafka-cluster"),
         ({"principal": "a"}, "write it like User:a"),

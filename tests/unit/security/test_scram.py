@@ -57,6 +57,7 @@ def test_other_mechanisms_are_unknown(number: int) -> None:
         ({"iterations": 4095}, "too few"),
         ({"iterations": 16385}, "too many"),
         ({"salted_password": b""}, "empty"),
+        ({"salt": bytes(1_001)}, "longer than 1000"),
     ],
 )
 def test_a_weak_credential_is_not_taken(fields: dict[str, Any], problem: str) -> None:
@@ -72,8 +73,10 @@ def test_the_bounds_themselves_are_taken() -> None:
 
 def test_a_user_has_a_name() -> None:
     check_user("a")
-    with pytest.raises(UnacceptableCredential):
-        check_user("")
+    check_user("a" * 1_000)
+    for name in ("", "a" * 1_001):
+        with pytest.raises(UnacceptableCredential):
+            check_user(name)
 
 
 def test_the_text_form_holds_no_secret() -> None:
