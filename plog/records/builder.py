@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from plog.errors import InvalidTimestamp
 from plog.records.batch import (
+    COMPRESSION_MASK,
     CONTROL_BIT,
     HEADER_HEAD,
     HEADER_SIZE,
@@ -20,6 +21,7 @@ from plog.records.batch import (
     MAGIC,
     NO_PRODUCER_ID,
     TRANSACTIONAL_BIT,
+    BatchHeader,
     Compression,
     TimestampType,
 )
@@ -79,6 +81,31 @@ def build_batch(
         crc32c(payload, crc32c(tail)),
     )
     return b"".join((head, tail, payload))
+
+
+def rebuild_batch(
+    header: BatchHeader,
+    payload: bytes,
+    *,
+    compression: Compression,
+    level: int | None,
+    max_timestamp: int,
+) -> bytearray:
+    """The batch of `header` in another codec; `payload` are its records, uncompressed.
+
+    The records are not looked at: their deltas count from the header, which keeps its values.
+    """
+    attributes = header.attributes & ~COMPRESSION_MASK | compression
+    tail = HEADER_TAIL.pack(attributes, *header[6:8], max_timestamp, *header[9:])
+    compressed = compress(compression, payload, level)
+    head = HEADER_HEAD.pack(
+        header.base_offset,
+        HEADER_SIZE - LOG_OVERHEAD + len(compressed),
+        header.partition_leader_epoch,
+        MAGIC,
+        crc32c(compressed, crc32c(tail)),
+    )
+    return bytearray().join((head, tail, compressed))
 
 
 def _last_offset_delta(records: Sequence[Record], base_offset: int) -> int:

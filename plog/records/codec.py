@@ -13,7 +13,7 @@ Source: KIP-98; Kafka 3.9 DefaultRecord.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple, TypeAlias
 
 from plog.errors import InvalidTimestamp
@@ -44,6 +44,14 @@ class Record(NamedTuple):
     headers: Sequence[Header] = ()
 
 
+class RecordHead(NamedTuple):
+    """What `walk_records` tells of a record."""
+
+    offset: int
+    timestamp: int
+    has_key: bool
+
+
 def decode_records(payload: Buffer, header: BatchHeader) -> list[Record]:
     """The records in `payload`, the uncompressed bytes behind `header`.
 
@@ -51,19 +59,86 @@ def decode_records(payload: Buffer, header: BatchHeader) -> list[Record]:
     exactly, or have offsets that do not rise within the batch.
     """
     data = payload if isinstance(payload, bytes) else bytes(payload)
-    count = header.records_count
-    if not 0 <= count <= len(data) // _MIN_RECORD_BYTES:
-        raise CorruptRecords(f"{len(data)} bytes of records cannot be the {count} of the header")
+    _check_count(data, header)
     try:
         records, end = _decode(data, header)
     except IndexError:
-        raise CorruptRecords(f"the records end before all {count} of them are complete") from None
-    if end != len(data):
-        raise CorruptRecords(f"{len(data) - end} bytes follow the last of {count} records")
+        raise _incomplete(header) from None
+    _check_end(data, end, header)
     if header.timestamp_type is TimestampType.LOG_APPEND_TIME:
         append_time = header.max_timestamp
         return [record._replace(timestamp=append_time) for record in records]
     return records
+
+
+def walk_records(
+    payload: Buffer, header: BatchHeader, *, max_headers: int | None = None
+) -> Iterator[RecordHead]:
+    """Offset and timestamp of each record in `payload`, one after the other, in no memory.
+
+    Raises CorruptRecords as `decode_records` does, and for more headers than there may be.
+    """
+    data = payload if isinstance(payload, bytes) else bytes(payload)
+    _check_count(data, header)
+    base_offset, base_timestamp = header.base_offset, header.base_timestamp
+    new, append_time = tuple.__new__, None
+    if header.timestamp_type is TimestampType.LOG_APPEND_TIME:
+        append_time = header.max_timestamp
+    last_delta, previous_delta = header.last_offset_delta, -1
+    position, total = 0, len(data)
+    headers_left = total if max_headers is None else max_headers
+    try:
+        for _ in range(header.records_count):
+            size, position = _varint(data, position)
+            end = position + (size >> 1)
+            if size & 1 or end > total:
+                raise CorruptRecords(f"the record at byte {position} does not fit its batch")
+            zigzag = data[position + 1]
+            position += 2
+            if zigzag > 0x7F:
+                zigzag, position = _varint(data, position - 1, _INT64_BYTES)
+            timestamp = base_timestamp + (zigzag >> 1 ^ -(zigzag & 1))
+            zigzag = data[position]
+            position += 1
+            if zigzag > 0x7F:
+                zigzag, position = _varint(data, position - 1)
+            delta = zigzag >> 1
+            if zigzag & 1 or not previous_delta < delta <= last_delta:
+                raise CorruptRecords(f"the offset before byte {position} is out of order")
+            if not _MIN_INT64 <= timestamp <= _MAX_INT64:
+                raise CorruptRecords(f"the timestamp before byte {position} is no int64")
+            previous_delta = delta
+            has_key = not data[position] & 1  # The sign of its length.
+            position = _skip_nullable(data, _skip_nullable(data, position))
+            if data[position]:
+                position, headers_left = _skip_headers(data, position, end, headers_left)
+            else:
+                position += 1
+            if position != end:
+                raise CorruptRecords(f"a record ends at byte {position}, its length says {end}")
+            if append_time is not None:
+                timestamp = append_time
+            yield new(RecordHead, (base_offset + delta, timestamp, has_key))
+    except IndexError:
+        raise _incomplete(header) from None
+    _check_end(data, position, header)
+
+
+def _check_count(data: bytes, header: BatchHeader) -> None:
+    count = header.records_count
+    if not 0 <= count <= len(data) // _MIN_RECORD_BYTES:
+        raise CorruptRecords(f"{len(data)} bytes of records cannot be the {count} of the header")
+
+
+def _check_end(data: bytes, end: int, header: BatchHeader) -> None:
+    if end != len(data):
+        raise CorruptRecords(
+            f"{len(data) - end} bytes follow the last of {header.records_count} records"
+        )
+
+
+def _incomplete(header: BatchHeader) -> CorruptRecords:
+    return CorruptRecords(f"the records end before all {header.records_count} are complete")
 
 
 def _decode(data: bytes, header: BatchHeader) -> tuple[list[Record], int]:
@@ -149,6 +224,34 @@ def _nullable(data: bytes, position: int) -> tuple[bytes | None, int]:
     end = position + (size >> 1)
     # Where the data ends first, the slice is short; the caller sees that the record's end is not.
     return data[position:end], end
+
+
+def _skip_nullable(data: bytes, position: int) -> int:
+    """Where the bytes end whose length is at `position`."""
+    size = data[position]
+    position += 1
+    if size > 0x7F:
+        size, position = _varint(data, position - 1)
+    if size & 1:
+        if size == 1:
+            return position
+        raise CorruptRecords(f"a negative length before byte {position}")
+    return position + (size >> 1)
+
+
+def _skip_headers(data: bytes, position: int, end: int, headers_left: int) -> tuple[int, int]:
+    """Where the headers of a record end, and how many more there may be."""
+    count, position = _varint(data, position)
+    if count & 1 or count > end - position:
+        raise CorruptRecords(f"the header count before byte {position} does not fit its record")
+    headers_left -= count >> 1
+    if headers_left < 0:
+        raise CorruptRecords(f"the records before byte {position} have too many headers")
+    for _ in range(count >> 1):
+        if data[position] & 1:
+            raise CorruptRecords(f"a header without a key before byte {position}")
+        position = _skip_nullable(data, _skip_nullable(data, position))
+    return position, headers_left
 
 
 def _headers(data: bytes, position: int, end: int) -> tuple[Sequence[Header], int]:

@@ -22,6 +22,8 @@ import zstandard
 
 from plog.records.batch import Buffer, Compression, CorruptRecords
 
+_MAX_FRAMES = 100
+"""Members of a gzip, frames of a zstd stream: producers write one, and each is a loop's turn."""
 _GZIP_WINDOW = 16 + zlib.MAX_WBITS  # With gzip's header and trailer.
 
 _XERIAL_MAGIC = b"\x82SNAPPY\0"
@@ -69,6 +71,11 @@ def _too_large(max_bytes: int) -> DecompressionTooLarge:
     return DecompressionTooLarge(f"the records take more than {max_bytes} bytes uncompressed")
 
 
+def _check_frames(codec: str, read: list[bytes]) -> None:
+    if len(read) >= _MAX_FRAMES:
+        raise CorruptRecords(f"{codec}: more than {_MAX_FRAMES} frames in one batch")
+
+
 def _compress_gzip(data: bytes, level: int | None) -> bytes:
     level = zlib.Z_DEFAULT_COMPRESSION if level is None else level
     if level != zlib.Z_DEFAULT_COMPRESSION and not 1 <= level <= zlib.Z_BEST_COMPRESSION:
@@ -81,6 +88,7 @@ def _decompress_gzip(data: bytes, max_bytes: int) -> bytes:
     members: list[bytes] = []
     allowed = max_bytes
     while data or not members:
+        _check_frames("gzip", members)
         decompressor = zlib.decompressobj(_GZIP_WINDOW)
         try:
             member = decompressor.decompress(data, allowed + 1)
@@ -197,6 +205,7 @@ def _decompress_zstd(data: bytes, max_bytes: int) -> bytes:
     frames: list[bytes] = []
     allowed = max_bytes
     while data or not frames:
+        _check_frames("zstd", frames)
         try:
             frame, end = _decompress_zstd_frame(data, allowed)
         except DecompressionTooLarge:

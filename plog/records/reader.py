@@ -35,11 +35,22 @@ def read_records(
     Raises CorruptRecords if the batch contradicts itself, or would decompress to more than
     `max_bytes`; UnsupportedCompressionType for an unknown codec.
     """
+    return decode_records(read_payload(data, position, header, max_bytes=max_bytes), header)
+
+
+def read_payload(
+    data: Buffer,
+    position: int,
+    header: BatchHeader,
+    *,
+    max_bytes: int = MAX_DECOMPRESSED_BYTES,
+) -> bytes:
+    """The uncompressed bytes behind the header of the batch at `position`; raises as above."""
     end = position + header.size_bytes
     if header.size_bytes < HEADER_SIZE or end > len(data):
         raise CorruptBatch(f"the batch at byte {position} ends at {end}, the data at {len(data)}")
     payload = memoryview(data)[position + HEADER_SIZE : end]
-    return decode_records(decompress(header.compression, payload, max_bytes), header)
+    return decompress(header.compression, payload, max_bytes)
 
 
 def iter_records(

@@ -15,7 +15,7 @@ Source: Kafka 3.9 LogValidator, UnifiedLog.analyzeAndValidateRecords; KIP-32, KI
 from __future__ import annotations
 
 from enum import Enum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from plog.errors import (
     CorruptMessage,
@@ -42,10 +42,11 @@ from plog.records.batch import (
     parse_header,
     set_append_time,
 )
-from plog.records.builder import build_batch
-from plog.records.codec import Record
+from plog.records.builder import rebuild_batch
+from plog.records.codec import walk_records
+from plog.records.compression import DecompressionTooLarge
 from plog.records.crc32c import crc32c
-from plog.records.reader import read_records
+from plog.records.reader import read_payload
 from plogd.topic_config import TopicConfig
 
 NO_TIMESTAMP = -1
@@ -54,6 +55,13 @@ _MIN_RECORD_BYTES = 7
 """One byte each: length, attributes, two deltas, and no key, no value, no headers."""
 _ANY_AGE = 2**63 - 1
 _BROKERS_ONLY = CONTROL_BIT | DELETE_HORIZON_BIT | LOG_APPEND_TIME_BIT
+
+MAX_EXPANSION: Final = 16
+"""How many times max.message.bytes a batch may take uncompressed, where it must be (decision 0005).
+A producer that gathers uncompressed bytes up to a batch's size, as most do, never comes near it."""
+MAX_WALKED_RECORDS: Final = 250_000
+"""About a quarter of a second of the reactor, where each has to be looked at."""
+_NO_BOUND: Final = 1 << 63
 
 _CODEC_BY_NAME = {
     "uncompressed": Compression.NONE,
@@ -232,12 +240,11 @@ def _shape(
         rules.is_compacted or (not by_broker and _may_be_too_old(header, config, now_ms))
     ) and not header.is_control
     if recompress or check_records:
-        records = read_records(view, 0, header)
-        if check_records:
-            _check_records(records, config, now_ms, by_broker)
+        payload = _payload(view, header, config)
+        max_timestamp = _walk(payload, header, config, now_ms if check_records else None)
         if recompress:
             assert rules.target is not None
-            view, header = _rebuild(records, header, rules.target, config)
+            view, header = _rebuild(payload, header, rules.target, config, max_timestamp)
             if len(view) > config.max_message_bytes and origin is not AppendOrigin.RAFT_LEADER:
                 raise _too_large(len(view), config)
     if by_broker:
@@ -255,21 +262,40 @@ def _may_be_too_old(header: BatchHeader, config: TopicConfig, now_ms: int) -> bo
     return header.records_count > 1 or header.max_timestamp < oldest
 
 
-def _check_records(
-    records: list[Record], config: TopicConfig, now_ms: int, by_broker: bool
-) -> None:
-    """The rules that take a look at each record."""
-    if config.is_compacted:
-        keyless = sum(record.key is None for record in records)
-        if keyless:
-            raise InvalidRecord(f"{keyless} records without a key, on a compacted topic")
-    if by_broker:
-        return
-    oldest = now_ms - config.message_timestamp_before_max_ms
-    newest = now_ms + config.message_timestamp_after_max_ms
-    for record in records:
-        if not oldest <= record.timestamp <= newest and record.timestamp != NO_TIMESTAMP:
-            raise _bad_timestamp(record.timestamp, config, now_ms)
+def _payload(view: memoryview, header: BatchHeader, config: TopicConfig) -> bytes:
+    """The records, uncompressed. Raises MessageTooLarge where that would be too much work."""
+    if header.records_count > MAX_WALKED_RECORDS:
+        raise MessageTooLarge(
+            f"a batch of {header.records_count} records; where the topic's settings ask for a look"
+            f" at each, {MAX_WALKED_RECORDS} are allowed"
+        )
+    max_bytes = MAX_EXPANSION * max(config.max_message_bytes, len(view))
+    try:
+        return read_payload(view, 0, header, max_bytes=max_bytes)
+    except DecompressionTooLarge:
+        raise MessageTooLarge(
+            f"a batch of {len(view)} bytes takes more than {max_bytes} uncompressed, which the"
+            " topic's settings ask for"
+        ) from None
+
+
+def _walk(payload: bytes, header: BatchHeader, config: TopicConfig, now_ms: int | None) -> int:
+    """The largest timestamp; the rules about each record are applied, unless `now_ms` is None."""
+    oldest, newest = -_NO_BOUND, _NO_BOUND
+    if now_ms is not None and not config.uses_log_append_time:
+        oldest = now_ms - config.message_timestamp_before_max_ms
+        newest = now_ms + config.message_timestamp_after_max_ms
+    keyless, max_timestamp = 0, NO_TIMESTAMP
+    for _, timestamp, has_key in walk_records(payload, header, max_headers=MAX_WALKED_RECORDS):
+        keyless += not has_key
+        max_timestamp = max(max_timestamp, timestamp)
+        if not oldest <= timestamp <= newest and timestamp != NO_TIMESTAMP:
+            raise _bad_timestamp(timestamp, config, now_ms or 0)
+        if timestamp < NO_TIMESTAMP:
+            raise InvalidTimestamp(f"timestamp {timestamp} is negative")
+    if keyless and now_ms is not None and config.is_compacted:
+        raise InvalidRecord(f"{keyless} records without a key, on a compacted topic")
+    return max_timestamp
 
 
 def _bad_timestamp(timestamp: int, config: TopicConfig, now_ms: int) -> InvalidTimestamp:
@@ -280,7 +306,11 @@ def _bad_timestamp(timestamp: int, config: TopicConfig, now_ms: int) -> InvalidT
 
 
 def _rebuild(
-    records: list[Record], header: BatchHeader, target: Compression, config: TopicConfig
+    payload: bytes,
+    header: BatchHeader,
+    target: Compression,
+    config: TopicConfig,
+    max_timestamp: int,
 ) -> tuple[memoryview, BatchHeader]:
     """The same records in another codec."""
     levels = {
@@ -288,18 +318,11 @@ def _rebuild(
         Compression.LZ4: config.compression_lz4_level,
         Compression.ZSTD: config.compression_zstd_level,
     }
-    rebuilt = bytearray(
-        build_batch(
-            records,
-            base_offset=header.base_offset,
-            compression=target,
-            level=levels.get(target),
-            timestamp_type=header.timestamp_type,
-            producer_id=header.producer_id,
-            producer_epoch=header.producer_epoch,
-            base_sequence=header.base_sequence,
-            is_transactional=header.is_transactional,
-            partition_leader_epoch=header.partition_leader_epoch,
-        )
+    rebuilt = rebuild_batch(
+        header,
+        payload,
+        compression=target,
+        level=levels.get(target),
+        max_timestamp=max_timestamp,
     )
     return memoryview(rebuilt), parse_header(rebuilt)

@@ -17,12 +17,13 @@ from __future__ import annotations
 
 import contextlib
 import zlib
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from plog.errors import CorruptMessage
 from plog.records.batch import BatchHeader
-from plog.records.codec import Record
-from plog.records.reader import read_records
+from plog.records.codec import Record, RecordHead, walk_records
+from plog.records.reader import read_payload, read_records
 from plogd.log.file_records import BatchPlace, CorruptRange, FileRecords, FileRegion
 from plogd.log.index_file import MAX_RELATIVE_OFFSET, CorruptIndex
 from plogd.log.names import (
@@ -322,7 +323,7 @@ class LogSegment:
         for batch_position, header in self.records.batches_from(position):
             if header.max_timestamp < timestamp or header.last_offset < starting_offset:
                 continue
-            for record in self.records_at(batch_position, header):
+            for record in self.record_heads_at(batch_position, header):
                 if record.timestamp >= timestamp and record.offset >= starting_offset:
                     return TimestampAndOffset(
                         record.timestamp, record.offset, header.partition_leader_epoch
@@ -340,7 +341,7 @@ class LogSegment:
         for position, header in self.records.batches_from(self.position_of(starting_offset)):
             times = [header.max_timestamp]
             if header.base_offset < starting_offset:
-                records = self.records_at(position, header)
+                records = self.record_heads_at(position, header)
                 times = [one.timestamp for one in records if one.offset >= starting_offset]
             latest = max([latest, *times])
         return latest
@@ -362,6 +363,11 @@ class LogSegment:
     def records_at(self, position: int, header: BatchHeader) -> list[Record]:
         """The records of the batch at `position`, decompressed. Raises CorruptMessage."""
         return read_records(self.records.read(position, header.size_bytes), 0, header)
+
+    def record_heads_at(self, position: int, header: BatchHeader) -> Iterator[RecordHead]:
+        """The same without keys and values, and one after the other: of a batch of any size."""
+        data = self.records.read(position, header.size_bytes)
+        return walk_records(read_payload(data, 0, header), header)
 
     # -- cut and check ------------------------------------------------------------------------
 

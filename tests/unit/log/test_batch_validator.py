@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from dataclasses import replace
 
 import pytest
@@ -29,6 +30,7 @@ from plog.records.batch import (
 from plog.records.crc32c import crc32c
 from plog.records.reader import read_records
 from plogd.log.batch_validator import (
+    MAX_WALKED_RECORDS,
     AppendOrigin,
     BatchRules,
     ValidatedBatch,
@@ -324,6 +326,40 @@ def test_other_codec_and_broker_time_go_together() -> None:
     validated = _validate(client_batch(timestamp=5), config)
     assert validated.header.compression is Compression.GZIP
     assert validated.max_timestamp == T0
+
+
+LOOKED_INTO = {
+    "keys": replace(PLAIN, cleanup_policy=("compact",)),
+    "codec": replace(PLAIN, compression_type="lz4"),
+    "age": replace(PLAIN, message_timestamp_before_max_ms=HOUR_MS),
+}
+
+
+@pytest.mark.parametrize("setting", LOOKED_INTO)
+@pytest.mark.parametrize("compression", CODECS[1:])
+def test_a_bomb_is_refused_where_it_would_go_off(setting: str, compression: Compression) -> None:
+    batch = client_batch(2, value=bytes(1 << 20), timestamp=T0, compression=compression)
+    assert len(batch) < 100_000
+    config = replace(LOOKED_INTO[setting], max_message_bytes=100_000)
+    if setting == "codec":
+        config = replace(config, compression_type="gzip" if compression != 1 else "lz4")
+    tracemalloc.start()
+    try:
+        _refuse(MessageTooLarge, batch, config)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 4 * 16 * config.max_message_bytes
+    _validate(batch, replace(config, max_message_bytes=(2 << 20) // 16 + 100))
+    _validate(batch, replace(PLAIN, max_message_bytes=100_000))  # Nobody looks into this one.
+
+
+def test_a_batch_of_too_many_records_is_refused_where_each_is_looked_at() -> None:
+    count = MAX_WALKED_RECORDS + 1
+    batch = client_batch(2, compression=Compression.ZSTD)
+    batch = _with_header(batch, records_count=count, last_offset_delta=count - 1)
+    for config in LOOKED_INTO.values():
+        _refuse(MessageTooLarge, batch, config)
 
 
 # -- other origins ----------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from plog.errors import ErrorCode, InvalidTimestamp
 from plog.records.batch import BatchHeader, CorruptRecords, parse_header
-from plog.records.codec import Record, decode_records, encode_records
+from plog.records.codec import Record, decode_records, encode_records, walk_records
 from tests.corpus.records import FIRST_TIMESTAMP, RECORDS, load
 
 JAVA = load("java-4.3.1-none")
@@ -209,3 +209,46 @@ def test_any_changed_byte_decodes_or_is_refused(position: int, change: int) -> N
     except CorruptRecords:
         return
     assert len(decoded) == len(RECORDS)
+
+
+def _walked(payload: bytes | bytearray, header: BatchHeader) -> list[tuple[int, int, bool]] | None:
+    try:
+        return [tuple(head) for head in walk_records(payload, header)]
+    except CorruptRecords:
+        return None
+
+
+def _decoded(payload: bytes | bytearray, header: BatchHeader) -> list[tuple[int, int, bool]] | None:
+    try:
+        records = decode_records(payload, header)
+    except CorruptRecords:
+        return None
+    return [(one.offset, one.timestamp, one.key is not None) for one in records]
+
+
+@given(st.lists(records, max_size=20), st.sampled_from([0, 8]), st.data())
+def test_a_walk_finds_what_decoding_finds_and_refuses_what_it_refuses(
+    originals: list[Record], attributes: int, data: st.DataObject
+) -> None:
+    assume(all(record.timestamp - originals[0].timestamp <= INT64_MAX for record in originals))
+    base_timestamp = originals[0].timestamp if originals else 0
+    payload = bytearray(encode_records(originals, 0, base_timestamp))
+    header = _header(len(originals), base_timestamp=base_timestamp, attributes=attributes)
+    assert _walked(payload, header) == _decoded(payload, header)
+    if payload:
+        payload[data.draw(st.integers(0, len(payload) - 1))] = data.draw(st.integers(0, 255))
+        assert _walked(payload, header) == _decoded(payload, header)
+
+
+@pytest.mark.parametrize("what", HOSTILE)
+def test_a_walk_refuses_hostile_records(what: str) -> None:
+    for count in (1, 2):
+        assert _walked(HOSTILE[what], _header(count)) is None
+
+
+def test_a_walk_takes_no_more_headers_than_it_may() -> None:
+    headers = tuple(("h", None) for _ in range(30))
+    payload = encode_records([Record(0, 0, headers=headers), Record(1, 0, headers=headers)], 0, 0)
+    assert len(list(walk_records(payload, _header(2), max_headers=60))) == 2
+    with pytest.raises(CorruptRecords, match="too many headers"):
+        list(walk_records(payload, _header(2), max_headers=59))

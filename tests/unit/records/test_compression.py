@@ -36,6 +36,15 @@ def test_anything_survives(codec: Compression, data: bytes, repeat: int) -> None
     assert decompress(codec, compressed, len(data) * repeat) == data * repeat
 
 
+@pytest.mark.parametrize("codec", [Compression.GZIP, Compression.ZSTD])
+def test_as_many_frames_as_fit_are_refused(codec: Compression) -> None:
+    """Each would be copied with all that follows it: a megabyte of empty ones took a minute."""
+    frame = compress(codec, b"")
+    assert decompress(codec, frame * 100, LIMIT) == b""
+    with pytest.raises(CorruptRecords, match="more than 100 frames"):
+        decompress(codec, frame * 101, LIMIT)
+
+
 @every_codec
 def test_views_serve_as_well_as_bytes(codec: Compression) -> None:
     compressed = bytearray(b"__" + compress(codec, memoryview(bytearray(TEXT))) + b"__")
