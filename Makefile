@@ -1,8 +1,9 @@
 # One line a target, each a command of CONTRIBUTING.md.
-.PHONY: run check test test-long test-oldest bench
+.PHONY: run check test test-long test-oldest fuzz bench
 run: ; ./run
 check: ; ./test checks
 test: ; ./test
 test-long: ; ./test long
 test-oldest: ; ./test oldest
+fuzz: ; ./test fuzz
 bench: ; ./test bench

@@ -212,7 +212,7 @@ class MetadataImage:
                     name=end_point.name,
                     host=end_point.host,
                     port=end_point.port,
-                    security_protocol=_SECURITY_PROTOCOL_NAMES[end_point.security_protocol],
+                    security_protocol=_security_protocol(end_point.security_protocol),
                 )
                 for end_point in record.end_points
             ),
@@ -265,6 +265,13 @@ class MetadataImage:
                 ]
             case _:
                 return security_image.records_for(change, old)
+
+
+def _security_protocol(number: int) -> str:
+    name = _SECURITY_PROTOCOL_NAMES.get(number)
+    if name is None:
+        raise ValueError(f"there is no security protocol {number}")
+    return name
 
 
 def _partition_record(topic: TopicValue, number: int, value: PartitionValue) -> PartitionRecord:

@@ -264,3 +264,9 @@ def test_a_registration_survives_its_record() -> None:
     image = image_of(record)
     value = image.get(("broker", 3))[0]
     assert (value.endpoints, value.rack, value.broker_epoch) == (registration.endpoints, "r", 42)
+
+
+def test_a_registration_with_a_protocol_nobody_knows_fits_no_state() -> None:
+    end_point = BrokerEndpoint(name="A", host="h", port=9, security_protocol=77)
+    with pytest.raises(ValueError, match="no security protocol 77"):
+        MetadataImage().replay(RegisterBrokerRecord(end_points=[end_point]), 0)

@@ -1,0 +1,117 @@
+"""Looks for inputs that reach new lines: ``python -m tests.fuzz [--seconds N] [TARGET ...]``.
+
+Each target runs in a process of its own, for atheris instruments what is imported and ends the
+process when it is done. It begins with the target's seeds and what is kept of it, and works in
+.fuzz/<target>/, from where it goes on the next time. An input that breaks the target is written to
+corpus/<target>/ as crash-…: with it ./test fails until the
+bug is mended, and from then on it holds it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.fuzz.target import CORPUS
+
+_ROOT = Path(__file__).parents[2]
+_WORK = _ROOT / ".fuzz"
+_MAX_INPUT_BYTES = 4_096
+_SLOWEST_S = 20
+_RSS_LIMIT_MB = 1_024
+_MEMORY_CHECKED_EVERY = 50
+
+
+def main() -> int:
+    """Run the targets one after the other; how many broke."""
+    parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
+    parser.add_argument("--seconds", type=int, default=60, help="for each target")
+    parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("targets", nargs="*", metavar="TARGET")
+    options = parser.parse_args()
+    if options.here:
+        [name] = options.targets
+        _fuzz(name, options.seconds)
+    names = options.targets or _names()
+    unknown = set(names) - set(_names())
+    if unknown:
+        parser.error(f"there is no target {', '.join(unknown)}; there are {', '.join(_names())}")
+    broken = [name for name in names if not _run(name, options.seconds)]
+    print(f"{len(names)} targets, {len(broken)} of them broke: {', '.join(broken) or 'none'}")
+    return len(broken)
+
+
+def _names() -> list[str]:
+    # Not from the package: it imports what atheris has to see first.
+    return sorted(
+        path.stem
+        for path in (Path(__file__).parent / "targets").glob("*.py")
+        if path.stem != "__init__"
+    )
+
+
+def _run(name: str, seconds: int) -> bool:
+    """Whether the target held."""
+    work = _WORK / name
+    before = set(work.glob("crash-*"))
+    command = [sys.executable, "-m", "tests.fuzz", "--here", "--seconds", str(seconds), name]
+    print(f"== {name}: {seconds} s", flush=True)
+    done = subprocess.run(command, cwd=_ROOT, stderr=subprocess.PIPE, text=True, errors="replace")
+    lines = done.stderr.splitlines()
+    print("\n".join(line for line in lines if line.startswith(("Done", "stat::number_of"))))
+    for found in sorted(set(work.glob("crash-*")) - before):
+        print("\n".join(lines[-60:]))
+        _keep(name, found)
+    return done.returncode == 0
+
+
+def _keep(name: str, found: Path) -> None:
+    """Write what broke the target into the corpus."""
+    folder = CORPUS / name
+    folder.mkdir(parents=True, exist_ok=True)
+    data = found.read_bytes()
+    kept = folder / f"crash-{hashlib.sha1(data, usedforsecurity=False).hexdigest()[:12]}"
+    kept.write_bytes(data)
+    print(f"kept as {kept.relative_to(_ROOT)}")
+
+
+def _fuzz(name: str, seconds: int) -> None:
+    """Never returns: atheris ends the process."""
+    import atheris
+
+    with atheris.instrument_imports(include=["plog", "plogd"]):
+        from tests.fuzz.targets import TARGETS
+
+    target = TARGETS[name]
+    work = _WORK / name
+    work.mkdir(parents=True, exist_ok=True)
+    for seed in (*target.seeds(), *(path.read_bytes() for path in target.kept())):
+        digest = hashlib.sha1(seed, usedforsecurity=False).hexdigest()
+        (work / f"seed-{digest[:12]}").write_bytes(seed)
+    inputs = 0
+
+    def one(data: bytes) -> None:
+        nonlocal inputs
+        inputs += 1
+        # Tracing allocations is slow, and a bound that breaks does so for many inputs.
+        (target.check if inputs % _MEMORY_CHECKED_EVERY == 0 else target.fuzz)(data)
+
+    arguments = [
+        sys.argv[0],
+        f"-max_total_time={seconds}",
+        f"-max_len={_MAX_INPUT_BYTES}",
+        f"-timeout={_SLOWEST_S}",
+        f"-rss_limit_mb={_RSS_LIMIT_MB}",
+        f"-artifact_prefix={work}/",
+        "-print_final_stats=1",
+        str(work),
+    ]
+    atheris.Setup(arguments, one)
+    atheris.Fuzz()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,52 @@
+"""Each codec against anything: what it stands for, within its bound, or CorruptRecords.
+
+The first byte chooses the codec.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from plog.records.batch import Compression, CorruptRecords
+from plog.records.compression import compress, decompress
+from plog.records.legacy import mend_lz4_header
+from tests.fuzz.target import Target
+
+_MAX_BYTES = 100_000
+_CODECS = tuple(Compression)
+
+
+def fuzz(data: bytes) -> None:
+    """Decompress, and what came out goes there and back."""
+    if not data:
+        return
+    codec = _CODECS[data[0] % len(_CODECS)]
+    if codec is Compression.LZ4:
+        _mend(data[1:])
+    try:
+        content = decompress(codec, data[1:], _MAX_BYTES)
+    except CorruptRecords:
+        return
+    assert len(content) <= _MAX_BYTES
+    assert decompress(codec, compress(codec, content), _MAX_BYTES) == content
+
+
+def _mend(data: bytes) -> None:
+    try:
+        mended = mend_lz4_header(data)
+    except CorruptRecords:
+        return
+    assert len(mended) == len(data)
+
+
+def _seeds() -> Iterator[bytes]:
+    for index, codec in enumerate(_CODECS):
+        for content in (b"", b"a", bytes(1_000), bytes(range(256)) * 3, bytes(2 * _MAX_BYTES)):
+            if codec is not Compression.NONE or len(content) <= 1_000:
+                yield bytes([index]) + compress(codec, content)
+    yield b"\1" + compress(Compression.GZIP, b"a") * 3
+    yield b"\4" + compress(Compression.ZSTD, b"a") * 3
+
+
+# The libraries' own memory is not traced; what they return is.
+TARGET = Target(name="compression", fuzz=fuzz, seeds=_seeds, memory=(20, 8 * _MAX_BYTES))
