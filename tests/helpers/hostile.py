@@ -1,0 +1,140 @@
+"""Clients that mean no good, and the watch over what others notice of them.
+
+A `HostileConnection` sends whatever it is given. `Pings` asks the broker who it is, again and
+again over a connection of its own, and knows how long it had to wait.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+import threading
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from plog.client.socket_connection import SocketConnection
+from plog.wire.header import RequestHeader, decode_response_header, encode_request
+from plog.wire.messages import API_BY_KEY
+from plog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from plog.wire.schema import ApiMessage
+from plogd.testing.broker_process import BrokerProcess
+
+TIMEOUT_S = 60.0
+_SIZE = struct.Struct(">i")
+
+
+def host_and_port(broker: BrokerProcess) -> tuple[str, int]:
+    """Where the broker is."""
+    host, _, port = broker.bootstrap_servers.rpartition(":")
+    return host, int(port)
+
+
+def frame_of(request: ApiMessage, version: int) -> bytes:
+    """The request as it is sent."""
+    return encode_request(RequestHeader(request.api_key, version, 1, "hostile"), request)
+
+
+class HostileConnection:
+    """One connection, and no manners."""
+
+    def __init__(self, broker: BrokerProcess, timeout_s: float = TIMEOUT_S) -> None:
+        self._socket = socket.create_connection(host_and_port(broker), timeout_s)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        error_type: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._socket.close()
+
+    def send(self, data: bytes) -> None:
+        """Send it, as far as the broker takes it."""
+        try:
+            self._socket.sendall(data)
+        except (BrokenPipeError, ConnectionResetError):
+            pass  # Closed already: `answer` will say so.
+
+    def answer(self) -> bytes | None:
+        """The next answer without its size, None if the connection was closed instead."""
+        size = self._receive(_SIZE.size)
+        return None if size is None else self._receive(_SIZE.unpack(size)[0])
+
+    def ask(self, request: ApiMessage, version: int) -> ApiMessage | None:
+        """The answer to a request, None if the connection was closed instead."""
+        self.send(frame_of(request, version))
+        data = self.answer()
+        if data is None:
+            return None
+        _, position = decode_response_header(data, request.api_key, version)
+        return API_BY_KEY[request.api_key].response.decode(data[position:], version)
+
+    def drain(self, seconds: float) -> None:
+        """Take what comes, for so long or until the broker closes."""
+        deadline = time.monotonic() + seconds
+        try:
+            while (left := deadline - time.monotonic()) > 0:
+                self._socket.settimeout(left)
+                if not self._socket.recv(1 << 16):
+                    return
+        except (TimeoutError, ConnectionResetError):
+            pass
+
+    def _receive(self, nbytes: int) -> bytes | None:
+        received = bytearray()
+        while len(received) < nbytes:
+            try:
+                piece = self._socket.recv(min(1 << 20, nbytes - len(received)))
+            except ConnectionResetError:
+                return None
+            if not piece:
+                return None
+            received += piece
+        return bytes(received)
+
+
+class Pings:
+    """Asks and asks, until the with statement ends; `waits_s` are how long each answer took."""
+
+    def __init__(self, broker: BrokerProcess) -> None:
+        host, port = host_and_port(broker)
+        self._connection = SocketConnection(host, port, timeout_s=TIMEOUT_S, client_id="ping")
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._ask, daemon=True)
+        self.waits_s: list[float] = []
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        error_type: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._is_over.set()
+        self._thread.join(TIMEOUT_S)
+        self._connection.close()
+
+    def _ask(self) -> None:
+        while True:
+            is_last = self._is_over.wait(0.002)
+            began = time.monotonic()
+            self._connection.ask(ApiVersionsRequest(), ApiVersionsResponse, version=0)
+            self.waits_s.append(time.monotonic() - began)
+            if is_last:
+                return
+
+
+def memory_mb(broker: BrokerProcess) -> int:
+    """The most memory the broker has had so far, as the kernel counts it."""
+    for line in Path(f"/proc/{broker.pid}/status").read_text().splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) // 1024
+    raise AssertionError("the kernel does not tell VmHWM")
