@@ -106,6 +106,10 @@ def upgrade(batches: Iterable[LegacyBatch]) -> Iterator[bytes]:
         if batch.records[0].offset <= previous:
             raise CorruptRecords(f"offset {batch.records[0].offset} follows {previous}")
         previous = batch.records[-1].offset
+        if previous - batch.records[0].offset > _MAX_OFFSET_DELTA:
+            raise CorruptRecords(
+                f"one message holds offsets {batch.records[0].offset} to {previous}"
+            )
         single = batch.compression is Compression.NONE
         next_kind = _kind(batch) if single else ()
         is_full = waiting_bytes >= _BATCH_BYTES

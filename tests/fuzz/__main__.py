@@ -63,7 +63,7 @@ def _run(name: str, seconds: int) -> bool:
     lines = done.stderr.splitlines()
     print("\n".join(line for line in lines if line.startswith(("Done", "stat::number_of"))))
     for found in sorted(set(work.glob("crash-*")) - before):
-        print("\n".join(lines[-60:]))
+        print("\n".join(line for line in lines if not line.startswith("#")))
         _keep(name, found)
     return done.returncode == 0
 

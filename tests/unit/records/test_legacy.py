@@ -172,6 +172,14 @@ def test_offsets_that_fall_are_damage() -> None:
         list(upgrade(read_all(message(0, 4) + message(0, 3))))
 
 
+def test_offsets_in_one_message_that_no_batch_can_span_are_refused() -> None:
+    """Found by the fuzzer: the deltas of a batch are int32."""
+    apart = message(0, 0) + message(0, 1 << 31)
+    with pytest.raises(CorruptRecords, match="offsets 0 to 2147483648"):
+        list(upgrade(read_all(wrapper(0, 1 << 31, apart))))
+    assert len(upgraded(read_all(message(0, 0) + message(0, 1 << 31)))) == 2
+
+
 def test_a_message_cut_short_at_the_end_of_a_wrapper_is_passed_over() -> None:
     inner = message(0, 7, value=b"whole") + message(0, 8, value=b"cut")[:-1]
     assert [r.value for r in read_legacy_batch(wrapper(0, 7, inner)).records] == [b"whole"]
