@@ -31,7 +31,7 @@ find_python() {
     return 1
 }
 
-# make_venv run|dev|dev,bench: .venv with plog's requirements; `dev` adds those of the tests, `bench` the plots'.
+# make_venv run|dev|dev,bench|dev,fuzz: .venv with plog's requirements; `dev` adds those of the tests, `bench` the plots'.
 # It is kept as long as setup.cfg, a copy of which marks a finished install, stays the same.
 make_venv() {
     if .venv/bin/python -c '' 2>/dev/null && cmp -s setup.cfg ".venv/installed-$1.cfg"; then

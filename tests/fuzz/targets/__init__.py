@@ -14,6 +14,7 @@ from tests.fuzz.targets import (
     properties,
     records,
     requests,
+    single_produce,
     subscriptions,
 )
 
@@ -22,6 +23,7 @@ TARGETS: dict[str, Target] = {
     for module in (
         frames,
         requests,
+        single_produce,
         dispatch,
         batches,
         records,

@@ -1,0 +1,65 @@
+"""The short way of reading a Produce: what it takes, the general way takes for the same.
+
+A frame without its size, as in the target `dispatch`.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+
+from plog.wire.header import RequestHeader, decode_request_header, encode_request
+from plog.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from plog.wire.single_produce import FIRST_VERSION, LAST_VERSION, read_single_produce
+from tests.fuzz.target import Target
+
+_PRODUCE = b"\0\0"
+_CLIENT_ID = struct.Struct(">h")
+_CLIENT_ID_POSITION = 8
+
+
+def fuzz(data: bytes) -> None:
+    """Read the frame in both ways."""
+    frame = _PRODUCE + data[2:]
+    single = read_single_produce(memoryview(frame))
+    if single is None:
+        return
+    produce, records = single
+    header, position = decode_request_header(_with_plain_client_id(frame))
+    request = ProduceRequest.decode(memoryview(frame)[position:], header.api_version)
+    assert request.transactional_id is None
+    [topic] = request.topic_data
+    [partition] = topic.partition_data
+    assert partition.records == records
+    assert produce[:7] == (
+        header.api_version,
+        header.correlation_id,
+        request.acks,
+        request.timeout_ms,
+        topic.name,
+        topic.topic_id,
+        partition.index,
+    )
+    assert produce.place in frame
+
+
+def _with_plain_client_id(frame: bytes) -> bytes:
+    """The short way does not look at the client's name, which nothing here depends on."""
+    start = _CLIENT_ID_POSITION + _CLIENT_ID.size
+    (length,) = _CLIENT_ID.unpack_from(frame, _CLIENT_ID_POSITION)
+    return frame[:start] + b"c" * max(0, length) + frame[start + max(0, length) :]
+
+
+def _seeds() -> Iterator[bytes]:
+    for version in range(FIRST_VERSION - 1, LAST_VERSION + 1):
+        for client_id in (None, "client"):
+            for records in (b"records", b"r" * 200):
+                data = PartitionProduceData(index=3, records=records)
+                topic = TopicProduceData(name="t", partition_data=[data])
+                topic.topic_id = bytes(range(16))
+                request = ProduceRequest(acks=-1, timeout_ms=9, topic_data=[topic])
+                header = RequestHeader(0, version, 7, client_id)
+                yield encode_request(header, request)[4:]
+
+
+TARGET = Target(name="single_produce", fuzz=fuzz, seeds=_seeds, memory=(100, 50_000))
