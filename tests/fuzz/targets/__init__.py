@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.fuzz.target import Target
 from tests.fuzz.targets import (
     batches,
+    checkpoints,
     compression,
     dispatch,
     frames,
@@ -16,6 +17,7 @@ from tests.fuzz.targets import (
     requests,
     single_produce,
     subscriptions,
+    tls_files,
 )
 
 TARGETS: dict[str, Target] = {
@@ -32,6 +34,8 @@ TARGETS: dict[str, Target] = {
         subscriptions,
         group_records,
         metadata_records,
+        checkpoints,
         properties,
+        tls_files,
     )
 }
