@@ -10,7 +10,6 @@ without its line ends, and the first certificate for the broker's own; RFC 7468.
 
 from __future__ import annotations
 
-import binascii
 import os
 import re
 import stat
@@ -36,6 +35,10 @@ _DER_SEQUENCE = b"\x30"
 
 class TlsFileError(PlogError):
     """A key or certificate cannot be used; the text names setting, file and remedy."""
+
+
+_UNREADABLE = (ValueError, TypeError, UnsupportedAlgorithm, x509.InvalidVersion)
+"""What the library raises for keys and certificates that are none, or none it knows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,7 +155,7 @@ def _private_key(source: _Source, password: str | None, password_setting: str) -
         return serialization.load_pem_private_key(
             blocks[0], (password or "").encode() if is_encrypted else None
         )
-    except (ValueError, TypeError, UnsupportedAlgorithm) as error:
+    except _UNREADABLE as error:
         why = f"is {password_setting} the right password?" if is_encrypted else _first_line(error)
         raise TlsFileError(f"{source.where}: its private key cannot be read: {why}") from error
 
@@ -161,11 +164,13 @@ def _certificates(source: _Source) -> tuple[x509.Certificate, ...]:
     certificates = []
     for number, block in enumerate(_blocks(source, "CERTIFICATE"), 1):
         try:
-            certificates.append(x509.load_pem_x509_certificate(block))
-        except (ValueError, binascii.Error) as error:
+            certificate = x509.load_pem_x509_certificate(block)
+            owner(certificate), validity(certificate)  # Only now does the library read them.
+        except _UNREADABLE as error:
             raise TlsFileError(
                 f"{source.where}: certificate {number} cannot be read: {_first_line(error)}"
             ) from error
+        certificates.append(certificate)
     if not certificates:
         raise TlsFileError(
             f"{source.where} holds no certificate, a block that begins with -----BEGIN CERTIFICATE"
@@ -175,7 +180,7 @@ def _certificates(source: _Source) -> tuple[x509.Certificate, ...]:
 
 def _check_pair(key: Any, chain: Sequence[x509.Certificate], where: str) -> None:
     public = _public_bytes(key.public_key())
-    fitting = [n for n, each in enumerate(chain, 1) if _public_bytes(each.public_key()) == public]
+    fitting = [n for n, each in enumerate(chain, 1) if _key_of(each, n, where) == public]
     if 1 in fitting:
         return
     if fitting:
@@ -187,6 +192,15 @@ def _check_pair(key: Any, chain: Sequence[x509.Certificate], where: str) -> None
         f"{where}: the private key does not belong to the certificate of"
         f" {owner(chain[0])}; was one of them renewed without the other?"
     )
+
+
+def _key_of(certificate: x509.Certificate, number: int, where: str) -> bytes:
+    try:
+        return _public_bytes(certificate.public_key())
+    except _UNREADABLE as error:
+        raise TlsFileError(
+            f"{where}: the key of certificate {number} cannot be used: {_first_line(error)}"
+        ) from error
 
 
 def _public_bytes(public_key: Any) -> bytes:
