@@ -232,12 +232,13 @@ class Connection:
             self._shared.remove(self)
 
     def _start_requests(self) -> Blocked:
-        inbox, queue, shared = self._inbox, self._queue, self._shared
+        inbox, queue, wire, shared = self._inbox, self._queue, self._wire, self._shared
         monotonic_ms = shared.clock.monotonic_ms
         until_ms = monotonic_ms() + TURN_MAX_MS
         remaining = shared.settings.plog_request_turn_max_requests
+        most_output = shared.settings.plog_response_buffer_max_bytes
         while True:
-            if self._has_too_much_output():
+            if wire.buffered_bytes > most_output:
                 return Blocked.OUTPUT
             frame = inbox.next_frame()
             if frame is None:
@@ -305,7 +306,8 @@ class Connection:
 
     def _read_as_allowed(self) -> None:
         if not self._is_closing:
-            has_room = self._inbox.may_read(is_blocked=self._is_held_up())
+            inbox = self._inbox
+            has_room = inbox.is_empty or inbox.may_read(is_blocked=self._is_held_up())
             self._wire.set_reading(has_room and not self._at_end_of_stream)
 
     def _memory_granted(self) -> None:

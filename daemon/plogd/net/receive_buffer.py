@@ -94,6 +94,11 @@ class ReceiveBuffer:
         """The first four bytes that are not consumed; None if there are fewer."""
         return bytes(self._view[self._start : self._start + 4]) if self.nbytes >= 4 else None
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is here, and nothing announced: then there is room in any case."""
+        return self._view is self._shared and self._start == self._end
+
     def may_read(self, *, is_blocked: bool) -> bool:
         """Whether there is room; `is_blocked`: requests may not start, so little is read ahead."""
         if self._lease is not None:
@@ -104,6 +109,8 @@ class ReceiveBuffer:
 
     def target(self, *, is_blocked: bool) -> memoryview:
         """Where the next bytes go; empty if none may be read now."""
+        if self._view is self._shared and not is_blocked:
+            return self._shared  # Between two turns nothing of ours is in it.
         if self._lease is not None:
             return self._view[self._end : self._end + READ_MAX_BYTES]
         if not self.may_read(is_blocked=is_blocked):
@@ -154,7 +161,9 @@ class ReceiveBuffer:
         """
         left = self._end - self._start
         if not left:
-            self._clear()
+            if self._view is not self._shared:
+                self._clear()
+            self._start = self._end = 0
         elif self._lease is None and self._place_in_line is None:
             size = self._head_frame_bytes() if left >= 4 else SMALL_FRAME_BYTES
             is_unfinished = size > left

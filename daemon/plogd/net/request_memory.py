@@ -6,8 +6,9 @@ within ``queued.max.request.bytes``; where a lease does not fit, the connection 
 waits in line, so a granted lease can always be filled and returned.
 
 Up to 1 MiB a lease is a bytearray. Beyond that it is an anonymous mapping: a bytearray would be
-filled with zeros first, and a mapping's pages appear only as bytes arrive. Fresh pages cost far
-more than the copying into them, so mappings use huge pages and some are kept for the next lease.
+filled with zeros first, and a mapping's pages appear only as bytes arrive. Fresh pages and zeros
+cost more than the copying into them, so mappings use huge pages, and some buffers of either kind,
+which come in a few sizes, are kept for the next lease.
 
 Reactor thread only; called by receive_buffer.py. Invariant: `used_bytes` is the sum of the leases
 given out, and nobody who fits waits behind nobody.
@@ -23,8 +24,9 @@ from plogd.ports import Buffer
 
 MAPPED_ABOVE_BYTES = 1 << 20
 _HUGE_PAGE_BYTES = 2 << 20
+_SMALL_UNIT_BYTES = 128 << 10
 _KEEP_BYTES = 16 << 20
-"""Mappings kept for reuse, all together."""
+"""Buffers kept for reuse, all together."""
 
 
 class Lease:
@@ -111,19 +113,18 @@ class RequestMemory:
     def _grant(self, nbytes: int) -> Lease:
         reserved_bytes = _reserved(nbytes)
         self.used_bytes += reserved_bytes
-        if nbytes <= MAPPED_ABOVE_BYTES:
-            return Lease(self, bytearray(nbytes), nbytes, reserved_bytes)
         kept = self._kept.get(reserved_bytes)
         if kept:
             self._kept_bytes -= reserved_bytes
             return Lease(self, kept.pop(), nbytes, reserved_bytes)
-        return Lease(self, _map(reserved_bytes), nbytes, reserved_bytes)
+        is_small = nbytes <= MAPPED_ABOVE_BYTES
+        buffer = bytearray(reserved_bytes) if is_small else _map(reserved_bytes)
+        return Lease(self, buffer, nbytes, reserved_bytes)
 
     def _take_back(self, buffer: memoryview, reserved_bytes: int) -> None:
         self.used_bytes -= reserved_bytes
         assert self.used_bytes >= 0, "a lease came back twice"
-        is_mapped = isinstance(buffer.obj, mmap.mmap)
-        if is_mapped and self._kept_bytes + reserved_bytes <= _KEEP_BYTES:
+        if self._kept_bytes + reserved_bytes <= _KEEP_BYTES:
             self._kept.setdefault(reserved_bytes, []).append(buffer)
             self._kept_bytes += reserved_bytes
         # Otherwise the last reference goes here, and with it the memory.
@@ -136,10 +137,9 @@ class RequestMemory:
 
 
 def _reserved(nbytes: int) -> int:
-    """What a lease of `nbytes` counts: mappings come in whole huge pages."""
-    if nbytes <= MAPPED_ABOVE_BYTES:
-        return nbytes
-    return -(-nbytes // _HUGE_PAGE_BYTES) * _HUGE_PAGE_BYTES
+    """What a lease of `nbytes` takes: mappings come in whole huge pages, others in 128 KiB."""
+    unit = _SMALL_UNIT_BYTES if nbytes <= MAPPED_ABOVE_BYTES else _HUGE_PAGE_BYTES
+    return -(-nbytes // unit) * unit
 
 
 def _map(nbytes: int) -> mmap.mmap:

@@ -133,7 +133,9 @@ class RequestQueue:
     @property
     def is_parked(self) -> bool:
         """Whether the next request will have to wait, whatever it is."""
-        return self.is_muted or (bool(self._pending) and not self._pending[-1].is_produce)
+        if self._mute is not None:
+            return True
+        return bool(self._pending) and not self._pending[-1].is_produce
 
     @property
     def is_muted(self) -> bool:

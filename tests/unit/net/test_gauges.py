@@ -25,7 +25,7 @@ def test_each_number_has_its_line() -> None:
         "kafka_server_socket_server_metrics_outgoing_byte_total 2000",
         "kafka_server_socket_server_metrics_request_total 30",
         "plog_connections_refused_total 2",
-        "plog_request_memory_used_bytes 100000",
+        "plog_request_memory_used_bytes 131072",
         "plog_request_memory_waiting 0",
         "plog_produce_requests_waiting 4",
     ):

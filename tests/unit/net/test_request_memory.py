@@ -53,7 +53,7 @@ def test_what_does_not_fit_waits_in_line_and_is_served_by_a_release() -> None:
     assert memory.lease(100) is None, "nobody passes the line"
     first.release()
     assert [len(lease.view) for lease in granted] == [600_000]
-    assert memory.used_bytes == 600_000
+    assert memory.used_bytes == 5 * 128 * 1024, "in whole units"
     assert memory.waiting == 0
 
 
@@ -63,10 +63,10 @@ def test_a_place_that_is_left_lets_those_behind_it_in() -> None:
     assert held is not None
     granted: list[Lease] = []
     large = memory.wait(900_000, granted.append)
-    memory.wait(300_000, granted.append)
+    memory.wait(200_000, granted.append)
     memory.leave(large)
     memory.leave(large)
-    assert [len(lease.view) for lease in granted] == [300_000]
+    assert [len(lease.view) for lease in granted] == [200_000]
 
 
 def test_one_request_above_the_limit_is_let_in_when_nothing_else_is() -> None:
@@ -77,11 +77,13 @@ def test_one_request_above_the_limit_is_let_in_when_nothing_else_is() -> None:
     lease.release()
 
 
-def test_mappings_are_used_again_but_not_hoarded() -> None:
+@pytest.mark.parametrize(("nbytes", "kept"), [(MIB + 1, 8), (MIB, 16), (MIB - 5, 16)])
+def test_buffers_are_used_again_but_not_hoarded(nbytes: int, kept: int) -> None:
+    """16 MiB of them: mappings take 2 MiB, the largest others one."""
     memory = RequestMemory(-1)
 
     def take(count: int) -> list[Lease]:
-        leases = [memory.lease(MIB + 1) for _ in range(count)]
+        leases = [memory.lease(nbytes) for _ in range(count)]
         return [lease for lease in leases if lease is not None]
 
     def objects(leases: list[Lease]) -> set[int]:
@@ -93,5 +95,6 @@ def test_mappings_are_used_again_but_not_hoarded() -> None:
     for lease in leases:
         lease.release()
     again = take(20)
-    assert len(objects(again) & before) == 8, "16 MiB of 2 MiB mappings"
+    assert len(objects(again) & before) == kept
+    assert {len(lease.view) for lease in again} == {nbytes}
     assert len(keep_alive) == 20
