@@ -276,6 +276,7 @@ class Log:
         """`segment` and its indexes are durable: recovery need not look at them any more."""
         if segment in self._unsealed:
             self._unsealed.remove(segment)
+            segment.forget_recent()
         self.recovery_point = max(self.recovery_point, self._unsealed[0].base_offset)
 
     def is_unsealed(self, segment: LogSegment) -> bool:

@@ -5,9 +5,8 @@ how far readers may see and when files become durable is decided in log.py; what
 segment after a crash in segment_recovery.py.
 
 The indexes are hints: a look-up checks what it finds in the ``.log`` and walks from the segment's
-start where a hint is wrong; `index_is_suspect` then tells that a rebuild is due. Indexes of a
-segment that was not just created are opened on first use: of an old segment that nobody reads only
-the ``.log`` is open.
+start where a hint is wrong; `index_is_suspect` then tells that a rebuild is due. They are opened on
+first use: of a segment that nobody reads and little is written to only the ``.log`` is open.
 
 Source: Kafka 3.9 LogSegment.
 Invariant: an append that raises leaves the segment as it was, indexes included.
@@ -105,7 +104,7 @@ class LogSegment:
                 files.unlink(path)
         segment = cls(files, directory, base_offset, config)
         try:
-            segment.sync_files()
+            segment.indexes.make_files()
         except OSError:
             with contextlib.suppress(OSError):
                 segment.delete_files()
@@ -451,9 +450,13 @@ class LogSegment:
         """Write the last time index entry, by which retention judges the segment's age."""
         self.indexes.add_last_entry()
 
+    def forget_recent(self) -> None:
+        """Nothing is appended here any more: look-ups do without what memory has of the end."""
+        self._recent = RecentBatches()  # A new one: a job's look-up may be at work in the old one.
+
     def sync_files(self) -> list[File]:
-        """The open files, to make the segment durable: records first, then both indexes."""
-        return [self.records.file, self.offset_index.file, self.time_index.file]
+        """The open files, to make the segment durable: records first, then the indexes."""
+        return [self.records.file, *self.indexes.open_files]
 
     def release_indexes(self) -> None:
         """Close the index files; the next look-up opens them again. Saves descriptors.

@@ -86,7 +86,7 @@ def load_log(files: Files, request: LoadRequest, report: Report) -> LogState:
     producer_state = _load_producers(
         files, request, segments, log_start_offset, log_end_offset, epochs
     )
-    for segment in segments[:-1]:
+    for segment in segments:
         segment.release_indexes()
     recovery_point = log_end_offset if is_clean else segments[-1].base_offset
     if len(suspects) > 1 and not _write_epochs(epochs):

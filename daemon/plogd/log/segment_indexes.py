@@ -16,7 +16,7 @@ from plogd.log.io_errors import is_refusal
 from plogd.log.names import INDEX_SUFFIX, TIME_INDEX_SUFFIX, segment_path
 from plogd.log.offset_index import OffsetIndex
 from plogd.log.time_index import NO_TIMESTAMP, TimeIndex, TimestampOffset
-from plogd.ports import Files
+from plogd.ports import File, Files
 from plogd.topic_config import TopicConfig
 
 _MAX_UNINDEXED_BYTES = 16 << 20
@@ -106,6 +106,17 @@ class SegmentIndexes:
             self._is_full = self.by_offset.is_full or self.by_time.is_full
         return self._is_full
 
+    @property
+    def open_files(self) -> list[File]:
+        """The files that are open: nothing was written to the others since they were closed."""
+        indexes = (self._offset_index, self._time_index)
+        return [index.file for index in indexes if index is not None]
+
+    def make_files(self) -> None:
+        """Make both files, empty, for a new segment. Raises OSError."""
+        self.reset()
+        self.close()
+
     def add(
         self,
         position: int,
@@ -178,6 +189,9 @@ class SegmentIndexes:
 
     def close(self) -> None:
         """Let go of the files; the next use opens them again."""
+        if self._offset_index is not None and self._time_index is not None:
+            self._is_full = self.is_full  # So that it is known without them.
+            self._last_indexed_position = self._offset_index.last_entry.position
         for index in (self._offset_index, self._time_index):
             if index is not None:
                 index.close()

@@ -55,6 +55,33 @@ def test_new_segment_has_its_index_files() -> None:
     ]
 
 
+def test_until_it_gets_an_entry_only_the_records_of_a_new_segment_are_open() -> None:
+    files = SimFiles()
+    segment = _create(files, replace(SMALL, index_interval_bytes=400))
+    append(segment, client_batch(), BASE)
+    assert not segment.indexes.is_full
+    assert segment.sync_files() == [segment.records_file]
+    fill(segment, 20)
+    assert len(segment.sync_files()) == 3
+
+
+def test_released_indexes_know_whether_they_are_full_and_where_the_next_entry_goes() -> None:
+    files = SimFiles()
+    segment = _create(files, replace(SMALL, segment_index_bytes=96))
+    kept = _create(SimFiles(), replace(SMALL, segment_index_bytes=96))
+    for number in range(40):
+        if segment.indexes.is_full:
+            break
+        for one in (segment, kept):
+            fill(one, 1, start_ms=T0 + number)
+        segment.release_indexes()
+        assert segment.indexes.is_full == kept.indexes.is_full
+        assert segment.sync_files() == [segment.records_file]
+    assert 2 <= segment.offset_index.count == kept.offset_index.count
+    assert segment.offset_index.last_entry == kept.offset_index.last_entry
+    assert segment.time_index.last_entry == kept.time_index.last_entry
+
+
 def test_creation_removes_what_a_failed_roll_left() -> None:
     files = SimFiles()
     segment = _create(files)
