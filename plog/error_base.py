@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from plog.error_codes import RETRIABLE, ErrorCode
 
@@ -34,3 +34,12 @@ class KafkaError(PlogError):
         if len(text) > MESSAGE_MAX_CHARACTERS:
             return f"{text[: MESSAGE_MAX_CHARACTERS - 3]}..."
         return text
+
+    def bare(self) -> Self:
+        """This error, without the frames it came through.
+
+        They hold the request and all that was made for it, this error included: such a cycle keeps
+        a megabyte of records until the collector comes.
+        """
+        self.__cause__ = self.__context__ = self.__traceback__ = None
+        return self

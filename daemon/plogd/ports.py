@@ -33,6 +33,9 @@ class Later(Generic[T]):
     An outcome that arrives after `cancel` is dropped, which is why a continuation never runs for a
     client that has left. ``await later`` works inside a coroutine started with `spawn`.
 
+    Once the outcome is delivered, it and the callbacks are let go of. They usually lead back here,
+    and what each request leaves must not have to wait for the collector of cycles.
+
     >>> answer: Later[int] = Later()
     >>> answer.then(print, print)
     >>> answer.succeed(42)
@@ -68,7 +71,7 @@ class Later(Generic[T]):
         if self._state == self._CANCELLED:
             return
         assert self._state == self._WAITING, "a Later has one outcome"
-        self._state, self._value = self._SUCCEEDED, value
+        self._state, self._value, self._on_cancel = self._SUCCEEDED, value, None
         if self._on_value is not None:
             self._deliver()
 
@@ -77,7 +80,7 @@ class Later(Generic[T]):
         if self._state == self._CANCELLED:
             return
         assert self._state == self._WAITING, "a Later has one outcome"
-        self._state, self._error = self._FAILED, error
+        self._state, self._error, self._on_cancel = self._FAILED, error, None
         if self._on_error is not None:
             self._deliver()
 
@@ -86,8 +89,9 @@ class Later(Generic[T]):
         if self._state != self._WAITING:
             return
         self._state, self._error = self._CANCELLED, Cancelled()
-        if self._on_cancel is not None:
-            self._on_cancel()
+        on_cancel, self._on_cancel = self._on_cancel, None
+        if on_cancel is not None:
+            on_cancel()
         if self._on_error is not None:
             self._deliver()
 
@@ -109,14 +113,22 @@ class Later(Generic[T]):
     def _deliver(self) -> None:
         on_value, on_error = self._on_value, self._on_error
         assert on_value is not None and on_error is not None
+        value, error = self._value, self._error
+        self._on_value = self._on_error = _delivered
+        self._value = self._error = None
         if self._state == self._SUCCEEDED:
-            on_value(cast(T, self._value))
+            on_value(cast(T, value))
         else:
-            assert self._error is not None
-            on_error(self._error)
+            assert error is not None
+            on_error(error)
 
     def __await__(self) -> Generator[Later[Any], Any, T]:
         return cast(T, (yield self))
+
+
+def _delivered(outcome: object) -> None:
+    """Stands for the callbacks of a Later that has called one of them."""
+    raise AssertionError("a Later has one outcome")
 
 
 def ready(value: T) -> Later[T]:
@@ -139,43 +151,57 @@ def spawn(coroutine: Coroutine[Later[Any], Any, T]) -> Later[T]:
     Cancelling the result cancels what the coroutine is waiting for at that moment, which raises
     `Cancelled` inside it.
     """
-    waiting_for: Later[Any] | None = None
-    next_step: Callable[[], Later[Any]] | None = None
-    is_stepping = False
+    run = _Run(coroutine)
+    run.go_on(None, None)
+    return run.result
 
-    def cancel() -> None:
-        if waiting_for is not None:
-            waiting_for.cancel()
 
-    result: Later[T] = Later(cancel)
+class _Run(Generic[T]):
+    """A coroutine under way. A class, as functions that call each other would be a cycle."""
 
-    def go_on(resume: Callable[[], Later[Any]]) -> None:
-        nonlocal next_step, is_stepping
-        next_step = resume
-        if is_stepping:
-            return  # What was awaited was here already: a loop, or the stack would grow each time.
-        is_stepping = True
-        while next_step is not None:
-            resume, next_step = next_step, None
-            step(resume)
-        is_stepping = False
+    __slots__ = ("_coroutine", "_is_stepping", "_next", "_waiting_for", "result")
 
-    def step(resume: Callable[[], Later[Any]]) -> None:
-        nonlocal waiting_for
+    def __init__(self, coroutine: Coroutine[Later[Any], Any, T]) -> None:
+        self.result: Later[T] = Later(self._cancel)
+        self._coroutine = coroutine
+        self._waiting_for: Later[Any] | None = None
+        self._next: tuple[Any, Exception | None] | None = None
+        self._is_stepping = False
+
+    def go_on(self, value: Any, error: Exception | None) -> None:
+        """What was awaited is here, or has failed."""
+        self._next = (value, error)
+        if self._is_stepping:
+            return  # It was here already: a loop, or the stack would grow each time.
+        self._is_stepping = True
+        while self._next is not None:
+            (value, error), self._next = self._next, None
+            self._step(value, error)
+        self._is_stepping = False
+
+    def _step(self, value: Any, error: Exception | None) -> None:
         try:
-            waiting_for = resume()
+            if error is None:
+                waiting_for = self._coroutine.send(value)
+            else:
+                waiting_for = self._coroutine.throw(error)
         except StopIteration as stop:
-            result.succeed(stop.value)
-        except Exception as error:
-            result.fail(error)
+            self.result.succeed(stop.value)
+        except Exception as raised:
+            self.result.fail(raised)
         else:
-            waiting_for.then(
-                lambda value: go_on(lambda: coroutine.send(value)),
-                lambda error: go_on(lambda: coroutine.throw(error)),
-            )
+            self._waiting_for = waiting_for
+            waiting_for.then(self._arrived, self._failed)
 
-    go_on(lambda: coroutine.send(None))
-    return result
+    def _arrived(self, value: Any) -> None:
+        self.go_on(value, None)
+
+    def _failed(self, error: Exception) -> None:
+        self.go_on(None, error)
+
+    def _cancel(self) -> None:
+        if self._waiting_for is not None:
+            self._waiting_for.cancel()
 
 
 async def gather(laters: list[Later[T]]) -> list[T]:

@@ -212,7 +212,7 @@ class Dispatcher:
             self._broker.report_bug(f"{row.name} from {context.connection}", error)
             error = KafkaError("unexpected error, see the broker's log")
         try:
-            return _framed(context, row.refuse(request, context, error))
+            return _framed(context, row.refuse(request, context, error.bare()))
         except CloseConnection:
             raise
         except Exception as second_error:

@@ -451,6 +451,7 @@ class Log:
     def close(self) -> None:
         """Close the files without making anything durable; readers keep theirs open."""
         self.closed = True
+        self.on_durable = _nothing  # It leads back here.
         for segment in self._segments:
             segment.close()
 

@@ -88,7 +88,7 @@ class ServerTransport(tcp.Server):
         if connection is not None:
             connection.lost()
             self._output.close()
-            del self._receive
+            del self._receive, self._output  # So that nothing is left to the collector.
         super().connectionLost(reason)
 
     def write(self, data: bytes) -> None:

@@ -171,7 +171,7 @@ class ReplicaManager:
                 records, required_acks=required_acks, now_ms=now_ms
             )
         except KafkaError as error:
-            append.error = _bare(error)
+            append.error = error.bare()
         except Exception as error:  # One partition's bug must not cost the others their answer.
             self._on_bug(f"append to {key}", error)
             append.error = KafkaError("unexpected error, see the broker's log")
@@ -225,13 +225,13 @@ class ReplicaManager:
         request = item.request
         partition = self._partitions.get((item.topic or "", request.partition))
         if partition is None:
-            return PartitionRead(self._why_unknown(item))
+            return PartitionRead(self._why_unknown(item).bare())
         if item.topic_id not in (ZERO_UUID, partition.topic_id):
             return PartitionRead(
                 InconsistentTopicId(f"{partition.topic_partition} belongs to another topic now")
             )
         try:
-            return partition.read(
+            read = partition.read(
                 request.fetch_offset,
                 max(0, min(request.partition_max_bytes, max_bytes)),
                 leader_epoch=request.current_leader_epoch,
@@ -243,6 +243,9 @@ class ReplicaManager:
         except Exception as error:  # As for appends: the other partitions are not to blame.
             self._on_bug(f"read of {partition.topic_partition}", error)
             return PartitionRead(KafkaError("unexpected error, see the broker's log"))
+        if read.error is not None:
+            read.error.bare()
+        return read
 
     def _why_unknown(self, item: FetchItem) -> KafkaError:
         if item.topic is None:
@@ -407,9 +410,3 @@ class ReplicaManager:
 
 def _nobody(topic: TopicState) -> None:
     """Nobody wants to know."""
-
-
-def _bare(error: KafkaError) -> KafkaError:
-    """The error without its traceback, whose frames hold the records while the request waits."""
-    error.__cause__ = error.__context__ = error.__traceback__ = None
-    return error

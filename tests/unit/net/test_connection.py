@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import weakref
+
 import pytest
 
 from plogd.net.connection import TURN_MAX_MS
 from plogd.net.receive_buffer import HELD_MAX_BYTES
+from tests.helpers.collector import no_collector
 from tests.helpers.net_connection import ConnectionHarness
 from tests.helpers.net_parts import FETCH, METADATA, PRODUCE, frame, response
 
@@ -297,3 +300,23 @@ def test_nothing_is_taken_from_a_connection_that_ends() -> None:
     harness = ConnectionHarness()
     harness.feed(frame(METADATA, "nonsense"))
     assert len(harness.connection.target()) == 0
+
+
+@pytest.mark.parametrize("state", ["idle", "parked", "partial", "behind a parked one", "greeted"])
+def test_of_a_lost_connection_nothing_waits_for_the_collector(state: str) -> None:
+    harness = ConnectionHarness()
+    sent = {
+        "idle": b"",
+        "parked": frame(FETCH, "slow"),
+        "partial": frame(FETCH, "ready")[:7],
+        "behind a parked one": frame(FETCH, "slow") + frame(METADATA, "a"),
+        "greeted": frame(METADATA, "a"),
+    }
+    with no_collector():
+        harness.feed(sent[state])
+        harness.connection.lost()
+        gone = weakref.ref(harness.connection)
+        harness.dispatch.waiting.clear()
+        harness.wire.connection = None  # As the transport does.
+        del harness.connection, harness.wire
+        assert gone() is None

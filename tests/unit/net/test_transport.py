@@ -6,6 +6,7 @@ import os
 import select
 import socket
 import struct
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from plogd.config.listener import Listener
 from plogd.log.file_records import FileRegion
 from plogd.net.listeners import Listeners
 from plogd.net.transport import ServerTransport, can_send_files
+from tests.helpers.collector import no_collector
 from tests.helpers.net_parts import (
     FETCH,
     METADATA,
@@ -456,3 +458,17 @@ def test_small_answers_do_not_wait_for_more(make_broker: Any) -> None:
     [transport] = broker.transports
     assert transport.socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
     assert transport.socket.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+
+
+def test_of_a_lost_connection_nothing_waits_for_the_collector(make_broker: Any) -> None:
+    broker = make_broker()
+    with no_collector():
+        client = broker.connect()
+        client.sendall(frame(METADATA, "a"))
+        broker.exchange(client, response("a"))
+        [transport] = broker.transports
+        gone = weakref.ref(transport)
+        del transport
+        client.close()
+        broker.until(lambda: not broker.shared)
+        assert gone() is None
