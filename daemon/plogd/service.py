@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 log = Logger()
 
-_COLLECT_AFTER = (10_000, 20, 50)
+_COLLECT_AFTER = (25_000, 20, 50)
 """New objects before the collector looks, and looks before it looks at older ones, too.
 
 Python's own 700 would be reached by 20 fetches that wait."""

@@ -288,11 +288,11 @@ class ProducerStateManager:
             if name is not None and name.suffix == SNAPSHOT_SUFFIX and not name.state
         )
 
-    def load(self, log_start_offset: int, log_end_offset: int, now_ms: int) -> int:
+    def load(self, log_start_offset: int, log_end_offset: int, now_ms: int) -> int | None:
         """Begin anew from the newest usable snapshot; returns the offset its replay goes on from.
 
-        Snapshots beyond `log_end_offset`, before `log_start_offset`, or damaged are deleted.
-        Without a snapshot left that is `log_start_offset`, with no producers.
+        Snapshots beyond `log_end_offset`, before `log_start_offset`, or damaged are deleted. None
+        if none is left.
         """
         self.producers.clear()
         for offset in reversed(self.snapshot_offsets()):
@@ -305,7 +305,7 @@ class ProducerStateManager:
                 self._load_entries(entries, now_ms)
                 return offset
             self.delete_snapshot(offset)
-        return log_start_offset
+        return None
 
     def _load_entries(self, entries: list[SnapshotEntry], now_ms: int) -> None:
         for entry in entries:

@@ -389,7 +389,7 @@ def _load_producers(
     )
     state.remove_stray_snapshots([segment.base_offset for segment in segments])
     offset = state.load(log_start_offset, log_end_offset, request.now_ms)
-    if not state.producers:  # What lies below the log's start, but is still there, tells of them.
+    if offset is None:  # What lies below the log's start, but is still there, tells of them.
         offset = segments[0].base_offset
     for segment, following in zip(segments, [*segments[1:], None], strict=True):
         if following is None or following.base_offset > offset:

@@ -6,6 +6,7 @@ import errno
 import random
 import struct
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -20,7 +21,7 @@ from tests.helpers.log_site import (
     four_segments,
     values,
 )
-from tests.helpers.sim_files import Operation, SimCrash
+from tests.helpers.sim_files import Operation, SimCrash, SimFile
 
 # -- after a clean stop -----------------------------------------------------------------------
 
@@ -43,6 +44,37 @@ def test_a_clean_stop_leaves_nothing_to_recover() -> None:
     assert after.contents(log).keys() == content.keys()
     assert (log.durable_end_offset, log.log_end_offset, log.recovery_point) == (17, 17, 17)
     assert after.reports == []
+
+
+@pytest.mark.parametrize("with_producer", [False, True])
+def test_a_clean_start_reads_as_little_of_a_long_log_as_of_a_short_one(
+    monkeypatch: pytest.MonkeyPatch, with_producer: bool
+) -> None:
+    """Whether it knows producers or not: a snapshot without any is one, too."""
+    pread = SimFile.pread
+    bytes_read: list[int] = []
+
+    def counting(file: SimFile, length: int, position: int) -> bytes:
+        data = pread(file, length, position)
+        if file.path.endswith(".log"):
+            bytes_read[-1] += len(data)
+        return data
+
+    monkeypatch.setattr(SimFile, "pread", counting)
+    for batches in (20, 400):
+        bytes_read.append(0)
+        site = LogSite().start()
+        log = site.create("t-0", replace(CONFIG, segment_bytes=1 << 20))
+        if with_producer:
+            site.append(log, producer_id=7, producer_epoch=0, base_sequence=0)
+        site.fill(log, batches)
+        site.settle()
+        site.stop()
+        after = site.next_life()
+        bytes_read[-1] = 0
+        after.start()
+        assert after.log().log_end_offset == batches + with_producer
+    assert bytes_read[1] < bytes_read[0] + 1000
 
 
 def test_after_a_clean_stop_the_log_goes_on_where_it_was() -> None:
