@@ -66,10 +66,9 @@ def _create_log(
         put_aside(files, log_dir, topic_partition, topic_id.hex())
     files.mkdir(directory)
     try:
-        write_topic_id(files, directory, topic_id)
         segment = LogSegment.create(files, directory, 0, new_log.config)
         try:
-            files.sync_dir(directory)
+            write_topic_id(files, directory, topic_id)  # And syncs the directory.
         except OSError:
             segment.close()
             raise

@@ -14,12 +14,16 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 
 from plogd.log import names
 from plogd.log.io_errors import is_refusal
 from plogd.log.log import Log
 from plogd.log.log_segment import LogSegment
 from plogd.ports import Files, Jobs, Random, Report, Timers, spawn
+
+_REMOVED_AT_ONCE = 50
+"""Directories that one job removes."""
 
 
 class Deletions:
@@ -106,36 +110,49 @@ class Deletions:
             lambda _: None, lambda error: self._refused(log.log_dir, error)
         )
 
-    async def delete_log(self, log: Log) -> None:
-        """Take the directory of a closed log out of sight; done when that is durable.
+    async def delete_logs(self, log_dir: str, logs: Sequence[Log]) -> None:
+        """Take the directories of a topic's closed logs out of sight; done when that is durable.
 
         What a failed disk keeps is no error: the next start finds a directory of no known topic.
         """
-        if log.offline:
+        doomed_by_path = {
+            log.directory: posixpath.join(
+                log_dir,
+                names.deleted_dir_name(log.topic_partition, self._random.random_bytes(16).hex()),
+            )
+            for log in logs
+            if not log.offline
+        }
+        if not doomed_by_path:
             return
-        doomed = posixpath.join(
-            log.log_dir,
-            names.deleted_dir_name(log.topic_partition, self._random.random_bytes(16).hex()),
-        )
 
         def rename() -> None:
-            self._files.rename(log.directory, doomed)
-            self._files.sync_dir(log.log_dir)
+            for path, doomed in doomed_by_path.items():
+                self._files.rename(path, doomed)
+            self._files.sync_dir(log_dir)
 
         try:
-            await self._jobs.submit(lane_of(log.log_dir), rename)
+            await self._jobs.submit(lane_of(log_dir), rename)
         except OSError as error:
-            self._refused(log.log_dir, error)
+            self._refused(log_dir, error)
             return
         self._timers.call_later(
-            log.config.file_delete_delay_ms, lambda: self.remove_directory(log.log_dir, doomed)
+            logs[0].config.file_delete_delay_ms,
+            lambda: self._remove_directories(log_dir, list(doomed_by_path.values())),
         )
 
-    def remove_directory(self, log_dir: str, doomed: str) -> None:
-        """Unlink a ``-delete`` directory with all it holds."""
-        self._jobs.submit(lane_of(log_dir), lambda: remove_tree(self._files, doomed)).then(
-            lambda _: None, lambda error: self._refused(log_dir, error)
-        )
+    def _remove_directories(self, log_dir: str, doomed: Sequence[str]) -> None:
+        """Unlink ``-delete`` directories with all they hold, a few in a job: others wait, too."""
+
+        def remove(paths: Sequence[str]) -> None:
+            for path in paths:
+                remove_tree(self._files, path)
+
+        for start in range(0, len(doomed), _REMOVED_AT_ONCE):
+            job = partial(remove, doomed[start : start + _REMOVED_AT_ONCE])
+            self._jobs.submit(lane_of(log_dir), job).then(
+                lambda _: None, lambda error: self._refused(log_dir, error)
+            )
 
     def _refused(self, log_dir: str, error: Exception) -> None:
         if isinstance(error, OSError) and not is_refusal(error):

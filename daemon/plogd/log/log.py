@@ -460,16 +460,23 @@ class Log:
 
         The caller makes sure that nothing appends meanwhile. Raises OSError.
         """
-        active = self._segments.active
-        active.on_become_inactive()
-        for segment in self._unsealed:
-            for file in segment.sync_files():
-                file.sync()
-        self.producer_state.prepare_snapshot(self.log_end_offset)()
-        self.leader_epochs.flush()
-        self._files.sync_dir(self.directory)
-        self.durable_end_offset = self.recovery_point = self.log_end_offset
+        if not self._is_all_on_disk():
+            self._segments.active.on_become_inactive()
+            for segment in self._unsealed:
+                for file in segment.sync_files():
+                    file.sync()
+            self.producer_state.prepare_snapshot(self.log_end_offset)()
+            self.leader_epochs.flush()
+            self._files.sync_dir(self.directory)
+            self.durable_end_offset = self.recovery_point = self.log_end_offset
         self.close()
+
+    def _is_all_on_disk(self) -> bool:
+        """Whether nothing has come since it was made, or loaded after a clean stop."""
+        end, snapshot_path = self.log_end_offset, self.producer_state.snapshot_path
+        if self.recovery_point < end or self._directory_dirty or self.leader_epochs.is_dirty:
+            return False
+        return not end or self._files.exists(snapshot_path(end))
 
 
 def _as_fetch_data(region: FileRegion) -> FetchData:

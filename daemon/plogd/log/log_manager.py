@@ -355,11 +355,14 @@ class LogManager:
         """The open log of a partition."""
         return self.logs.get(topic_partition)
 
-    def delete(self, topic_partition: TopicPartition) -> Later[None]:
-        """Close a log and take its directory out of sight; its files go a little later."""
-        log = self.logs.pop(topic_partition)
-        log.close()
-        return spawn(self._deletions.delete_log(log))
+    def delete(self, *of_topic: TopicPartition) -> Later[None]:
+        """Close logs and take their directories out of sight; their files go a little later."""
+        logs = [self.logs.pop(key) for key in of_topic]
+        for log in logs:
+            log.close()
+        by_dir = {one.path: [log for log in logs if log.log_dir == one.path] for one in self._dirs}
+        deletions = [spawn(self._deletions.delete_logs(path, of)) for path, of in by_dir.items()]
+        return spawn(gather(deletions)).map(lambda _: None)
 
     # -- housekeeping -------------------------------------------------------------------------
 

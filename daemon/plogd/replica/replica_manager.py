@@ -338,8 +338,7 @@ class ReplicaManager:
     async def _remove_unserved_logs(self, topic: TopicState) -> None:
         keys = [TopicPartition(topic.name, state.partition) for state in topic.partitions]
         unserved = [key for key in keys if key not in self._partitions]
-        for deletion in [self._log_manager.delete(k) for k in unserved if self._log_manager.get(k)]:
-            await deletion
+        await self._log_manager.delete(*(key for key in unserved if self._log_manager.get(key)))
 
     def _topic_config(self, topic: TopicState) -> TopicConfig:
         return TopicConfig.resolve(self.config, topic.config)
@@ -392,7 +391,7 @@ class ReplicaManager:
     async def _stop_topic(self, topic: TopicState) -> None:
         if self._cache.topic(topic.name) is not None:
             self._cache.remove(topic.name)
-        deletions: list[Later[None]] = []
+        hosted: list[TopicPartition] = []
         for state in topic.partitions:
             key = TopicPartition(topic.name, state.partition)
             self._without_log.discard(key)
@@ -401,11 +400,11 @@ class ReplicaManager:
                 partition.gone = True
                 self._progress(partition)
             if self._log_manager.get(key) is not None:
-                deletions.append(self._log_manager.delete(key))
+                hosted.append(key)
+        deletion = self._log_manager.delete(*hosted)
         self._stats.forget(topic.name)
         self.on_topic_stopped(topic)
-        for deletion in deletions:
-            await deletion
+        await deletion
 
 
 def _nobody(topic: TopicState) -> None:

@@ -12,7 +12,15 @@ from plogd.log import names
 from plogd.log.checkpoints import read_offsets
 from plogd.log.deletion import lane_of, remove_tree
 from plogd.log.log import Log
-from tests.helpers.log_site import CONFIG, LogSite, base_offsets, four_segments, spied, values
+from tests.helpers.log_site import (
+    CONFIG,
+    LogSite,
+    base_offsets,
+    four_segments,
+    partition_of,
+    spied,
+    values,
+)
 from tests.helpers.sim_files import Operation, SimCrash, SimFiles
 
 DELAY_MS = CONFIG.file_delete_delay_ms
@@ -188,6 +196,19 @@ def test_the_files_of_a_deleted_log_go_after_a_while() -> None:
     assert any(name.startswith("t-0") for name in site.files.listdir("/a"))
     site.ports.advance(1)
     assert not any(name.startswith("t-0") for name in site.files.listdir("/a"))
+
+
+def test_the_logs_of_a_topic_go_together() -> None:
+    site = LogSite().start()
+    names_of_logs = [f"big-{number}" for number in range(120)]
+    for name in names_of_logs:
+        site.create(name)
+    syncs = spied(site.files, "sync_dir")
+    site.settle(site.manager.delete(*map(partition_of, names_of_logs)))
+    assert syncs() == ["/a"]
+    assert sum(name.endswith("-delete") for name in site.files.listdir("/a")) == 120
+    site.ports.advance(DELAY_MS)
+    assert not any(name.startswith("big") for name in site.files.listdir("/a"))
 
 
 def test_the_next_start_removes_what_waited_to_be_removed() -> None:

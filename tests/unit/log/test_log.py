@@ -328,6 +328,27 @@ def test_a_log_closed_durably_is_all_on_disk() -> None:
         assert 7 in site.listing(site.log(), ".snapshot")
 
 
+def test_a_log_nothing_was_written_to_is_closed_without_a_write() -> None:
+    site, log = _site()
+    site.create("t-1")
+    site.append(log, producer_id=7, producer_epoch=0, base_sequence=0)
+    site = site.restart()
+    operations: list[str] = []
+    site.files.on_operation = lambda operation: operations.append(operation.path)
+    site = site.restart()
+    assert [path for path in operations if "/t-" in path] == []
+    assert site.log().producer_state.producers.keys() == {7}
+
+
+def test_a_log_that_lost_its_snapshot_gets_one_at_the_next_stop() -> None:
+    site, log = _site()
+    site.append(log)
+    site = site.restart()
+    site.files.unlink(site.path(site.log(), 1, ".snapshot"))
+    site.log().close_durably()
+    assert site.listing(log, ".snapshot") == [1]
+
+
 def test_a_close_that_fails_is_raised_and_leaves_the_log_open() -> None:
     site, log = _site()
     site.append(log)
