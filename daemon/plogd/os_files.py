@@ -208,9 +208,18 @@ class OsFiles:
 
         Hears of every write-back error since `supports_sync_fs` was first asked about it.
         """
-        if _libc.syncfs(self._sync_fs_fd(path)) != 0:
-            number = ctypes.get_errno()
-            raise OSError(number, os.strerror(number), path)
+        _sync_fs(self._sync_fs_fd(path), path)
+
+    def sync_fs_apart(self, path: str) -> None:
+        """As `sync_fs`; an error that is heard here is still told to the callers of that.
+
+        The kernel tells each descriptor, and a new one also of what nobody has heard of yet.
+        """
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            _sync_fs(fd, path)
+        finally:
+            os.close(fd)
 
     def supports_sync_fs(self, path: str) -> bool:
         """Whether `sync_fs` may be trusted there. Ask before the first write: see `sync_fs`."""
@@ -260,6 +269,12 @@ class OsFiles:
         """Let go of the descriptors kept for `sync_fs`."""
         while self._sync_fs_fd_by_device:
             os.close(self._sync_fs_fd_by_device.popitem()[1])
+
+
+def _sync_fs(fd: int, path: str) -> None:
+    if _libc.syncfs(fd) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number), path)
 
 
 def _file_system_type(device: int) -> str:

@@ -399,6 +399,10 @@ class Files(Protocol):
         """Make the whole file system holding `path` durable (syncfs). A job's work."""
         ...
 
+    def sync_fs_apart(self, path: str) -> None:
+        """As `sync_fs`; an error that is heard here is still told to the callers of that."""
+        ...
+
     def supports_sync_fs(self, path: str) -> bool:
         """Whether `sync_fs` may be trusted there: ext4 or xfs, Linux 5.8 or newer."""
         ...

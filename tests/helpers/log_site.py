@@ -295,12 +295,12 @@ def _read(log: Log, offset: int | None, end_offset: int) -> list[Any]:
     return found
 
 
-def spied(files: SimFiles, name: str) -> Callable[[], list[str]]:
-    """Notes the path of every operation called `name` from now on."""
+def spied(files: SimFiles, *names: str) -> Callable[[], list[str]]:
+    """Notes the path of every operation called one of `names` from now on."""
     paths: list[str] = []
 
     def hear(operation: Any) -> None:
-        if operation.name == name:
+        if operation.name in names:
             paths.append(operation.path)
 
     files.on_operation = hear

@@ -373,6 +373,9 @@ class SimFiles:
             raise error
         self._disk.sync_device(device)
 
+    def sync_fs_apart(self, path: str) -> None:
+        self.sync_fs(path)
+
     def supports_sync_fs(self, path: str) -> bool:
         return self.sync_fs_supported
 

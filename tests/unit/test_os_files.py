@@ -378,6 +378,22 @@ def test_failed_syncfs_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     files._sync_fs_fd_by_device.clear()
 
 
+def test_a_syncfs_apart_leaves_the_kept_descriptor_and_what_it_will_hear_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = OsFiles()
+    files.sync_fs(str(tmp_path))
+    (kept,) = files._sync_fs_fd_by_device.values()
+    synced: list[int] = []
+    monkeypatch.setattr(os_files, "_sync_fs", lambda fd, path: synced.append(fd))
+    before = len(os.listdir("/proc/self/fd"))
+    files.sync_fs_apart(str(tmp_path))
+    assert kept not in synced
+    assert len(synced) == 1
+    assert len(os.listdir("/proc/self/fd")) == before
+    files.close()
+
+
 def test_descriptor_for_syncfs_is_opened_once_and_closed_at_the_end(tmp_path: Path) -> None:
     files = OsFiles()
     files.sync_fs(str(tmp_path))

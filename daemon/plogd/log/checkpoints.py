@@ -14,7 +14,7 @@ from __future__ import annotations
 import contextlib
 import json
 import posixpath
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -120,8 +120,35 @@ def read_topic_id(files: Files, directory: str) -> Uuid | None:
 
 def write_topic_id(files: Files, directory: str, topic_id: Uuid) -> None:
     """Replace ``partition.metadata``. Raises OSError."""
-    text = f"version: {_VERSION}\ntopic_id: {uuid_to_text(topic_id)}"
-    write_atomic(files, posixpath.join(directory, names.PARTITION_METADATA), text.encode())
+    path = posixpath.join(directory, names.PARTITION_METADATA)
+    write_atomic(files, path, _topic_id_text(topic_id))
+
+
+def write_topic_ids(
+    files: Files, topic_ids: Iterable[tuple[str, Uuid]], sync_all: Callable[[], None]
+) -> None:
+    """`write_topic_id` for many directories just made; `sync_all` makes everything durable.
+
+    Called twice, as no directory may say whose it is before the rest of it is there.
+    """
+    text_by_path = {
+        posixpath.join(directory, names.PARTITION_METADATA): _topic_id_text(topic_id)
+        for directory, topic_id in topic_ids
+    }
+    for path, text in text_by_path.items():
+        file = files.open_append(path + _TEMPORARY_SUFFIX)
+        try:
+            file.append(text)
+        finally:
+            file.close()
+    sync_all()
+    for path in text_by_path:
+        files.rename(path + _TEMPORARY_SUFFIX, path)
+    sync_all()
+
+
+def _topic_id_text(topic_id: Uuid) -> bytes:
+    return f"version: {_VERSION}\ntopic_id: {uuid_to_text(topic_id)}".encode()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from plog.types import TopicPartition, Uuid
 from plogd.log import names
-from plogd.log.checkpoints import write_topic_id
+from plogd.log.checkpoints import write_topic_id, write_topic_ids
 from plogd.log.deletion import remove_tree
 from plogd.log.leader_epochs import LeaderEpochs
 from plogd.log.log_segment import LogSegment
@@ -26,6 +26,9 @@ from plogd.log.log_state import LogState
 from plogd.log.producer_state import ProducerStateManager
 from plogd.ports import Files
 from plogd.topic_config import TopicConfig
+
+_TOGETHER_FROM = 16
+"""So many new logs are made durable by two syncs of the file system, and not by two each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,11 +47,18 @@ def create_logs(
 
     A directory that is in the way (a creation that was never finished) is put aside as stray.
     """
+    is_quicker_together = len(new_logs) >= _TOGETHER_FROM and files.supports_sync_fs(log_dir)
     states: list[LogState] = []
     try:
         for new_log in new_logs:
             states.append(_create_log(files, log_dir, new_log, producer_id_expiration_ms))
-        files.sync_dir(log_dir)
+        owned = [(state.directory, state.topic_id) for state in states]
+        if is_quicker_together:
+            write_topic_ids(files, owned, lambda: files.sync_fs_apart(log_dir))
+        else:
+            for directory, topic_id in owned:
+                write_topic_id(files, directory, topic_id)  # And syncs the directory.
+            files.sync_dir(log_dir)
     except OSError:
         for state in states:
             state.segments[0].close()
@@ -60,6 +70,7 @@ def create_logs(
 def _create_log(
     files: Files, log_dir: str, new_log: NewLog, producer_id_expiration_ms: int
 ) -> LogState:
+    """The log, but for the file that says whose it is; not durable yet."""
     topic_partition, topic_id = new_log.topic_partition, new_log.topic_id
     directory = posixpath.join(log_dir, names.partition_dir_name(topic_partition))
     if files.exists(directory):
@@ -67,11 +78,6 @@ def _create_log(
     files.mkdir(directory)
     try:
         segment = LogSegment.create(files, directory, 0, new_log.config)
-        try:
-            write_topic_id(files, directory, topic_id)  # And syncs the directory.
-        except OSError:
-            segment.close()
-            raise
     except OSError:
         _discard(files, directory)
         raise

@@ -8,18 +8,25 @@ import random
 import pytest
 
 from plog.types import TopicPartition
-from plogd.log import names
+from plogd.log import creation, names
 from plogd.log.checkpoints import read_topic_id
 from plogd.log.creation import NewLog, create_logs
 from plogd.log.log_state import LogState
 from plogd.ports import File
 from tests.helpers.log_data import SMALL
+from tests.helpers.log_site import spied
 from tests.helpers.sim_files import SimCrash, SimFiles
 
 TOPIC_ID = bytes(range(16))
 FILES_OF_A_LOG = [
     names.segment_file_name(0, suffix) for suffix in (".index", ".log", ".timeindex")
 ] + [names.PARTITION_METADATA]
+
+
+@pytest.fixture(autouse=True, params=["each by itself", "together"])
+def _made(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """How logs become durable: whatever holds of one way holds of the other."""
+    monkeypatch.setattr(creation, "_TOGETHER_FROM", 1 if request.param == "together" else 1000)
 
 
 class Spy(SimFiles):
@@ -78,6 +85,22 @@ def test_new_logs_survive_a_power_loss_as_soon_as_they_are_made() -> None:
         for directory in ("/a/t-0", "/a/t-1"):
             assert after.listdir(directory) == FILES_OF_A_LOG
             assert read_topic_id(after, directory) == TOPIC_ID
+
+
+def test_many_new_logs_cost_two_syncs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    files = _files()
+    syncs = spied(files, "sync", "sync_dir", "sync_fs")
+    _create(files, *(_new(partition=number) for number in range(100)))
+    assert syncs() == ["/a", "/a"]
+
+
+def test_where_the_file_system_cannot_be_trusted_each_log_is_synced() -> None:
+    files = _files()
+    files.sync_fs_supported = False
+    syncs = spied(files, "sync", "sync_dir", "sync_fs")
+    _create(files, _new())
+    assert syncs() == [f"/a/t-0/{names.PARTITION_METADATA}.tmp", "/a/t-0", "/a"]
 
 
 def test_a_directory_that_says_whose_it_is_is_a_whole_log_after_any_crash() -> None:
