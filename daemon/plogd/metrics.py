@@ -1,4 +1,4 @@
-"""Counters, gauges and histograms, and their text form for Prometheus.
+"""Counters and gauges, and their text form for Prometheus.
 
 A room registers its metrics once and keeps the objects, so that counting is one attribute addition:
 no lock (everything belongs to the reactor's thread), no dictionary, no formatting. What is known
@@ -14,16 +14,11 @@ made for Kafka work. What Kafka lacks starts with ``plog_``. Text format: Promet
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from math import inf, isinf, isnan
+from math import isinf, isnan
 from typing import Generic, Protocol, TypeAlias, TypeVar
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-
-LATENCY_BUCKETS_MS = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10000)
-SIZE_BUCKETS_BYTES = tuple(float(4**n) for n in range(3, 15))  # 64 B to 256 MiB
-COUNT_BUCKETS = tuple(float(2**n) for n in range(13))  # 1 to 4096
 
 _NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 
@@ -66,38 +61,6 @@ class Gauge:
     def samples(self, name: str, labels: Labels) -> Iterator[str]:
         """The lines of the text form."""
         yield _line(name, labels, self.value if self.function is None else self.function())
-
-
-class Histogram:
-    """How many observations were at most so large; `buckets` are the bounds, ascending."""
-
-    __slots__ = ("_buckets", "_counts", "_sum")
-    kind = "histogram"
-
-    def __init__(self, buckets: Sequence[float]) -> None:
-        assert list(buckets) == sorted(set(buckets)), "bounds ascend"
-        self._buckets = tuple(buckets)
-        self._counts = [0] * (len(self._buckets) + 1)
-        self._sum: float = 0
-
-    def observe(self, value: float) -> None:
-        """Count one observation. O(log buckets)."""
-        self._counts[bisect_left(self._buckets, value)] += 1
-        self._sum += value
-
-    @property
-    def count(self) -> int:
-        """All observations so far."""
-        return sum(self._counts)
-
-    def samples(self, name: str, labels: Labels) -> Iterator[str]:
-        """The lines of the text form: cumulative buckets, sum and count."""
-        total = 0
-        for bound, count in zip((*self._buckets, inf), self._counts, strict=True):
-            total += count
-            yield _line(f"{name}_bucket", (*labels, ("le", _number(bound))), total)
-        yield _line(f"{name}_sum", labels, self._sum)
-        yield _line(f"{name}_count", labels, total)
 
 
 class _Metric(Protocol):
@@ -185,23 +148,6 @@ class Registry:
     def gauges(self, name: str, help: str, labels: Sequence[str]) -> Family[Gauge]:
         """Register a gauge for each combination of label values."""
         return self._add(name, help, Family(Gauge.kind, _checked(labels), Gauge))
-
-    def histogram(
-        self, name: str, help: str, buckets: Sequence[float] = LATENCY_BUCKETS_MS
-    ) -> Histogram:
-        """Register a histogram."""
-        return self._add(name, help, Histogram(buckets))
-
-    def histograms(
-        self,
-        name: str,
-        help: str,
-        labels: Sequence[str],
-        buckets: Sequence[float] = LATENCY_BUCKETS_MS,
-    ) -> Family[Histogram]:
-        """Register a histogram for each combination of label values."""
-        family = Family(Histogram.kind, _checked(labels), lambda: Histogram(buckets))
-        return self._add(name, help, family)
 
     def ask(
         self,

@@ -161,11 +161,6 @@ class BatchHeader(NamedTuple):
         return self.producer_id > NO_PRODUCER_ID
 
     @property
-    def delete_horizon_ms(self) -> int | None:
-        """When compaction may drop the tombstones in it; None if compaction has not set it."""
-        return self.base_timestamp if self.attributes & DELETE_HORIZON_BIT else None
-
-    @property
     def last_sequence(self) -> int:
         """The last record's sequence number, -1 without sequences; 0 follows 2147483647.
 

@@ -75,38 +75,6 @@ def test_numbers_are_written_as_prometheus_reads_them() -> None:
     assert shown == ["2", str(int(1e300)), "+Inf", "-Inf", "NaN", "1"]
 
 
-def test_a_histogram_counts_up_to_each_bound_inclusively() -> None:
-    registry = Registry()
-    histogram = registry.histogram("ms", "", (1, 2.5))
-    for value in (0.5, 1, 2, 2.5, 3):
-        histogram.observe(value)
-    assert histogram.count == 5
-    assert lines(registry)[1:] == [
-        "# TYPE ms histogram",
-        'ms_bucket{le="1"} 2',
-        'ms_bucket{le="2.5"} 4',
-        'ms_bucket{le="+Inf"} 5',
-        "ms_sum 9",
-        "ms_count 5",
-    ]
-
-
-def test_histograms_with_labels_share_their_bounds() -> None:
-    registry = Registry()
-    registry.histograms("ms", "", ("request",), (1,)).labels("Fetch").observe(0)
-    assert lines(registry)[2:] == [
-        'ms_bucket{request="Fetch",le="1"} 1',
-        'ms_bucket{request="Fetch",le="+Inf"} 1',
-        'ms_sum{request="Fetch"} 0',
-        'ms_count{request="Fetch"} 1',
-    ]
-
-
-def test_bounds_have_to_ascend() -> None:
-    with pytest.raises(AssertionError):
-        Registry().histogram("ms", "", (2, 1))
-
-
 def test_what_is_asked_for_may_change_between_scrapes() -> None:
     registry = Registry()
     sizes = {"a": 1}

@@ -26,7 +26,6 @@ from plog.records.batch import BatchHeader
 from plogd.log.batch_validator import AppendOrigin
 from plogd.log.checkpoints import write_atomic
 from plogd.log.names import (
-    DELETED_SUFFIX,
     SNAPSHOT_SUFFIX,
     parse_segment_file_name,
     segment_path,
@@ -240,16 +239,6 @@ class ProducerStateManager:
         state.last_timestamp = timestamp
         state.current_txn_first_offset = None
 
-    @property
-    def first_undecided_offset(self) -> int | None:
-        """Where the oldest open transaction begins; None if there is none."""
-        offsets = [
-            state.current_txn_first_offset
-            for state in self.producers.values()
-            if state.current_txn_first_offset is not None
-        ]
-        return min(offsets, default=None)
-
     def remove_expired(self, now_ms: int) -> int:
         """Forget the producers that have been silent too long; returns how many."""
         expired = [
@@ -335,11 +324,3 @@ class ProducerStateManager:
         path = self.snapshot_path(end_offset)
         if self._files.exists(path):
             self._files.unlink(path)
-
-    def mark_snapshot_deleted(self, end_offset: int) -> str | None:
-        """Rename one snapshot to ``.deleted``; the new path, None if there is no snapshot."""
-        path = self.snapshot_path(end_offset)
-        if not self._files.exists(path):
-            return None
-        self._files.rename(path, path + DELETED_SUFFIX)
-        return path + DELETED_SUFFIX

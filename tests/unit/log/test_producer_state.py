@@ -167,7 +167,7 @@ def test_an_open_transaction_takes_only_its_own_batches() -> None:
     manager = _manager()
     _append(manager, _header(0, transactional=True), 100)
     _append(manager, _header(1, transactional=True), 101)
-    assert manager.first_undecided_offset == 100
+    assert manager.producers[PID].current_txn_first_offset == 100
     with pytest.raises(InvalidTxnState):
         manager.check(_header(2), CLIENT)
 
@@ -177,7 +177,8 @@ def test_a_marker_ends_a_transaction_and_may_raise_the_epoch() -> None:
     _append(manager, _header(0, transactional=True), 100)
     _append(manager, _header(0, pid=2, transactional=True), 101)
     manager.complete_transaction(_header(-1, epoch=1), coordinator_epoch=9, timestamp=T0 + 1)
-    assert manager.first_undecided_offset == 101
+    assert manager.producers[PID].current_txn_first_offset is None
+    assert manager.producers[2].current_txn_first_offset == 101
     with pytest.raises(OutOfOrderSequenceNumber):
         manager.check(_header(1, epoch=1), CLIENT)
     _append(manager, _header(0, epoch=1), 103)
@@ -220,7 +221,7 @@ def test_state_survives_a_snapshot_with_its_newest_batch() -> None:
         pid: state.to_snapshot() for pid, state in manager.producers.items()
     }
     assert loaded.check(_header(3, 2), CLIENT) == BatchMetadata(4, 104, 1, T0)
-    assert loaded.first_undecided_offset == 105
+    assert loaded.producers[8].current_txn_first_offset == 105
     _append(loaded, _header(5), 106)
 
 
@@ -299,8 +300,6 @@ def test_snapshots_are_deleted_along_with_their_segments() -> None:
     _, manager = _with_snapshots(10, 20, 30)
     manager.delete_snapshots_before(20)
     assert manager.snapshot_offsets() == [20, 30]
-    assert manager.mark_snapshot_deleted(20) == "/log/00000000000000000020.snapshot.deleted"
-    assert manager.mark_snapshot_deleted(20) is None
     manager.delete_snapshot(20)
     assert manager.snapshot_offsets() == [30]
 

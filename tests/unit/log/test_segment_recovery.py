@@ -324,11 +324,11 @@ def test_replay_of_a_marker_ends_the_transaction(kind: ControlType) -> None:
     batch = client_batch(2, producer_id=7, producer_epoch=1, base_sequence=0, is_transactional=True)
     append(segment, batch, BASE)
     producers, _ = _replay(files, segment)
-    assert producers.first_undecided_offset == BASE
+    assert producers.producers[7].current_txn_first_offset == BASE
     append(segment, _marker(kind), BASE + 2)
     producers, _ = _replay(files, segment)
-    assert producers.first_undecided_offset is None
     state = producers.producers[7]
+    assert state.current_txn_first_offset is None
     assert (state.coordinator_epoch, state.last_sequence) == (9, 1)
 
 

@@ -81,11 +81,6 @@ def test_the_attributes_of_real_batches() -> None:
     assert append_time.compression is Compression.LZ4
 
 
-def test_the_delete_horizon_is_the_base_timestamp() -> None:
-    assert _header().delete_horizon_ms is None
-    assert _header(attributes=0x40).delete_horizon_ms == FIRST_TIMESTAMP
-
-
 @pytest.mark.parametrize("number", [5, 6, 7])
 def test_an_unknown_codec_is_named(number: int) -> None:
     with pytest.raises(UnsupportedCompressionType, match=str(number)):
