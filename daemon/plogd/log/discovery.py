@@ -20,8 +20,11 @@ from plogd.log import names
 from plogd.log.checkpoints import CorruptCheckpoint, read_topic_id
 from plogd.log.deletion import remove_tree
 from plogd.log.log_dir import LogDir
-from plogd.ports import Files
+from plogd.ports import Files, Report
 from plogd.topic_config import TopicConfig
+
+_STRAYS_NAMED = 3
+"""How many directories the line about them names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,9 +51,13 @@ class FoundLog:
         return topic is not None and self.topic_id in (None, topic.topic_id)
 
 
-def find_logs(files: Files, log_dir: LogDir) -> list[FoundLog]:
-    """A job: the partitions in a log directory; what waits to be deleted is removed on the way."""
+def find_logs(files: Files, log_dir: LogDir, report: Report) -> list[FoundLog]:
+    """A job: the partitions in a log directory; what waits to be deleted is removed on the way.
+
+    What an earlier start has put aside stays, as in Kafka, and is told of.
+    """
     found: list[FoundLog] = []
+    strays: list[str] = []
     for name in files.listdir(log_dir.path):
         path = posixpath.join(log_dir.path, name)
         parsed = names.parse_partition_dir_name(name)
@@ -58,6 +65,8 @@ def find_logs(files: Files, log_dir: LogDir) -> list[FoundLog]:
             continue
         if parsed.state == names.DELETE_DIR_SUFFIX:
             remove_tree(files, path)
+        elif parsed.state == names.STRAY_DIR_SUFFIX:
+            strays.append(name)
         elif not parsed.state:
             found.append(
                 FoundLog(
@@ -66,6 +75,15 @@ def find_logs(files: Files, log_dir: LogDir) -> list[FoundLog]:
                     topic_id=topic_id_of(files, path),
                 )
             )
+    if strays:
+        report(
+            "{log_dir} holds {count} partitions of no known topic, put aside as {names}: they are "
+            "never read or deleted; remove them if nobody misses their records",
+            log_dir=log_dir.path,
+            count=len(strays),
+            names=", ".join(strays[:_STRAYS_NAMED]) + (" ..." if strays[_STRAYS_NAMED:] else ""),
+            level="warn",
+        )
     return found
 
 

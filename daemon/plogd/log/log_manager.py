@@ -217,7 +217,9 @@ class LogManager:
 
     async def _find(self, log_dir: LogDir) -> list[FoundLog]:
         try:
-            return await self._jobs.submit(log_dir.lane, lambda: find_logs(self._files, log_dir))
+            return await self._jobs.submit(
+                log_dir.lane, lambda: find_logs(self._files, log_dir, self._report)
+            )
         except OSError as error:
             self.storage_failed(log_dir.path, error)
             return []

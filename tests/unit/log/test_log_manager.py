@@ -182,6 +182,18 @@ def test_a_directory_of_no_known_topic_is_put_aside_and_told() -> None:
     assert stray in site.reports[0]
 
 
+def test_every_start_tells_what_earlier_ones_have_put_aside() -> None:
+    site, _ = four_segments()
+    for number in range(5):
+        site.files.mkdir(f"/a/gone-{number}.0123456789abcdef0123456789abcdef-stray")
+    for _ in range(2):
+        site = site.kill()
+        [report] = site.reports
+        assert report.startswith("/a holds 5 partitions of no known topic, put aside as gone-0.")
+        assert report.count("-stray") == 3
+        assert "remove them if nobody misses their records" in report
+
+
 def test_a_directory_of_an_earlier_topic_of_that_name_is_put_aside() -> None:
     """F26: never old data in a new topic."""
     site, _ = four_segments()
@@ -208,8 +220,9 @@ def test_what_is_no_partitions_directory_is_left_alone() -> None:
     site.files.open_append("/a/t-7").close()
     site = site.kill()
     assert batch_offsets(site.log()) == list(range(17))
-    assert {"lost+found", "t-7"} <= set(site.files.listdir("/a"))
-    assert site.reports == []
+    stray = "t-0.0123456789abcdef0123456789abcdef-stray"
+    assert {"lost+found", "t-7", stray} <= set(site.files.listdir("/a"))
+    assert [report for report in site.reports if stray not in report] == []
 
 
 def test_a_partition_in_two_directories_refuses_the_start() -> None:
