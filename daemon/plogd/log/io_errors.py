@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import errno
 
-_REFUSALS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE})
-"""No space, no quota, no descriptor left (in this process, in the system)."""
+_OUT_OF_FILES = frozenset({errno.EMFILE, errno.ENFILE})
+"""No descriptor left in this process, in the system."""
+_REFUSALS = _OUT_OF_FILES | {errno.ENOSPC, errno.EDQUOT}
+"""Or no space, no quota."""
 
 
 def is_refusal(error: OSError) -> bool:
@@ -21,3 +23,12 @@ def is_refusal(error: OSError) -> bool:
     False
     """
     return error.errno in _REFUSALS
+
+
+def is_out_of_files(error: OSError) -> bool:
+    """Whether a file could not be opened because too many are open.
+
+    >>> is_out_of_files(OSError(errno.EMFILE, "Too many open files"))
+    True
+    """
+    return error.errno in _OUT_OF_FILES

@@ -12,7 +12,7 @@ Invariant: an entry is made in both indexes or in none.
 from __future__ import annotations
 
 from plogd.log.index_file import MAX_RELATIVE_OFFSET, CorruptIndex
-from plogd.log.io_errors import is_refusal
+from plogd.log.io_errors import is_out_of_files, is_refusal
 from plogd.log.names import INDEX_SUFFIX, TIME_INDEX_SUFFIX, segment_path
 from plogd.log.offset_index import OffsetIndex
 from plogd.log.time_index import NO_TIMESTAMP, TimeIndex, TimestampOffset
@@ -129,7 +129,8 @@ class SegmentIndexes:
     ) -> None:
         """Take note of the next batch; `always` makes an entry for it. All or nothing.
 
-        With `if_room` an entry that a full disk refuses is left out. Raises OSError.
+        With `if_room` an entry that a full disk refuses is left out, and in any case one whose file
+        cannot be opened for want of descriptors. Raises OSError.
         """
         assert 0 <= last_offset - self.base_offset <= MAX_RELATIVE_OFFSET
         old_maximum = self._maximum or self.maximum
@@ -141,7 +142,8 @@ class SegmentIndexes:
             try:
                 self._add_entries(position, last_offset)
             except OSError as error:
-                if if_room and is_refusal(error):
+                # Who is served already shall not notice that descriptors have run out.
+                if is_out_of_files(error) or (if_room and is_refusal(error)):
                     return
                 self._maximum = old_maximum
                 raise

@@ -82,6 +82,28 @@ def test_released_indexes_know_whether_they_are_full_and_where_the_next_entry_go
     assert segment.time_index.last_entry == kept.time_index.last_entry
 
 
+def test_without_a_descriptor_for_its_indexes_a_segment_is_appended_to_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    files = SimFiles()
+    segment = _create(files)
+
+    def none_left(path: str) -> File:
+        raise OSError(errno.EMFILE, "Too many open files", path)
+
+    offset = BASE
+    with monkeypatch.context() as patch:
+        patch.setattr(files, "open_append", none_left)
+        for number in range(20):
+            offset = append(segment, client_batch(timestamp=T0 + number), offset)
+    assert segment.offset_index.count == 0
+    for number in range(20, 40):
+        offset = append(segment, client_batch(timestamp=T0 + number), offset)
+    assert segment.offset_index.count > 3
+    assert _offsets(segment, BASE) == list(range(BASE, offset))
+    segment.sanity_check()
+
+
 def test_creation_removes_what_a_failed_roll_left() -> None:
     files = SimFiles()
     segment = _create(files)
