@@ -169,6 +169,7 @@ def read_meta_properties(files: Files, log_dir: str) -> MetaProperties | None:
     text = _read_text(files, path)
     if text is None:
         return None
+    _check_last_line(path, text)
     values = _parse_properties(text)
     try:
         version = int(values.get("version", "0"))
@@ -227,11 +228,18 @@ def _read_text(files: Files, path: str) -> str | None:
         raise CorruptCheckpoint(f"{path}: {error}") from error
 
 
+def _check_last_line(path: str, text: str) -> None:
+    """What is cut inside a line could be read as another number, or as another cluster."""
+    if text and not text.endswith("\n"):
+        raise CorruptCheckpoint(f"{path}: it ends inside a line")
+
+
 def _read_entries(files: Files, path: str, *, fields: int) -> list[list[str]]:
     """The fields of each entry; all but the first are ints. An empty file is a damaged one."""
     text = _read_text(files, path)
     if text is None:
         return []
+    _check_last_line(path, text)
     lines = text.splitlines()
     if len(lines) < 2:
         raise CorruptCheckpoint(f"{path}: {len(lines)} lines, without a version or a count")

@@ -5,7 +5,8 @@ carries to the socket; the slice is fixed before anything is sent and holds the 
 segment may be deleted meanwhile. Nothing here decompresses or checks a CRC: recovery does
 (segment_recovery.py), and the reader of a batch does.
 
-Invariant: ``[0, size_bytes)`` is whole batches. An append that fails leaves `size_bytes` as it was;
+Invariant: ``[0, size_bytes)`` is whole batches, but for `corrupt_ranges`, which walks leave out. An
+append that fails leaves `size_bytes` as it was;
 bytes of it that reached the file are cut at once, or before the next append.
 
 Source: Kafka 3.9 FileRecords, FileLogInputStream; KAFKA-9835 for the fixed slice.
@@ -92,11 +93,13 @@ class FileRegion:
 class FileRecords:
     """The batches of one ``.log`` file. Appends come from one thread; reads from any."""
 
-    __slots__ = ("_torn", "file", "size_bytes")
+    __slots__ = ("_torn", "corrupt_ranges", "file", "size_bytes")
 
     def __init__(self, file: File) -> None:
         self.file = file
         self.size_bytes = file.size()
+        self.corrupt_ranges: list[CorruptRange] = []
+        """Damage that recovery has kept, in rising order."""
         self._torn = False
 
     def append(self, data: Buffer) -> int:
@@ -129,6 +132,7 @@ class FileRecords:
         if cut:
             # Readers go by size_bytes: first they stop looking there, then it goes.
             self.size_bytes = size_bytes
+            self.corrupt_ranges = [one for one in self.corrupt_ranges if one.position < size_bytes]
             self._torn = True
             self.repair()
         return cut
@@ -156,8 +160,8 @@ class FileRecords:
     ) -> Iterator[tuple[int, BatchHeader]]:
         """(position, header) of each batch that ends at or before `end_position`.
 
-        Raises CorruptMessage where the bytes are no whole batch. Costs one pread for each 64 KiB
-        of small batches, one for each batch larger than that.
+        Leaves out the damage that is known of. Raises CorruptMessage where the bytes are no whole
+        batch. Costs one pread for each 64 KiB of small batches, one for each larger batch.
         """
         for place, chunk, chunk_position in self._walk(position, end_position):
             yield place.position, parse_header(chunk, place.position - chunk_position)
@@ -182,7 +186,10 @@ class FileRecords:
         """Each batch with a chunk that holds its whole header, and the chunk's position."""
         chunk, chunk_position = b"", position
         end = self.size_bytes if end_position is None else min(end_position, self.size_bytes)
-        while position < end:
+        while True:
+            position = self._behind_damage(position)
+            if position >= end:
+                return
             if position + HEADER_SIZE > chunk_position + len(chunk):
                 # One index interval first: most walks look for an offset near an index entry.
                 wanted = READ_CHUNK_BYTES if chunk else READ_CHUNK_BYTES // 8
@@ -200,6 +207,13 @@ class FileRecords:
             place = BatchPlace(position, LOG_OVERHEAD + length, base_offset, base_offset + delta)
             yield place, chunk, chunk_position
             position = next_position
+
+    def _behind_damage(self, position: int) -> int:
+        """`position`, or where the damage ends that it lies in."""
+        for damaged in self.corrupt_ranges:
+            if damaged.position <= position < damaged.end_position:
+                position = damaged.end_position
+        return position
 
     def _corrupt(self, position: int, what: str) -> CorruptMessage:
         return CorruptMessage(f"{self.file.path} is damaged at byte {position}: {what}")

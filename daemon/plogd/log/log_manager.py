@@ -283,6 +283,7 @@ class LogManager:
             recovery_point=log_dir.recovery_points.get(topic_partition, 0),
             high_watermark=log_dir.high_watermarks.get(topic_partition, 0),
             log_start_offset=log_dir.log_starts.get(topic_partition, 0),
+            knows_log_start=topic_partition in log_dir.log_starts,
             producer_id_expiration_ms=self._config.producer_id_expiration_ms,
             now_ms=self._clock.now_ms(),
         )

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from plog.errors import CorruptMessage
@@ -59,7 +59,6 @@ class LogSegment:
         "_recent",
         "_state",
         "base_offset",
-        "corrupt_ranges",
         "index_is_suspect",
         "indexes",
         "records",
@@ -69,7 +68,6 @@ class LogSegment:
         self, files: Files, directory: str, base_offset: int, config: TopicConfig, state: str = ""
     ) -> None:
         self.base_offset = base_offset
-        self.corrupt_ranges: list[CorruptRange] = []
         self.index_is_suspect = False
         self._files = files
         self._directory = directory
@@ -117,6 +115,11 @@ class LogSegment:
     def size_bytes(self) -> int:
         """Bytes of batches."""
         return self.records.size_bytes
+
+    @property
+    def corrupt_ranges(self) -> Sequence[CorruptRange]:
+        """Damage that recovery has found and kept; see `FileRecords`."""
+        return self.records.corrupt_ranges
 
     @property
     def records_file(self) -> File:
@@ -410,7 +413,7 @@ class LogSegment:
         """Empty both indexes; `index_batch` fills them again."""
         self.indexes.reset()
         self._forget()
-        self.corrupt_ranges = []
+        self.records.corrupt_ranges = []
         self.index_is_suspect = False
 
     def _forget(self) -> None:
@@ -419,22 +422,24 @@ class LogSegment:
         if not self.size_bytes:
             self._first_timestamp = self._created_ms = None
 
-    def sanity_check(self) -> None:
+    def sanity_check(self) -> int:
         """Raises CorruptIndex if the indexes plainly are not the log's: recover the segment then.
 
         To be asked before anything else after a start. Opens both indexes, three or four preads.
+        Returns the offset behind the last batch.
         """
         self.indexes.sanity_check(self.size_bytes)
         last_position = self.offset_index.last_entry.position
         try:
-            self._check_last_time_entry(last_position)
+            return self._check_last_time_entry(last_position)
         except CorruptMessage as error:
             raise CorruptIndex(f"an index leads into damage: {error}") from error
 
-    def _check_last_time_entry(self, last_indexed_position: int) -> None:
+    def _check_last_time_entry(self, last_indexed_position: int) -> int:
         """Retention goes by this entry: see that a batch is as it says, and none after it newer."""
-        latest = self.indexes.maximum
+        latest, next_offset = self.indexes.maximum, self.base_offset
         for _, header in self.records.batches_from(last_indexed_position):
+            next_offset = header.next_offset
             if header.max_timestamp > latest.timestamp:
                 raise CorruptIndex(f"{self.records.file.path}: the time index lacks its last entry")
         if self.time_index.count:
@@ -443,6 +448,7 @@ class LogSegment:
                 raise CorruptIndex(
                     f"{self.records.file.path}: no batch is as the time index says: {latest}"
                 )
+        return next_offset
 
     # -- seal, move, delete -------------------------------------------------------------------
 

@@ -27,6 +27,8 @@ CLEANED_SUFFIX = ".cleaned"
 """Second suffix of a file that compaction is still writing."""
 SWAP_SUFFIX = ".swap"
 """Second suffix of a file that compaction has finished and is putting in place."""
+STRAY_SUFFIX = ".stray"
+"""Second suffix of a file that is out of the log and that nobody but people may delete."""
 
 DELETE_DIR_SUFFIX = "-delete"
 FUTURE_DIR_SUFFIX = "-future"

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import contextlib
 import posixpath
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from plog.errors import CorruptMessage
@@ -27,6 +27,7 @@ from plog.records.batch import BatchHeader
 from plog.types import TopicPartition, Uuid
 from plogd.log import names
 from plogd.log.checkpoints import CorruptCheckpoint
+from plogd.log.findings import Findings
 from plogd.log.index_file import CorruptIndex
 from plogd.log.io_errors import is_refusal
 from plogd.log.leader_epochs import LeaderEpochs
@@ -34,7 +35,6 @@ from plogd.log.log_segment import LogSegment
 from plogd.log.log_state import LogState
 from plogd.log.producer_state import ProducerStateManager
 from plogd.log.segment_recovery import (
-    RecoveredSegment,
     recover_segment,
     replay_batch,
     replay_segment,
@@ -59,28 +59,34 @@ class LoadRequest:
     log_start_offset: int
     producer_id_expiration_ms: int
     now_ms: int
+    knows_log_start: bool = False
+    """Whether the checkpoint has an entry for the log; else its start is 0 for want of another."""
+
+    @property
+    def may_have_gaps(self) -> bool:
+        """Whether offsets may be missing between its segments without anything being wrong."""
+        return "compact" in self.config.cleanup_policy
 
 
 def load_log(files: Files, request: LoadRequest, report: Report) -> LogState:
     """Load the log in an existing directory. Raises OSError only."""
+    findings = Findings(request.topic_partition, request.directory, report)
     _remove_leftovers(files, request.directory)
     segments = _open_segments(files, request)
-    segments = _drop_below_start(segments, request)
+    if request.log_start_offset <= segments[-1].base_offset:
+        segments = _drop_below_start(segments, request)
     epochs = _load_epochs(files, request, segments, report)
     sealed = len(segments) if request.clean else _sealed_count(segments, request.recovery_point)
-    _mend_indexes(segments, sealed, request, report)
+    ends = _mend_indexes(segments, sealed, request, findings, report)
     is_clean = request.clean and _is_whole(segments[-1], request)
     if request.clean and not is_clean:
         sealed = _sealed_count(segments, request.recovery_point)
     suspects, segments = segments[sealed:], _drop_overtaken(segments[:sealed])
     if suspects:
-        segments += _recover(files, suspects, request, epochs, report)
+        segments += _recover(files, suspects, request, epochs, findings, ends)
+    segments = _complete(files, request, segments, findings, ends)
     log_end_offset = _next_offset(segments[-1])
     log_start_offset = max(request.log_start_offset, segments[0].base_offset)
-    if log_end_offset < max(log_start_offset, request.high_watermark) or segments[-1].ends_damaged:
-        segments = _go_on_behind_loss(files, request, segments, log_end_offset, report)
-        log_end_offset = segments[-1].base_offset
-        log_start_offset = max(log_start_offset, segments[0].base_offset)
     epochs.truncate_from_end(log_end_offset)
     epochs.truncate_from_start(log_start_offset)
     producer_state = _load_producers(
@@ -105,6 +111,27 @@ def load_log(files: Files, request: LoadRequest, report: Report) -> LogState:
         high_watermark=min(max(request.high_watermark, log_start_offset), log_end_offset),
         recovery_point=recovery_point,
     )
+
+
+def _complete(
+    files: Files,
+    request: LoadRequest,
+    segments: list[LogSegment],
+    findings: Findings,
+    ends: Mapping[int, int],
+) -> list[LogSegment]:
+    """What a log can go on with: see what is gone, and leave no known offset to be given again."""
+    log_end_offset = _next_offset(segments[-1])
+    if log_end_offset >= request.log_start_offset:
+        segments = _drop_below_start(segments, request)
+    if not request.may_have_gaps:
+        known_start = request.log_start_offset if request.knows_log_start else None
+        findings.lost_before(segments, log_start_offset=known_start)
+        findings.lost_between(segments, ends)
+    log_start_offset = max(request.log_start_offset, segments[0].base_offset)
+    if log_end_offset < max(log_start_offset, request.high_watermark) or segments[-1].ends_damaged:
+        return _go_on_behind_loss(files, request, segments, log_end_offset, findings)
+    return segments
 
 
 def _remove_leftovers(files: Files, directory: str) -> None:
@@ -217,9 +244,13 @@ def _recover(
     suspects: Sequence[LogSegment],
     request: LoadRequest,
     epochs: LeaderEpochs,
-    report: Report,
+    findings: Findings,
+    ends: dict[int, int],
 ) -> list[LogSegment]:
-    """Check all of the last segments; cut at the first batch that is not whole. What is left."""
+    """Check all of the last segments; cut at the first batch that is not whole. What is left.
+
+    `ends` gets the end offset of each.
+    """
     kept: list[LogSegment] = []
     next_offset = suspects[0].base_offset
     for number, segment in enumerate(suspects):
@@ -228,41 +259,21 @@ def _recover(
             continue
         is_torn = not kept or not kept[-1].ends_damaged
         if is_torn and _is_gap(next_offset, segment.base_offset, request.high_watermark):
-            _drop_segments(suspects[number:], request, report)
+            _drop_segments(suspects[number:], findings)
             break
         segment.records_file.drop_cache()
         following = [one.base_offset for one in suspects[number + 1 :] if one.size_bytes]
         recovered = recover_segment(
             segment,
             keep_below_offset=min([request.high_watermark, *following]),
+            following_base_offset=min(following, default=None),
             on_batch=lambda _, header: _note_epoch(epochs, header),
         )
         kept.append(segment)
-        next_offset = recovered.next_offset
-        _report_findings(recovered, request, report)
+        next_offset = ends[segment.base_offset] = recovered.next_offset
+        findings.of_segment(segment, recovered)
     _sync(files, request.directory, kept)
     return kept
-
-
-def _report_findings(recovered: RecoveredSegment, request: LoadRequest, report: Report) -> None:
-    for damaged in recovered.corrupt_ranges:
-        report(
-            "{topic_partition} is damaged on disk: offsets {first} to {last} cannot be read; "
-            "the rest is served",
-            topic_partition=str(request.topic_partition),
-            first=damaged.base_offset,
-            last=damaged.end_offset - 1,
-            level="error",
-        )
-    if recovered.truncated_bytes:
-        report(
-            "cut {nbytes} bytes of {topic_partition} at offset {offset}: {reason}",
-            nbytes=recovered.truncated_bytes,
-            topic_partition=str(request.topic_partition),
-            offset=recovered.next_offset,
-            reason=recovered.reason,
-            level="warn",
-        )
 
 
 def _is_gap(next_offset: int, following_base_offset: int, high_watermark: int) -> bool:
@@ -275,15 +286,8 @@ def _is_gap(next_offset: int, following_base_offset: int, high_watermark: int) -
     return high_watermark <= next_offset < following_base_offset
 
 
-def _drop_segments(segments: Sequence[LogSegment], request: LoadRequest, report: Report) -> None:
-    report(
-        "dropped {count} segments of {topic_partition} from offset {offset} on: what precedes "
-        "them was not durable",
-        count=len(segments),
-        topic_partition=str(request.topic_partition),
-        offset=segments[0].base_offset,
-        level="warn",
-    )
+def _drop_segments(segments: Sequence[LogSegment], findings: Findings) -> None:
+    findings.dropped(segments)
     for segment in reversed(segments):  # What a crash leaves must not have a hole in it.
         segment.delete_files()
 
@@ -297,12 +301,20 @@ def _sync(files: Files, directory: str, segments: Sequence[LogSegment]) -> None:
 
 
 def _mend_indexes(
-    segments: Sequence[LogSegment], count: int, request: LoadRequest, report: Report
-) -> None:
-    """Rebuild the indexes of the first `count` segments that plainly are not those of their own."""
+    segments: Sequence[LogSegment],
+    count: int,
+    request: LoadRequest,
+    findings: Findings,
+    report: Report,
+) -> dict[int, int]:
+    """Rebuild the indexes of the first `count` segments that plainly are not those of their own.
+
+    Returns the end offset of each of them, by its base offset.
+    """
+    ends: dict[int, int] = {}
     for number, segment in enumerate(segments[:count]):
         try:
-            segment.sanity_check()
+            ends[segment.base_offset] = segment.sanity_check()
         except (CorruptIndex, FileNotFoundError) as error:
             report("rebuilding an index: {error}", error=str(error), level="warn")
             # What precedes another segment was durable when that one was begun, or sealed.
@@ -310,11 +322,14 @@ def _mend_indexes(
             recovered = recover_segment(
                 segment,
                 keep_below_offset=following[0] if following else request.high_watermark,
+                following_base_offset=following[0] if following else None,
                 on_batch=_nothing,
             )
-            _report_findings(recovered, request, report)
+            ends[segment.base_offset] = recovered.next_offset
+            findings.of_segment(segment, recovered)
             for file in segment.sync_files():
                 file.sync()
+    return ends
 
 
 def _nothing(position: int, header: BatchHeader) -> None:
@@ -349,26 +364,25 @@ def _go_on_behind_loss(
     request: LoadRequest,
     segments: Sequence[LogSegment],
     log_end_offset: int,
-    report: Report,
+    findings: Findings,
 ) -> list[LogSegment]:
     """The log ends before what was durable, or in damage: go on behind that, in a new segment.
 
     Offsets below the high watermark were shown to consumers, and must never show another record.
     """
-    lost_from = max(log_end_offset, request.log_start_offset)
-    next_offset = max(log_end_offset, request.high_watermark, request.log_start_offset)
-    if lost_from < next_offset:
-        report(
-            "{topic_partition} has lost offsets {first} to {last}, which were on the disk: a file "
-            "in {directory} was cut short or removed; the log goes on behind them",
-            topic_partition=str(request.topic_partition),
-            first=lost_from,
-            last=next_offset - 1,
-            directory=request.directory,
-            level="error",
-        )
+    log_start_offset = request.log_start_offset
+    lost_from = max(log_end_offset, log_start_offset)
+    next_offset = max(lost_from, request.high_watermark)
     kept = list(segments)
-    while kept and (not kept[-1].size_bytes or log_end_offset <= request.log_start_offset):
+    if log_end_offset < log_start_offset:
+        findings.start_beyond_end(log_start_offset, log_end_offset, names.STRAY_SUFFIX)
+        for segment in kept:
+            segment.rename(names.STRAY_SUFFIX)
+            segment.close()
+        kept = []
+    if lost_from < next_offset:
+        findings.lost_at_end(lost_from, next_offset)
+    while kept and (not kept[-1].size_bytes or log_end_offset <= log_start_offset):
         kept.pop().delete_files()
     kept.append(LogSegment.create(files, request.directory, next_offset, request.config))
     files.sync_dir(request.directory)

@@ -60,12 +60,13 @@ def recover_segment(
     segment: LogSegment,
     *,
     keep_below_offset: int,
+    following_base_offset: int | None = None,
     on_batch: Callable[[int, BatchHeader], None],
 ) -> RecoveredSegment:
     """Check all of a segment, cut it where it ends, rebuild its indexes.
 
-    `on_batch` hears position and header of each sound batch, in order. Reads every byte. Raises
-    OSError only.
+    `following_base_offset` is that of the segment behind it, if there is one. `on_batch` hears
+    position and header of each sound batch, in order. Reads every byte. Raises OSError only.
     """
     scan = _Scan(segment.records, segment.base_offset)
     segment.reset_indexes()
@@ -73,7 +74,9 @@ def recover_segment(
     position, next_offset, reason = 0, segment.base_offset, ""
     while position < segment.size_bytes:
         header = scan.sound_batch(position, next_offset)
-        if header is not None:
+        if header is not None and not scan.is_misplaced(
+            position, header, next_offset, keep_below_offset, following_base_offset
+        ):
             after_damage = bool(corrupt) and corrupt[-1].end_position == position
             segment.index_batch(position, header, always=after_damage)
             on_batch(position, header)
@@ -86,7 +89,7 @@ def recover_segment(
         corrupt.append(damaged)
         position, next_offset, reason = damaged.end_position, damaged.end_offset, ""
     truncated_bytes = segment.records.truncate(position)
-    segment.corrupt_ranges = corrupt
+    segment.records.corrupt_ranges = corrupt
     try:
         segment.on_become_inactive()
     except OSError as error:
@@ -108,25 +111,9 @@ def replay_segment(
     Reads headers only. Leaves out the damage that is known of. Raises CorruptMessage on any other,
     OSError.
     """
-    if segment.corrupt_ranges:
-        start = 0
-    else:
-        place = segment.find_offset(from_offset)
-        start = segment.size_bytes if place is None else place.position
-    for damaged in segment.corrupt_ranges:
-        _replay_piece(segment, start, damaged.position, from_offset, on_batch)
-        start = damaged.end_position
-    _replay_piece(segment, start, segment.size_bytes, from_offset, on_batch)
-
-
-def _replay_piece(
-    segment: LogSegment,
-    start: int,
-    end: int,
-    from_offset: int,
-    on_batch: Callable[[int, BatchHeader], None],
-) -> None:
-    for position, header in segment.records.batches_from(start, end):
+    place = segment.find_offset(from_offset)
+    start = segment.size_bytes if place is None else place.position
+    for position, header in segment.records.batches_from(start):
         if header.last_offset >= from_offset:
             on_batch(position, header)
 
@@ -173,6 +160,29 @@ class _Scan:
             self.reason = f"the batch at byte {position} fails its checksum"
             return None
         return header
+
+    def is_misplaced(
+        self,
+        position: int,
+        header: BatchHeader,
+        expected_offset: int,
+        keep_below_offset: int,
+        following_base_offset: int | None,
+    ) -> bool:
+        """Whether a sound batch cannot be at the offset it says: no checksum covers that.
+
+        Compaction leaves gaps, so an offset above the expected one may be true. It is not if the
+        next batch, or the next segment, begins before this one would end; nor if it leaves out the
+        last offsets that were acknowledged: compaction never takes the last batch, and what is
+        acknowledged is whole batches.
+        """
+        if header.base_offset == expected_offset:
+            return False
+        following = self.sound_batch(position + header.size_bytes, expected_offset)
+        end_offset = following_base_offset if following is None else following.base_offset
+        leaps = following is None and expected_offset < keep_below_offset < header.next_offset
+        self.reason = f"the batch at byte {position} cannot have offset {header.base_offset}"
+        return leaps or (end_offset is not None and header.next_offset > end_offset)
 
     def _plausible_header(self, position: int, expected_offset: int) -> BatchHeader | None:
         data = self._at(position, HEADER_SIZE)
@@ -225,14 +235,15 @@ class _Scan:
         """The bytes from `position` to the next sound batch, or to the end of the file.
 
         Where the damaged batch's own header leads to the next one, or to the end of the file, it is
-        believed; else a sound batch is looked for at every byte. If there is none, the damage is
-        taken for all that there was below `end_offset_at_end`.
+        believed in that; else a sound batch is looked for at every byte. Damage up to the end is
+        taken for all that there was below `end_offset_at_end`: with a damaged header's offsets the
+        log might go on where nobody has written.
         """
         header = self._plausible_header(position, expected_offset)
         if header is not None:
             end_position, end_offset = position + header.size_bytes, header.next_offset
             if end_position == self._records.size_bytes:
-                return CorruptRange(position, end_position, expected_offset, end_offset)
+                return CorruptRange(position, end_position, expected_offset, end_offset_at_end)
             following = self.sound_batch(end_position, end_offset)
             if following is not None:
                 return CorruptRange(position, end_position, expected_offset, following.base_offset)

@@ -165,7 +165,7 @@ def test_read_stops_before_known_damage_and_refuses_to_begin_in_it() -> None:
     segment = _create(SimFiles())
     fill(segment, 10)
     positions = [place.position for place in segment.records.places_from()]
-    segment.corrupt_ranges = [CorruptRange(positions[4], positions[6], BASE + 4, BASE + 6)]
+    segment.records.corrupt_ranges = [CorruptRange(positions[4], positions[6], BASE + 4, BASE + 6)]
     assert _offsets(segment, BASE) == [BASE, BASE + 1, BASE + 2, BASE + 3]
     for offset in (BASE + 4, BASE + 5):
         with pytest.raises(CorruptMessage, match="damaged on disk"):

@@ -168,7 +168,7 @@ def test_a_tail_that_is_no_batch_is_cut(tail: bytes) -> None:
     site.files.overwrite(path, whole + tail)
     site = site.kill()
     assert site.files.read_file(path) == whole
-    assert site.reports[-1].startswith(f"cut {len(tail)} bytes of t-0 at offset 3: ")
+    assert site.reports[-1].startswith(f"cut {len(tail)} bytes of t-0 at offset 3, in {path}: ")
     assert batch_offsets(site.log()) == [0, 1, 2]
 
 
