@@ -51,6 +51,7 @@ from plogd.topic_config import TopicConfig
 
 _INTERNAL_TOPIC_TIMEOUT_MS = 5_000
 """How long a request waits for the topic of its coordinator, which is made all the same."""
+_TOLD_PARTITIONS = 10
 _METADATA_LOG_CONFIG = TopicConfig(
     cleanup_policy=(),  # Nothing of it may ever go: there are no snapshots.
     flush_messages=1,
@@ -246,18 +247,28 @@ class Broker:
 
     async def _load_logs(self, topics: Sequence[TopicState]) -> None:
         known = {
-            TopicPartition(topic.name, state.partition): known
+            TopicPartition(topic.name, state.partition): KnownTopic(
+                topic_id=topic.topic_id, config=config, leader_epoch=state.leader_epoch
+            )
             for topic in topics
             for config in [TopicConfig.resolve(self.config, topic.config)]
-            for known in [KnownTopic(topic_id=topic.topic_id, config=config)]
             for state in topic.partitions
         }
         await self.log_manager.load_logs(known.get)
+        missing = [key for key in known if self.log_manager.get(key) is None]
         if self.log_manager.offline_dirs:
             # What is missing may lie in a directory that cannot be read. A fresh log in another
             # one would serve an empty partition where there are records.
-            self.replica_manager.set_without_log(
-                key for key in known if self.log_manager.get(key) is None
+            self.replica_manager.set_without_log(missing)
+        elif missing:
+            self._report(
+                "{count} partitions have no directory in any of log.dirs and are made anew, empty: "
+                "{partitions}. That is right if the broker ended while they were being made; else "
+                "their directories were removed: stop the broker, put them back from a copy in the "
+                "place of the new ones, and start again",
+                count=len(missing),
+                partitions=_some(missing),
+                level="warn",
             )
 
     def stop(self) -> Later[None]:
@@ -371,3 +382,10 @@ class Broker:
         if any(log.topic_partition == METADATA_PARTITION for log in logs):
             self.store.storage_failed()
         self.replica_manager.log_dir_failed(logs)
+
+
+def _some(keys: Sequence[TopicPartition]) -> str:
+    """The first few of them, for a line of the log."""
+    more = len(keys) - _TOLD_PARTITIONS
+    told = ", ".join(str(key) for key in keys[:_TOLD_PARTITIONS])
+    return f"{told} and {more} more" if more > 0 else told

@@ -186,6 +186,17 @@ class TestWhoWeAre:
         with pytest.raises(PlogError, match=r"belongs to broker 1"):
             broker.restart(node_id=2)
 
+    def test_another_clusters_directory_is_refused(self) -> None:
+        broker = SimBroker(log_dirs=("/a", "/b")).start()
+        broker.stop()
+        identity = broker.files.read_file("/b/meta.properties").decode()
+        other = identity.replace(broker.broker.cluster_id, "AAAAAAAAAAAAAAAAAAAAAQ")
+        broker.files.overwrite("/b/meta.properties", other.encode())
+        with pytest.raises(PlogError, match=r"/b belongs to cluster AAA.*, but /a to .*: correct"):
+            broker.restart()
+        broker.files.overwrite("/b/meta.properties", identity.encode())
+        broker.restart()
+
     def test_two_brokers_on_one_directory_are_refused(self) -> None:
         broker = SimBroker().start()
         other = SimBroker(files=broker.files)
@@ -193,6 +204,112 @@ class TestWhoWeAre:
         other.settle()
         with pytest.raises(PlogError, match="in use"):
             outcome(started)
+
+
+def lines(broker: SimBroker, text: str) -> list[str]:
+    return [line for line in broker.reports if text in line]
+
+
+class TestFilesThatAreGone:
+    """F6: what was there once and is not any more is told, and what to do about it."""
+
+    @pytest.mark.parametrize("clean", [True, False])
+    def test_a_partitions_directory(self, clean: bool) -> None:
+        broker = SimBroker().start()
+        create_topic(broker, "t", 2)
+        broker = broker.restart()  # The partition has outlived a start.
+        for number in range(3):
+            broker.produce("t", b"%d" % number, partition=1)
+        broker.broker.log_manager.write_high_watermarks()
+        broker.settle()
+        if clean:
+            broker.stop()
+        files = broker.files.kill()
+        remove_directory(files, "/data/t-1")
+        again = broker.restart(files)
+        [gone] = lines(again, "/data/t-1 is gone")
+        assert "stop the broker, put it in the place of the new one" in gone
+        assert len(lines(again, "t-1 has lost offsets 0 to 2")) == 1
+        assert again.produce("t", b"new", partition=1).base_offset == 3
+        assert again.restart().fetch("t", 3, partition=1).high_watermark == 4
+        assert again.bugs == []
+
+    def test_a_partitions_directory_of_which_no_checkpoint_knows(self) -> None:
+        broker = SimBroker().start()
+        create_topic(broker, "t", 12)
+        files = broker.files.kill()
+        for number in range(12):
+            remove_directory(files, f"/data/t-{number}")
+        again = broker.restart(files)
+        [line] = lines(again, "no directory in any of log.dirs")
+        assert line.startswith("12 partitions have no directory")
+        assert "t-0, t-1" in line
+        assert "t-9 and 2 more" in line
+        assert "put them back from a copy" in line
+        assert again.produce("t", b"new").base_offset == 0
+
+    def test_nothing_is_told_where_nothing_is_gone(self) -> None:
+        broker = SimBroker().start()
+        create_topic(broker, "t", 2)
+        for how in ("stop", "kill", "stop"):
+            if how == "stop":
+                broker.stop()
+            broker = broker.restart()
+            assert not [line for line in broker.reports if "gone" in line or "director" in line]
+
+    @pytest.mark.parametrize("other", [True, False])
+    def test_meta_properties(self, other: bool) -> None:
+        broker = SimBroker(log_dirs=("/a", "/b")).start()
+        create_topic(broker, "t", 2)
+        files = broker.files.kill()
+        files.unlink("/a/meta.properties")
+        if not other:
+            files.unlink("/b/meta.properties")
+        again = broker.restart(files)
+        told = lines(again, "holds partitions but no meta.properties")
+        assert [line.split()[0] for line in told] == (["/a"] if other else ["/a", "/b"])
+        assert f"cluster {again.broker.cluster_id}" in told[0]
+        assert "put the file back from a copy" in told[0]
+        assert (again.broker.cluster_id == broker.broker.cluster_id) is other
+        assert again.produce("t", b"x").error_code == 0
+        assert lines(again.restart(), "meta.properties") == []
+
+    def test_a_wrong_bit_in_a_leader_epoch_does_not_stop_its_partition(self) -> None:
+        """No checksum covers it; believed, it would make this broker a deposed leader."""
+        broker = SimBroker().start()
+        create_topic(broker, "t")
+        broker.produce("t", b"a")
+        broker.produce("t", b"b")
+        files = broker.files.kill()
+        path = "/data/t-0/00000000000000000000.log"
+        content = bytearray(files.read_file(path))
+        [_, (second, _)] = iter_batches(bytes(content))
+        content[second + 13] ^= 1
+        files.overwrite(path, bytes(content))
+        again = broker.restart(files)
+        [line] = lines(again, "has leader epoch 65536, which has never been")
+        assert "the batch at offset 1 in /data/t-0" in line
+        assert again.produce("t", b"c").base_offset == 2
+        assert again.bugs == []
+
+    def test_nor_does_a_wrong_digit_in_the_file_of_epochs(self) -> None:
+        broker = SimBroker().start()
+        create_topic(broker, "t")
+        broker.produce("t", b"a")
+        broker.stop()
+        path = "/data/t-0/leader-epoch-checkpoint"
+        assert broker.files.read_file(path) == b"0\n1\n0 0\n"
+        broker.files.overwrite(path, b"0\n1\n7 0\n")
+        again = broker.restart()
+        assert len(lines(again, "rebuilding the leader epochs: /data/t-0")) == 1
+        assert again.produce("t", b"c").base_offset == 1
+        assert again.bugs == []
+
+
+def remove_directory(files: SimFiles, path: str) -> None:
+    for name in files.listdir(path):
+        files.unlink(f"{path}/{name}")
+    files.rmdir(path)
 
 
 @pytest.mark.parametrize("cut_bytes", [0, 1, 100])

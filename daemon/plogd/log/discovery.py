@@ -33,6 +33,13 @@ class KnownTopic:
 
     topic_id: Uuid
     config: TopicConfig
+    leader_epoch: int | None = None
+    """The epoch in which its partition is about to be led; None where that is not known."""
+
+    @property
+    def outlived_a_start(self) -> bool:
+        """Whether its log surely was on disk once: each start begins an epoch, 0 is its making."""
+        return self.leader_epoch is not None and self.leader_epoch > 1
 
 
 TopicOf: TypeAlias = Callable[[TopicPartition], KnownTopic | None]

@@ -11,6 +11,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 
 from plog.types import TopicPartition
+from plogd.log.checkpoints import EpochEntry
 from plogd.log.log_segment import LogSegment
 from plogd.log.segment_recovery import RecoveredSegment
 from plogd.ports import Report
@@ -94,6 +95,19 @@ class Findings:
             consequence=consequence,
             level="error",
         )
+
+    def epochs_too_high(self, entries: Sequence[EpochEntry]) -> None:
+        """Batches say of themselves that they are of a leader epoch that has never been."""
+        for entry in {entry.start_offset: entry for entry in entries}.values():
+            self._report(
+                "{topic_partition} is damaged on disk: the batch at offset {offset} in {directory} "
+                "has leader epoch {epoch}, which has never been. Its records are right and served",
+                topic_partition=self._name,
+                offset=entry.start_offset,
+                directory=self._directory,
+                epoch=entry.epoch,
+                level="error",
+            )
 
     def start_beyond_end(self, log_start_offset: int, log_end_offset: int, suffix: str) -> None:
         """The checkpoint of log starts contradicts the log."""

@@ -16,7 +16,12 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterable
 
-from plogd.log.checkpoints import EpochEntry, read_leader_epochs, write_leader_epochs
+from plogd.log.checkpoints import (
+    CorruptCheckpoint,
+    EpochEntry,
+    read_leader_epochs,
+    write_leader_epochs,
+)
 from plogd.ports import Files
 
 UNDEFINED_EPOCH = -1
@@ -26,22 +31,38 @@ UNDEFINED_OFFSET = -1
 class LeaderEpochs:
     """The epochs of one log. Called on the reactor's thread; writing is a job's work."""
 
-    __slots__ = ("_entries", "_files", "directory", "is_dirty")
+    __slots__ = ("_entries", "_files", "directory", "highest", "is_dirty", "too_high")
 
-    def __init__(self, files: Files, directory: str, entries: Iterable[EpochEntry] = ()) -> None:
+    def __init__(
+        self,
+        files: Files,
+        directory: str,
+        entries: Iterable[EpochEntry] = (),
+        *,
+        highest: int | None = None,
+    ) -> None:
         self._files = files
         self.directory = directory
         """Where the file is; set anew when the directory is renamed."""
         self._entries: list[EpochEntry] = []
+        self.highest = highest
+        """While a log is loaded: no epoch above it was ever given to a leader; None: unknown."""
+        self.too_high: list[EpochEntry] = []
+        """What was not taken because of that: no checksum covers a batch's epoch."""
         for entry in entries:
             self.assign(entry.epoch, entry.start_offset)
         self.is_dirty = False
         """Whether the file is behind."""
 
     @classmethod
-    def load(cls, files: Files, directory: str) -> LeaderEpochs:
+    def load(cls, files: Files, directory: str, *, highest: int | None = None) -> LeaderEpochs:
         """What the file in `directory` says; nothing if there is none. Raises CorruptCheckpoint."""
-        return cls(files, directory, read_leader_epochs(files, directory))
+        epochs = cls(files, directory, read_leader_epochs(files, directory), highest=highest)
+        if epochs.too_high:
+            raise CorruptCheckpoint(
+                f"{directory}: its epoch {epochs.too_high[0].epoch} is above {highest}, the newest"
+            )
+        return epochs
 
     @property
     def entries(self) -> tuple[EpochEntry, ...]:
@@ -59,6 +80,9 @@ class LeaderEpochs:
         So recovery may tell of every batch it finds. Entries it contradicts (from a leader whose
         records were cut) go.
         """
+        if self.highest is not None and epoch > self.highest:
+            self.too_high.append(EpochEntry(epoch, start_offset))
+            return False
         entries = self._entries
         if entries and epoch == entries[-1].epoch and start_offset >= entries[-1].start_offset:
             return False

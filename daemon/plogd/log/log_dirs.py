@@ -100,6 +100,9 @@ class LogDirs:
         self._check_any_online()
         self._agree_on_identity()
         for log_dir in self.online:
+            if log_dir.identity is None:
+                await self._try(log_dir, bind(self._tell_of_missing_identity, log_dir))
+        for log_dir in self.online:
             identity = MetaProperties(
                 cluster_id=self.cluster_id,
                 node_id=self._config.node_id,
@@ -148,6 +151,20 @@ class LogDirs:
                 f"{', '.join(self.offline_paths)} does, which cannot be used: mend that one first"
             )
         self.cluster_id = self.cluster_id or uuid_to_text(self._random.random_bytes(16))
+
+    def _tell_of_missing_identity(self, log_dir: LogDir) -> None:
+        """A job: a directory that holds partitions once had a meta.properties."""
+        if log_dir.holds_partitions():
+            self._report(
+                "{log_dir} holds partitions but no meta.properties, which would say whose they "
+                "are: it is taken for one of broker {node_id} and cluster {cluster_id}, and the "
+                "file is written anew. If that is wrong, or the cluster id was another, stop the "
+                "broker and put the file back from a copy",
+                log_dir=log_dir.path,
+                node_id=self._config.node_id,
+                cluster_id=self.cluster_id,
+                level="error",
+            )
 
     def _directory_id(self, log_dir: LogDir) -> str:
         if log_dir.identity is not None and log_dir.identity.directory_id:

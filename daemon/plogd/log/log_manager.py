@@ -1,7 +1,8 @@
-"""All logs of a broker: loading them, making and deleting them, and their log directories.
+"""All logs of a broker: making and deleting them, looking after them, and the end.
 
-Owns the map from partition to `Log`. The directories themselves are log_dirs.py's business, what
-topics should exist is the metadata's, and what happens inside one log is `Log`'s.
+Owns the map from partition to `Log`. The directories themselves are log_dirs.py's business, finding
+and loading what is in them loading.py's, what topics should exist is the metadata's, and what
+happens inside one log is `Log`'s.
 
 Called on the reactor's thread; whatever touches a directory runs as a job on that directory's
 lane. Start: `open_directories`, then `load_metadata_log`, then `load_logs` with what the metadata
@@ -18,22 +19,21 @@ import posixpath
 from collections.abc import Callable, Sequence
 
 from plog.errors import KafkaStorageError, PlogError
-from plog.types import TopicPartition, Uuid, uuid_to_text
+from plog.types import TopicPartition, Uuid
 from plogd.config import BrokerConfig
 from plogd.log import names
-from plogd.log.checkpoints import write_topic_id
-from plogd.log.creation import NewLog, create_logs, put_aside
+from plogd.log.creation import NewLog, create_logs
 from plogd.log.deletion import Deletions
-from plogd.log.discovery import FoundLog, KnownTopic, TopicOf, find_logs, surest_first
+from plogd.log.discovery import KnownTopic, TopicOf
 from plogd.log.flush import SyncRounds
 from plogd.log.io_errors import is_refusal
+from plogd.log.loading import Loading
 from plogd.log.log import Log
 from plogd.log.log_dir import LogDir, LogDirUnusable
-from plogd.log.log_dirs import LogDirs, claim
+from plogd.log.log_dirs import LogDirs
 from plogd.log.log_start_writes import LogStartWrites
 from plogd.log.log_state import LogHooks, LogState
 from plogd.log.offset_checkpoints import OffsetCheckpoints
-from plogd.log.recovery import LoadRequest, load_log
 from plogd.log.sealing import Sealing
 from plogd.ports import (
     Clock,
@@ -77,7 +77,6 @@ class LogManager:
         self._random = random
         self._jobs = jobs
         self._report = report
-        self._loads_begun = 0
         self._is_loaded = False
         self._refusals_quiet_until_ms: dict[str, float] = {}
         self.logs: dict[TopicPartition, Log] = {}
@@ -113,6 +112,20 @@ class LogManager:
             storage_failed=self.storage_failed,
         )
         self._hooks = self._make_hooks(timers)
+        self._loading = self._make_loading()
+
+    def _make_loading(self) -> Loading:
+        return Loading(
+            self._dirs,
+            config=lambda: self._config,
+            clock=self._clock,
+            files=self._files,
+            random=self._random,
+            jobs=self._jobs,
+            report=self._report,
+            loaded=self._open,
+            storage_failed=self.storage_failed,
+        )
 
     def _make_hooks(self, timers: Timers) -> LogHooks:
         sealing = Sealing(
@@ -170,7 +183,9 @@ class LogManager:
         for log_dir in self._dirs.online:
             if self._files.exists(posixpath.join(log_dir.path, name)):
                 try:
-                    return await self._load(log_dir, topic_partition, topic_id, config)
+                    topic = KnownTopic(topic_id=topic_id, config=config)
+                    await self._loading.load(log_dir, topic_partition, topic)
+                    return self.logs[topic_partition]
                 except OSError as error:
                     raise LogDirUnusable(f"cannot read {name}: {error}") from error
         if self._dirs.offline_paths:
@@ -198,105 +213,9 @@ class LogManager:
         return spawn(self._load_logs(topic_of))
 
     async def _load_logs(self, topic_of: TopicOf) -> None:
-        path_by_partition = {log.topic_partition: log.log_dir for log in self.logs.values()}
-        everything = [found for log_dir in self._dirs.online for found in await self._find(log_dir)]
-        loads: list[Later[None]] = []
-        for found in surest_first(everything):
-            key = found.topic_partition
-            if path_by_partition.get(key) == found.log_dir.path:
-                continue  # The metadata log.
-            topic = topic_of(key)
-            is_spare = found.topic_id is None and key in path_by_partition
-            if is_spare or not found.is_of(topic):
-                topic = None
-            if topic is not None or key in self.logs:
-                claim(path_by_partition, key, found.log_dir.path)
-            loads.append(spawn(self._load_or_put_aside(found, topic)))
-        await gather(loads)
+        already = [(log.topic_partition, log.log_dir) for log in self.logs.values()]
+        await self._loading.load_all(topic_of, already)
         self._is_loaded = True
-
-    async def _find(self, log_dir: LogDir) -> list[FoundLog]:
-        try:
-            return await self._jobs.submit(
-                log_dir.lane, lambda: find_logs(self._files, log_dir, self._report)
-            )
-        except OSError as error:
-            self.storage_failed(log_dir.path, error)
-            return []
-
-    async def _load_or_put_aside(self, found: FoundLog, topic: KnownTopic | None) -> None:
-        try:
-            if topic is None:
-                await self._put_aside(found)
-                return
-            if found.topic_id is None:
-                await self._adopt(found, topic)
-            await self._load(found.log_dir, found.topic_partition, topic.topic_id, topic.config)
-        except OSError as error:
-            self.storage_failed(found.log_dir.path, error)
-
-    async def _adopt(self, found: FoundLog, topic: KnownTopic) -> None:
-        """Take a log by its name alone, and write down whose it is."""
-        name = names.partition_dir_name(found.topic_partition)
-        directory = posixpath.join(found.log_dir.path, name)
-        self._report(
-            "{directory}: its partition.metadata is missing or damaged; it is taken for the topic "
-            "of that name, and the file is written anew",
-            directory=directory,
-            level="warn",
-        )
-        await self._jobs.submit(
-            found.log_dir.lane, lambda: write_topic_id(self._files, directory, topic.topic_id)
-        )
-
-    async def _put_aside(self, found: FoundLog) -> None:
-        log_dir, unique_id = found.log_dir, self._random.random_bytes(16).hex()
-        aside = await self._jobs.submit(
-            log_dir.lane,
-            lambda: put_aside(self._files, log_dir.path, found.topic_partition, unique_id),
-        )
-        topic_id = uuid_to_text(found.topic_id) if found.topic_id else "not readable"
-        self._report(
-            "{topic_partition} in {log_dir} is no known partition (its topic id is {topic_id}): "
-            "renamed to {aside}",
-            topic_partition=str(found.topic_partition),
-            log_dir=log_dir.path,
-            topic_id=topic_id,
-            aside=aside,
-            level="warn",
-        )
-
-    async def _load(
-        self,
-        log_dir: LogDir,
-        topic_partition: TopicPartition,
-        topic_id: Uuid,
-        config: TopicConfig,
-    ) -> Log:
-        request = LoadRequest(
-            topic_partition=topic_partition,
-            topic_id=topic_id,
-            directory=posixpath.join(log_dir.path, names.partition_dir_name(topic_partition)),
-            log_dir=log_dir.path,
-            config=config,
-            clean=log_dir.was_clean,
-            recovery_point=log_dir.recovery_points.get(topic_partition, 0),
-            high_watermark=log_dir.high_watermarks.get(topic_partition, 0),
-            log_start_offset=log_dir.log_starts.get(topic_partition, 0),
-            knows_log_start=topic_partition in log_dir.log_starts,
-            producer_id_expiration_ms=self._config.producer_id_expiration_ms,
-            now_ms=self._clock.now_ms(),
-        )
-        state = await self._jobs.submit(
-            self._loading_lane(log_dir), lambda: load_log(self._files, request, self._report)
-        )
-        return self._open(state)
-
-    def _loading_lane(self, log_dir: LogDir) -> str:
-        """One of ``num.recovery.threads.per.data.dir`` lanes, in turn."""
-        self._loads_begun += 1
-        lane = self._loads_begun % self._config.num_recovery_threads_per_data_dir
-        return f"{log_dir.lane}:{lane}"
 
     def _open(self, state: LogState) -> Log:
         log = Log(
@@ -480,7 +399,7 @@ class LogManager:
     async def _close_logs(self, log_dir: LogDir) -> None:
         """Close all logs of a directory; with a clean mark, unless something speaks against it."""
         closings = [
-            self._jobs.submit(self._loading_lane(log_dir), log.close_durably)
+            self._jobs.submit(self._loading.lane(log_dir), log.close_durably)
             for log in self._logs_in(log_dir.path)
         ]
         try:
@@ -491,7 +410,7 @@ class LogManager:
             reason = "not all logs were loaded"
         except (OSError, PlogError) as error:
             reason = str(error)
-        if self.logs or self._loads_begun:  # Else the start was refused, and has said why.
+        if self.logs or self._loading.has_begun:  # Else the start was refused, and has said why.
             text = "no clean stop of {log_dir}: {reason}"
             self._report(text, log_dir=log_dir.path, reason=reason, level="warn")
 

@@ -59,6 +59,8 @@ class LoadRequest:
     log_start_offset: int
     producer_id_expiration_ms: int
     now_ms: int
+    leader_epoch: int | None = None
+    """The epoch the log is about to be led in; None where that is not known."""
     knows_log_start: bool = False
     """Whether the checkpoint has an entry for the log; else its start is 0 for want of another."""
 
@@ -92,6 +94,8 @@ def load_log(files: Files, request: LoadRequest, report: Report) -> LogState:
     producer_state = _load_producers(
         files, request, segments, log_start_offset, log_end_offset, epochs
     )
+    findings.epochs_too_high(epochs.too_high)
+    epochs.highest = None
     for segment in segments:
         segment.release_indexes()
     recovery_point = log_end_offset if is_clean else segments[-1].base_offset
@@ -209,10 +213,10 @@ def _load_epochs(
 ) -> LeaderEpochs:
     """The epochs as checkpointed; where that file is damaged, what all the batches say."""
     try:
-        return LeaderEpochs.load(files, request.directory)
+        return LeaderEpochs.load(files, request.directory, highest=request.leader_epoch)
     except CorruptCheckpoint as error:
         report("rebuilding the leader epochs: {error}", error=str(error), level="warn")
-    epochs = LeaderEpochs(files, request.directory)
+    epochs = LeaderEpochs(files, request.directory, highest=request.leader_epoch)
     for segment in segments:
         _walk(segment, segment.base_offset, lambda _, header: _note_epoch(epochs, header))
     return epochs
