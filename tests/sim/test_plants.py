@@ -22,6 +22,7 @@ LOSS = {
     "inconsistent-offsets",
     "high-watermark-fell",
     "false-out-of-order",  # The batch before was acknowledged, and is forgotten.
+    "poll-skip",  # A reader comes to the place before the checker does.
 }
 FOUND_AS = {
     "ack-before-flush": LOSS,

@@ -24,6 +24,8 @@ from plogd.ports import Files, Jobs, Random, Report, Timers, spawn
 
 _REMOVED_AT_ONCE = 50
 """Directories that one job removes."""
+RETRY_MS = 60_000
+"""How long a rename waits that was refused for want of room."""
 
 
 class Deletions:
@@ -67,21 +69,40 @@ class Deletions:
 
     def _rename_retired(self, log_dir: str) -> None:
         retired = self._retired.pop(log_dir)
-        spawn(self._rename_all(log_dir, retired)).then(
-            lambda _: None, lambda error: self._refused(log_dir, error)
-        )
+
+        def failed(error: Exception) -> None:
+            for _, segments in retired:
+                _close(segments)
+            self._refused(log_dir, error)
+
+        spawn(self._rename_all(log_dir, retired)).then(lambda _: None, failed)
 
     async def _rename_all(
         self, log_dir: str, retired: Sequence[tuple[Log, Sequence[LogSegment]]]
     ) -> None:
         is_noted = await self._write_log_starts(log_dir)
         for log, segments in retired:
-            spawn(self._rename(log, segments, is_noted=is_noted)).then(
-                lambda _: None, lambda error: self._refused(log_dir, error)
-            )
+            self._rename(log, segments, is_noted=is_noted)
 
-    async def _rename(self, log: Log, segments: Sequence[LogSegment], *, is_noted: bool) -> None:
+    def _rename(self, log: Log, segments: Sequence[LogSegment], *, is_noted: bool) -> None:
+        """Rename now and unlink later; what the disk has no room for is tried again later."""
+
+        def failed(error: Exception) -> None:
+            self._refused(log.log_dir, error)
+            if isinstance(error, OSError) and is_refusal(error):
+                self._timers.call_later(
+                    RETRY_MS, lambda: self._rename(log, segments, is_noted=is_noted)
+                )
+            else:
+                _close(segments)
+
+        spawn(self._rename_now(log, segments, is_noted=is_noted)).then(lambda _: None, failed)
+
+    async def _rename_now(
+        self, log: Log, segments: Sequence[LogSegment], *, is_noted: bool
+    ) -> None:
         if log.offline:
+            _close(segments)
             return
 
         def mark_deleted() -> None:
@@ -98,12 +119,16 @@ class Deletions:
 
     def _unlink(self, log: Log, segments: Sequence[LogSegment]) -> None:
         def unlink() -> None:
-            for segment in segments:
-                if log.closed:  # The whole directory goes, or the next start sees to it.
+            for number, segment in enumerate(segments):
+                if log.closed or log.offline:  # The directory goes, or the next start sees to it.
                     segment.close()
-                else:
+                    continue
+                try:
                     segment.delete_files()
-            if not log.closed:
+                except OSError:
+                    _close(segments[number + 1 :])
+                    raise
+            if not (log.closed or log.offline):
                 log.producer_state.delete_snapshots_before(log.log_start_offset)
 
         self._jobs.submit(lane_of(log.log_dir), unlink).then(
@@ -164,6 +189,12 @@ class Deletions:
                 error=error,
                 level="warn",
             )
+
+
+def _close(segments: Sequence[LogSegment]) -> None:
+    """Nobody will unlink them in this process: let go of their files."""
+    for segment in segments:
+        segment.close()
 
 
 def lane_of(log_dir: str) -> str:

@@ -17,12 +17,13 @@ Invariant: a log's durable end only ever becomes an end noted before the sync be
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Protocol
 
 from plogd.log.binding import bind
-from plogd.ports import Clock, File, Files, Jobs, Later, Turn, gather, ready, spawn
+from plogd.ports import Clock, File, Files, Jobs, Later, Turn, call_each, gather, ready, spawn
 
 _PARALLEL_LANES = 8
 _MISTRUST_MS = 30_000.0
@@ -254,23 +255,27 @@ class SyncRounds:
         self._in_flight = False
         self._unsynced_bytes -= self._round_bytes
         failed_dirs = {log_dir for failure in failures for log_dir in failure.log_dirs}
-        for ticket in tickets:
-            if ticket.log.log_dir not in failed_dirs:
-                ticket.log.complete_sync(ticket)
-            ticket.release()
-        for failure in failures:
-            self._on_failure(failure.log_dirs, failure.error)
+        durable = [ticket for ticket in tickets if ticket.log.log_dir not in failed_dirs]
+        calls: list[Callable[[], None]] = [
+            *(partial(ticket.log.complete_sync, ticket) for ticket in durable),
+            *(ticket.release for ticket in tickets),
+            *(partial(self._on_failure, one.log_dirs, one.error) for one in failures),
+            self._go_on,
+        ]
+        call_each(calls)
+
+    def _go_on(self) -> None:
         if self._dirty:
             self._schedule()
-        self._wake()
+        call_each(self._to_wake())
 
-    def _wake(self) -> None:
+    def _to_wake(self) -> Iterator[Callable[[], None]]:
+        """One after the other, as long as there is room: each may append."""
         while self._waiting_for_room and self._unsynced_bytes < self._max_unsynced_bytes:
-            self._waiting_for_room.popleft().succeed(None)
+            yield partial(self._waiting_for_room.popleft().succeed, None)
         if not (self._in_flight or self._dirty):
             waiting, self._waiting_for_idle = self._waiting_for_idle, []
-            for later in waiting:
-                later.succeed(None)
+            yield from (partial(later.succeed, None) for later in waiting)
 
 
 def _as_failure(tickets: Sequence[SyncTicket], error: Exception) -> SyncFailed:

@@ -473,11 +473,11 @@ class LogSegment:
 
     def rename(self, state: str) -> None:
         """Give all files another second suffix, as ``.deleted``; the caller syncs the directory."""
-        old_state, self._state = self._state, state
         for suffix in (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX):
-            source = segment_path(self._directory, self.base_offset, suffix, old_state)
-            if self._files.exists(source):
-                self._files.rename(source, self._path(suffix))
+            target = segment_path(self._directory, self.base_offset, suffix, state)
+            if self._files.exists(self._path(suffix)):
+                self._files.rename(self._path(suffix), target)
+        self._state = state  # Only now: a rename that failed on the way may be tried again.
         self._note_paths()
 
     def move_to(self, directory: str) -> None:

@@ -14,8 +14,9 @@ Called on the reactor's thread. Source: Kafka 4.0 metadata; KIP-595 for the log'
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 from plog.errors import KafkaError, KafkaStorageError, PlogError
@@ -45,7 +46,7 @@ from plogd.metadata.store import (
     Watcher,
     Written,
 )
-from plogd.ports import Clock, Later, Turn, ready
+from plogd.ports import Clock, Later, Turn, call_each, ready
 
 METADATA_PARTITION: Final = TopicPartition("__cluster_metadata", 0)
 METADATA_TOPIC_ID: Final = uuid_from_text("AAAAAAAAAAAAAAAAAAAAAQ")
@@ -236,8 +237,7 @@ class EmbeddedStore:
         waiting = [*self._in_flight, *self._queue]
         self._in_flight = []
         self._queue.clear()
-        for write in waiting:
-            write.later.fail(self._failure)
+        call_each(partial(write.later.fail, self._failure) for write in waiting)
 
     def _submit(self, write: _Write) -> Later[list[Outcome]]:
         keys = [change.key for change in write.changes]
@@ -254,13 +254,12 @@ class EmbeddedStore:
         while self._queue and not self._in_flight:
             group, records = self._take_group()
             if not records:
-                self._tell(group)
+                call_each(self._outcomes(group))
                 continue
             try:
                 self._append(records)
             except KafkaError as error:
-                for write in group:
-                    write.later.fail(error)
+                call_each([partial(write.later.fail, error) for write in group])
             else:
                 self._in_flight, self._in_flight_records = group, records
 
@@ -345,18 +344,21 @@ class EmbeddedStore:
         for index, record in enumerate(self._in_flight_records):
             changed.update(dict.fromkeys(self._image.replay(record, self._in_flight_base + index)))
         self._in_flight_records = []
+        call_each([*self._news(changed), *self._outcomes(group), self._pump])
+
+    def _news(self, changed: Iterable[Key]) -> Iterator[Callable[[], None]]:
+        """To tell each watcher of each change."""
         for key in changed:
             value, version = self._image.get(key)
             for prefix, watcher in self._watchers:
                 if key[: len(prefix)] == prefix:
-                    watcher(key, value, version)
-        self._tell(group)
-        self._pump()
+                    yield partial(watcher, key, value, version)
 
-    def _tell(self, group: Sequence[_Write]) -> None:
+    def _outcomes(self, group: Sequence[_Write]) -> Iterator[Callable[[], None]]:
+        """To tell each of those who wrote what has become of it."""
         for write in group:
             outcomes: list[Outcome] = [
                 write.conflicts.get(index) or Written(version=self._image.get(change.key)[1])
                 for index, change in enumerate(write.changes)
             ]
-            write.later.succeed(outcomes)
+            yield partial(write.later.succeed, outcomes)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import errno
 import random
+from collections.abc import Sequence
 
 import pytest
 
 from plog.types import TopicPartition
 from plogd.log import names
 from plogd.log.checkpoints import read_offsets
-from plogd.log.deletion import lane_of, remove_tree
+from plogd.log.deletion import RETRY_MS, lane_of, remove_tree
 from plogd.log.log import Log
+from plogd.log.log_segment import LogSegment
 from tests.helpers.log_site import (
     CONFIG,
     LogSite,
@@ -172,6 +174,61 @@ def test_a_disk_that_cannot_delete_goes_offline(what: str) -> None:
     _delete_below(site, log, 10)
     site.ports.advance(DELAY_MS)
     assert site.offline == ["/a"]
+
+
+@pytest.mark.parametrize("partly", [False, True])
+def test_a_rename_that_was_refused_is_tried_again(partly: bool) -> None:
+    """Else the files would stay open, and their room be taken, until the next start."""
+    site, log = four_segments()
+    retired = list(log.segments)[:2]
+    refused = ".index" if partly else "t-0/"
+    site.files.fail_when(
+        lambda operation: operation.name == "rename" and refused in operation.path, errno.EDQUOT
+    )
+    _delete_below(site, log, 10)
+    site.ports.advance(DELAY_MS)
+    assert site.offline == []
+    assert "deletion in /a failed" in site.reports[-1]
+    site.files.fail_no_more()
+    site.ports.advance(RETRY_MS + DELAY_MS)
+    assert [name for name in site.files.listdir(log.directory) if name < f"{10:020}"] == []
+    assert _all_closed(retired)
+    assert values(log) == {offset: values(log)[offset] for offset in range(10, 17)}
+
+
+@pytest.mark.parametrize("what", ["rename", "unlink"])
+def test_segments_that_cannot_be_deleted_are_closed(what: str) -> None:
+    """What a failed disk does not delete, the next start does."""
+    site, log = four_segments()
+    retired = list(log.segments)[:3]
+    site.files.fail_when(
+        lambda operation: operation.name == what and "t-0/" in operation.path, errno.EIO
+    )
+    _delete_below(site, log, 15)
+    site.ports.advance(DELAY_MS)
+    assert site.offline == ["/a"]
+    assert _all_closed(retired)
+    site.files.fail_no_more()
+    assert base_offsets(site.kill().log()) == [15]
+
+
+def test_segments_of_a_directory_that_fails_meanwhile_are_closed_and_left() -> None:
+    site, log = four_segments()
+    retired = list(log.segments)[:2]
+    _delete_below(site, log, 10)
+    site.settle()
+    site.manager.storage_failed("/a", OSError(errno.EIO, "broken"))
+    before = site.files.operations
+    site.ports.advance(DELAY_MS)
+    assert site.files.operations == before
+    assert _all_closed(retired)
+
+
+def _all_closed(segments: Sequence[LogSegment]) -> bool:
+    for segment in segments:
+        with pytest.raises(AssertionError, match="closed"):
+            segment.records_file.size()
+    return True
 
 
 # -- whole logs -------------------------------------------------------------------------------

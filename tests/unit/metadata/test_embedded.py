@@ -232,6 +232,37 @@ class TestDurability:
         assert isinstance(written, Written)
 
 
+class TestBugsOfOthers:
+    """Whoever hears of a change may fail; nobody else notices."""
+
+    def test_a_watcher(self) -> None:
+        disk = Disk()
+        store = disk.open()
+        heard: list[Key] = []
+        store.watch(("producer_ids",), lambda *_: 1 // 0)
+        store.watch(("producer_ids",), lambda key, *_: heard.append(key))
+        first, second = (store.write([producer_ids(n, ABSENT)]) for n in (1000, 2000))
+        with pytest.raises(ZeroDivisionError):
+            disk.ports.settle()
+        disk.ports.settle()
+        assert heard == [PRODUCERS]
+        assert [type(one) for later in (first, second) for one in outcome(later)] == [
+            Written,
+            Conflict,
+        ]
+
+    def test_one_of_those_who_wrote(self) -> None:
+        disk = Disk()
+        store = disk.open()
+        changes = [topic_changes(name, name.encode() * 16) for name in "abc"]
+        laters = [store.write(change) for change in changes]
+        laters[0].then(lambda _: 1 // 0, lambda error: None)
+        with pytest.raises(ZeroDivisionError):
+            disk.ports.settle()
+        assert [laters[n].done for n in (1, 2)] == [True, True]
+        assert isinstance(disk.settle(store.write([producer_ids(1, ABSENT)]))[0], Written)
+
+
 class TestStarting:
     """Replay, and what a start writes."""
 
