@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from plog.errors import CoordinatorNotAvailable
+from plog.errors import CoordinatorNotAvailable, KafkaStorageError
 from plog.types import TopicPartition
 from plogd.apis.context import ConnectionContext
 from plogd.apis.dispatch import Dispatcher
@@ -51,6 +51,7 @@ from plogd.topic_config import TopicConfig
 
 _INTERNAL_TOPIC_TIMEOUT_MS = 5_000
 """How long a request waits for the topic of its coordinator, which is made all the same."""
+_NO_ROOM_RETRY_MS = 1_000
 _TOLD_PARTITIONS = 10
 _METADATA_LOG_CONFIG = TopicConfig(
     cleanup_policy=(),  # Nothing of it may ever go: there are no snapshots.
@@ -222,6 +223,7 @@ class Broker:
         self._load_dynamic_settings()
         self.store.watch(("config",), self._settings_changed)
         broker_epoch = await self.store.register_broker(self._registration())
+        self.replica_manager.refuse_writes(not self.store.is_registered)
         self.producer_ids = ProducerIds(
             self.store, broker_id=self.config.node_id, broker_epoch=broker_epoch
         )
@@ -236,8 +238,61 @@ class Broker:
         self._start_security()
         topics = await self.controller.load()
         await self._load_logs(topics)
-        await self.replica_manager.start_topics(topics)
+        await self._start_topics(topics)
         self.is_ready = True
+        if not self.store.is_registered:
+            self._report(
+                "there is no room in {log_dir} to write down that this broker has started: it "
+                "serves reads and deletes what retention lets go, and takes no writes until there "
+                "is room",
+                log_dir=self.store.log_dir,
+                level="error",
+            )
+            self._register_later()
+
+    async def _start_topics(self, topics: Sequence[TopicState]) -> None:
+        """Lead all partitions; those for whose logs there is no room are offline until there is."""
+        try:
+            await self.replica_manager.start_topics(topics)
+        except KafkaStorageError as error:
+            missing = self.replica_manager.without_logs(topics)
+            self._report(
+                "{count} partitions are offline for want of a log: {partitions}. {error}. They get "
+                "one when there is room, or when the broker is started again",
+                count=len(missing),
+                partitions=_some(missing),
+                error=str(error),
+                level="error",
+            )
+            self.replica_manager.set_without_log(missing)
+            await self.replica_manager.start_topics(topics)
+            self._make_logs_later(missing)
+
+    def _make_logs_later(self, missing: Sequence[TopicPartition]) -> None:
+        """Try again until there are logs for these partitions, or a disk has failed."""
+
+        def made(_: None) -> None:
+            self._report("there is room again: every partition has its log")
+
+        def again() -> None:
+            if self.is_ready and not self.log_manager.offline_dirs:
+                making = self.replica_manager.make_logs_of(missing)
+                making.then(made, lambda _: self._make_logs_later(missing))
+
+        self.timers.call_later(_NO_ROOM_RETRY_MS, again)
+
+    def _register_later(self) -> None:
+        """Try again until this start is written down, or the disk has failed."""
+
+        def registered(_: None) -> None:
+            self.replica_manager.refuse_writes(False)
+            self._report("there is room again: this broker takes writes")
+
+        def again() -> None:
+            if self.is_ready and not self.store.has_failed:
+                self.store.retry_registration().then(registered, lambda _: self._register_later())
+
+        self.timers.call_later(_NO_ROOM_RETRY_MS, again)
 
     def _start_security(self) -> None:
         self.acls = Acls(self.store, timers=self.timers, random=self.random, report=self._report)

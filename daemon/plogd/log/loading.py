@@ -19,6 +19,7 @@ from plogd.log import names
 from plogd.log.checkpoints import write_topic_id
 from plogd.log.creation import put_aside
 from plogd.log.discovery import FoundLog, KnownTopic, TopicOf, find_logs, surest_first
+from plogd.log.io_errors import is_refusal
 from plogd.log.log_dir import LogDir
 from plogd.log.log_dirs import LogDirs, claim
 from plogd.log.log_state import LogState
@@ -140,9 +141,15 @@ class Loading:
             directory=directory,
             level="warn",
         )
-        await self._jobs.submit(
-            found.log_dir.lane, lambda: write_topic_id(self._files, directory, topic.topic_id)
-        )
+
+        def write() -> None:
+            try:
+                write_topic_id(self._files, directory, topic.topic_id)
+            except OSError as error:
+                if not is_refusal(error):  # No room for it: the next start takes it by its name.
+                    raise
+
+        await self._jobs.submit(found.log_dir.lane, write)
 
     async def _put_aside(self, found: FoundLog) -> None:
         log_dir, unique_id = found.log_dir, self._random.random_bytes(16).hex()

@@ -110,6 +110,8 @@ class EmbeddedStore:
         self._in_flight_end = 0
         self._epoch = log.leader_epochs.latest_epoch + 1
         self._failure: KafkaStorageError | None = None
+        self._unwritten: list[MetadataRecord] = []
+        """The records of this start, if there was no room for them yet."""
 
     def open(self) -> None:
         """Replay the log. Raises KafkaStorageError if it is damaged or not understood."""
@@ -223,11 +225,58 @@ class EmbeddedStore:
         assert len(changes) <= self.max_atomic_changes
         return self._submit(_Write(changes=changes, atomic=True, later=Later()))
 
+    @property
+    def log_dir(self) -> str:
+        """The log directory of the metadata log."""
+        return self._log.log_dir
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether that directory is offline."""
+        return self._failure is not None
+
+    @property
+    def is_registered(self) -> bool:
+        """Whether what `register_broker` was told is written down."""
+        return not self._unwritten
+
     def register_broker(self, registration: BrokerRegistration) -> Later[int]:
-        """Write down that the broker has started; its epoch is the offset of that record."""
+        """Write down that the broker has started; its epoch is the offset of that record.
+
+        A full disk only puts that off: it is so in the image, and nothing else is written before
+        `retry_registration` has succeeded. Else a broker would not start where there is no room,
+        and could neither be read from nor make room.
+        """
         write = _Write(changes=(), atomic=True, later=Later(), registration=registration)
         key: Key = ("broker", registration.broker_id)
         return self._submit(write).map(lambda _: self._image.get(key)[1])
+
+    def retry_registration(self) -> Later[None]:
+        """Write down what there was no room for; fails with KafkaStorageError if there is none."""
+        assert self._unwritten
+        write = _Write(changes=(), atomic=True, later=Later())
+        base_offset = self._log.log_end_offset
+        try:
+            if self._failure is not None:
+                raise self._failure
+            if not self._in_flight:
+                self._append(self._unwritten)
+                assert self._in_flight_base == base_offset, "the image has it there already"
+        except KafkaError as error:
+            write.later.fail(error)
+        else:
+            self._in_flight.append(write)
+        return write.later.map(self._registered)
+
+    def _registered(self, _: list[Outcome]) -> None:
+        self._unwritten = []
+
+    def _put_off(self, group: Sequence[_Write], records: list[MetadataRecord]) -> None:
+        """The image moves on without the log; the records will have the same offsets in it."""
+        self._unwritten = records
+        for offset, record in enumerate(records, self._log.log_end_offset):
+            self._image.replay(record, offset)
+        call_each(self._outcomes(group))
 
     def storage_failed(self) -> None:
         """The log directory is offline: whoever waits, and whoever comes, hears of it."""
@@ -244,6 +293,13 @@ class EmbeddedStore:
         assert len(set(keys)) == len(keys), "one change a key in one write"
         if self._failure is not None:
             write.later.fail(self._failure)
+        elif self._unwritten:
+            write.later.fail(
+                KafkaStorageError(
+                    f"there was no room in {self._log.log_dir} for this broker's start; nothing "
+                    "can be changed before there is"
+                )
+            )
         else:
             self._queue.append(write)
             self._turn.defer(self._pump)
@@ -259,6 +315,9 @@ class EmbeddedStore:
             try:
                 self._append(records)
             except KafkaError as error:
+                if group[0].registration is not None and self._failure is None:
+                    self._put_off(group, records)
+                    continue
                 call_each([partial(write.later.fail, error) for write in group])
             else:
                 self._in_flight, self._in_flight_records = group, records

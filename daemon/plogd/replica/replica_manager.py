@@ -77,6 +77,7 @@ class ReplicaManager:
         self._partitions: dict[tuple[str, int], Partition] = {}
         self._without_log: set[tuple[str, int]] = set()
         """Partitions of a log directory that could not be read at the start."""
+        self._refuses_writes = False
         self._to_check: dict[TopicPartition, None] = {}
         self._listeners: dict[TopicPartition, Callable[[], None]] = {}
         self.on_topic_started: Callable[[TopicState], None] = _nobody
@@ -355,6 +356,7 @@ class ReplicaManager:
             )
             partition.update_config(topic_config)
             partition.make_leader(state)
+            partition.refuses_writes = self._refuses_writes
             self._partitions[key] = partition
         self._cache.update(topic)
         self.on_topic_started(topic)
@@ -383,6 +385,36 @@ class ReplicaManager:
     def set_without_log(self, keys: Iterable[TopicPartition]) -> None:
         """These partitions lie in a log directory that cannot be read: they are offline."""
         self._without_log.update(keys)
+
+    def without_logs(self, topics: Sequence[TopicState]) -> list[TopicPartition]:
+        """The partitions of `topics` that have no log and should have one."""
+        return [new.topic_partition for topic in topics for new in self._missing_logs(topic)]
+
+    def make_logs_of(self, keys: Collection[TopicPartition]) -> Later[None]:
+        """Make the logs of partitions that are offline for want of one, and lead those.
+
+        Fails with KafkaStorageError.
+        """
+        return spawn(self._make_logs_of(keys))
+
+    async def _make_logs_of(self, keys: Collection[TopicPartition]) -> None:
+        wanted = self._without_log & set(keys)  # The others were deleted meanwhile.
+        topics = [
+            topic for topic in self._cache.topics() if any(topic.name == k[0] for k in wanted)
+        ]
+        self._without_log -= wanted
+        missing = [new for topic in topics for new in self._missing_logs(topic)]
+        self._without_log |= wanted
+        await self._log_manager.create(missing)
+        self._without_log -= wanted
+        for topic in topics:
+            self._lead(topic)
+
+    def refuse_writes(self, refuses: bool) -> None:
+        """Whether every append is refused, in all partitions there are and will be."""
+        self._refuses_writes = refuses
+        for partition in self._partitions.values():
+            partition.refuses_writes = refuses
 
     def stop_topic(self, topic: TopicState) -> Later[None]:
         """Serve `topic` no longer; done when its logs are out of sight."""

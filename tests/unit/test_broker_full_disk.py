@@ -1,0 +1,169 @@
+"""F8: a broker starts on a full disk, serves what it can, and goes on when there is room."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+
+from plog.errors import ErrorCode
+from plog.records.batch import iter_batches
+from plog.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from plog.wire.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
+from plog.wire.messages.delete_topics import DeleteTopicsRequest
+from plog.wire.messages.metadata import MetadataRequest
+from tests.helpers.sim_broker import SimBroker, create_topic
+from tests.helpers.sim_files import SimCrash, SimFiles
+
+FULL = ErrorCode.KAFKA_STORAGE_ERROR
+
+
+def used(how: str, batches: int = 4) -> tuple[SimBroker, SimFiles]:
+    """A broker that has something, and what its end leaves."""
+    broker = SimBroker().start()
+    create_topic(broker, "t", segment_bytes="1048576")
+    for number in range(batches):
+        assert broker.produce("t", b"%d" % number * 200_000).error_code == 0
+    if how == "stop":
+        broker.stop()
+    files = broker.files.crash(broker.ports.random) if how == "crash" else broker.files.kill()
+    return broker, files
+
+
+def delete_records(broker: SimBroker, offset: int) -> int:
+    request = DeleteRecordsRequest(
+        topics=[
+            DeleteRecordsTopic(
+                name="t",
+                partitions=[DeleteRecordsPartition(partition_index=0, offset=offset)],
+            )
+        ],
+        timeout_ms=1000,
+    )
+    [partition] = broker.ask(request, 2).topics[0].partitions
+    return int(partition.error_code)
+
+
+def epochs(broker: SimBroker, offset: int) -> list[int]:
+    records = bytes(broker.fetch("t", offset).records)
+    return [header.partition_leader_epoch for _, header in iter_batches(records)]
+
+
+@pytest.mark.parametrize("room", [0, 40, 60])
+@pytest.mark.parametrize("how", ["stop", "kill", "crash"])
+def test_it_serves_reads_refuses_writes_and_goes_on_when_there_is_room(how: str, room: int) -> None:
+    """Without room for the record of its start; a leader never writes in an epoch it had (R6)."""
+    broker, files = used(how)
+    files.capacity_bytes = files.used_bytes + room
+    again = broker.restart(files)
+    assert any("no room in /data to write down that" in line for line in again.reports)
+    assert again.fetch("t").high_watermark == 4
+    [topic] = again.ask(MetadataRequest(topics=None), 9).topics
+    assert topic.partitions[0].leader_epoch == 1
+    assert again.produce("t", b"x").error_code == FULL
+    topic = CreatableTopic(name="u", num_partitions=1, replication_factor=1)
+    assert again.ask(CreateTopicsRequest(topics=[topic]), 5).topics[0].error_code == FULL
+    [deleted] = again.ask(DeleteTopicsRequest(topic_names=["t"], timeout_ms=60_000), 5).responses
+    assert deleted.error_code == FULL
+    again.ports.advance(5_000)
+    assert again.produce("t", b"x").error_code == FULL
+    files.capacity_bytes = None
+    again.ports.advance(1_000)
+    assert any("there is room again" in line for line in again.reports)
+    assert again.produce("t", b"y").base_offset == 4
+    assert epochs(again, 4) == [1]
+    create_topic(again, "u")
+    assert again.bugs == []
+    after = again.restart()
+    assert after.produce("t", b"z").base_offset == 5
+    assert epochs(after, 4) == [1, 2]
+
+
+def test_deleting_records_makes_the_room_it_needs() -> None:
+    """In the same life: no hand at the disk."""
+    broker, files = used("kill", batches=8)
+    files.capacity_bytes = files.used_bytes
+    again = broker.restart(files)
+    assert delete_records(again, 6) == FULL  # What is answered has to be written down first.
+    again.ports.advance(70_000)
+    assert files.used_bytes < files.capacity_bytes
+    assert again.produce("t", b"y").base_offset == 8
+    assert delete_records(again, 6) == 0
+    assert again.fetch("t", 7).high_watermark == 9
+    assert again.bugs == []
+
+
+@pytest.mark.parametrize("starts", [2, 5])
+def test_it_may_be_started_again_and_again(starts: int) -> None:
+    broker, files = used("kill")
+    for _ in range(starts):
+        files.capacity_bytes = files.used_bytes
+        broker = broker.restart(files)
+        assert broker.fetch("t").high_watermark == 4
+        files = broker.files.kill()
+    files.capacity_bytes = None
+    broker = broker.restart(files)
+    assert broker.produce("t", b"y").base_offset == 4
+    assert epochs(broker, 3) == [0, 1]
+
+
+def test_no_crash_while_it_goes_on_lets_it_write_in_an_epoch_twice() -> None:
+    """From the moment there is room, the power goes at every operation."""
+    for number in range(1, 40):
+        broker, files = used("kill")
+        files.capacity_bytes = files.used_bytes
+        again = broker.restart(files)
+        files.capacity_bytes = None
+        files.crash_at(files.operations + number)
+        acknowledged = False
+        try:
+            again.ports.advance(1_000)
+            acknowledged = again.produce("t", b"y").error_code == 0
+        except SimCrash:
+            pass
+        files = files.crash(again.ports.random)
+        after = again.restart(files)
+        written = epochs(after, 0)
+        assert written[:4] == [0, 0, 0, 0]
+        assert len(written) == 5 or not acknowledged
+        assert after.produce("t", b"z").error_code == 0
+        assert epochs(after, 0)[-1] > max(written)
+        if acknowledged:
+            break
+    else:
+        pytest.fail("the record was never acknowledged")
+
+
+def test_logs_that_were_not_made_are_made_when_there_is_room() -> None:
+    """The broker ended when the topic was written down and its logs were not there yet."""
+    broker = SimBroker().start()
+    create_topic(broker, "t", 2)
+    create_topic(broker, "u", 2)
+    files = broker.files.kill()
+    for number in range(2):
+        for name in files.listdir(f"/data/u-{number}"):
+            files.unlink(f"/data/u-{number}/{name}")
+        files.rmdir(f"/data/u-{number}")
+    files.fail_when(lambda operation: operation.name == "mkdir", errno.ENOSPC)
+    again = broker.restart(files)
+    assert any("2 partitions are offline for want of a log: u-0, u-1" in x for x in again.reports)
+    assert again.produce("t", b"x", partition=1).error_code == 0
+    assert again.produce("u", b"x").error_code == FULL
+    again.ports.advance(3_000)
+    assert again.produce("u", b"x", partition=1).error_code == FULL
+    files.fail_no_more()
+    again.ports.advance(1_000)
+    assert again.produce("u", b"x", partition=1).error_code == 0
+    assert again.produce("u", b"x").error_code == 0
+    assert again.bugs == []
+
+
+def test_a_disk_that_fails_is_not_taken_for_a_full_one() -> None:
+    broker, files = used("kill")
+    files.fail_when(lambda op: op.name == "append" and "__cluster_metadata" in op.path, errno.EIO)
+    with pytest.raises(Exception, match=r"Input/output error|offline"):
+        broker.restart(files)
