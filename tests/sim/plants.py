@@ -59,6 +59,13 @@ def _forget_producers(stack: ExitStack) -> None:
     )
 
 
+def _forget_refusals(stack: ExitStack) -> None:
+    """A producer whose first batch was refused may begin with its second."""
+    stack.enter_context(
+        patch.object(ProducerStateManager, "note_refused", lambda state, header, now_ms: None)
+    )
+
+
 def _answer_before_durable(stack: ExitStack) -> None:
     """A coordinator answers as soon as its records are appended."""
 
@@ -140,6 +147,7 @@ PLANTS: dict[str, Callable[[ExitStack], None]] = {
     "skip-dir-sync": _skip_dir_sync,
     "ack-before-hw": _ack_before_hw,
     "forget-producers": _forget_producers,
+    "forget-refusals": _forget_refusals,
     "answer-before-durable": _answer_before_durable,
     "accept-old-generations": _accept_old_generations,
     "forget-groups": _forget_groups,

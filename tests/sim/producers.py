@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 MAX_IN_FLIGHT = 5
 _MAX_WINDOW = 9
+_NEW_IDENTITY = 0.2
+"""How often a producer that has nothing to do begins anew: what is first is special."""
 
 
 class PlainProducer(Client):
@@ -131,7 +133,6 @@ class IdempotentProducer(Client):
         self._producer_id = -1
         self._producer_epoch = -1
         self._identities = 0
-        self._is_known = False
         self._values = Values(world, name, self.chance)
         self._unacknowledged: deque[Batch] = deque()
         self._sent = 0
@@ -146,6 +147,8 @@ class IdempotentProducer(Client):
             await self.world.pause(self.chance)
             try:
                 connection = await self.connected()
+                if not self._unacknowledged and self.chance.random() < _NEW_IDENTITY:
+                    self._producer_id = -1
                 if self._sight is None:
                     self._sight = (await self.topics()).get(self._topic)
                     continue
@@ -172,7 +175,6 @@ class IdempotentProducer(Client):
         self.world.take_producer_id(answer.producer_id, answer.producer_epoch)
         self._producer_id, self._producer_epoch = answer.producer_id, answer.producer_epoch
         self._identities += 1
-        self._is_known = False
         self._values = Values(self.world, f"{self.name}.{self._identities}", self.chance)
 
     def _new_batch(self, sight: Sight) -> Batch:
@@ -185,10 +187,7 @@ class IdempotentProducer(Client):
             if self._in_flight:
                 return
             self._rewinding, self._sent = False, 0
-        # Of a producer it knows nothing of, a broker takes any sequence number first (KIP-360). So
-        # one batch goes alone until it is in, or a refused one could be overtaken.
-        limit = MAX_IN_FLIGHT if self._is_known else 1
-        while self._sent < len(self._unacknowledged) and self._in_flight < limit:
+        while self._sent < len(self._unacknowledged) and self._in_flight < MAX_IN_FLIGHT:
             batch = self._unacknowledged[self._sent]
             if batch.first_sent_in_life is None:
                 batch.first_sent_in_life = self.world.service.life_number
@@ -230,7 +229,6 @@ class IdempotentProducer(Client):
                 )
         self._unacknowledged.remove(batch)
         self._sent -= 1
-        self._is_known = True
         life = self.world.service.life_number
         self.world.history.acknowledged(
             batch.key,

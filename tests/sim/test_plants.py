@@ -27,8 +27,9 @@ LOSS = {
 FOUND_AS = {
     "ack-before-flush": LOSS,
     "skip-dir-sync": LOSS,
-    "ack-before-hw": {"lost-write", "unseen"},
+    "ack-before-hw": {"lost-write", "unseen", "false-out-of-order"},
     "forget-producers": {"duplicate"},
+    "forget-refusals": {"nonmonotonic-send", "false-out-of-order"},
 }
 GROUP_LOSS = {
     "spurious-reset",

@@ -58,6 +58,8 @@ class Log:
         self.on_durable: Callable[[], None] = _nothing
         self.offline = False
         self.closed = False
+        self.refuses_writes = False
+        """There was no room to write down that this broker leads, in an epoch of its own (R6)."""
         self._segments = Segments(state.segments)
         self._files = files
         self._rounds = rounds
@@ -144,10 +146,19 @@ class Log:
             if duplicate is not None:
                 first, last = duplicate.first_offset, duplicate.last_offset
                 return AppendInfo(first, last, -1, self.log_start_offset, duplicate=True)
-        return self._append(batch, leader_epoch, now_ms)
+        try:
+            return self._append(batch, leader_epoch, now_ms)
+        except KafkaStorageError:
+            self.producer_state.note_refused(batch.header, now_ms)
+            raise
 
     def _append(self, batch: ValidatedBatch, leader_epoch: int, now_ms: int) -> AppendInfo:
         view, header, max_timestamp, max_timestamp_delta, log_append_time_ms = batch
+        if self.refuses_writes:
+            raise KafkaStorageError(
+                f"{self.topic_partition}: there was no room on the disk for this broker's start; "
+                "it takes no writes until there is"
+            )
         first_offset = self.log_end_offset
         last_offset = first_offset + header.last_offset_delta
         set_base_offset_and_epoch(view, 0, first_offset, leader_epoch)

@@ -8,7 +8,9 @@ let recovery begin at a segment's base instead of at the log's start.
 
 State outlives the batches it speaks of (retention may delete them) and goes when a producer has
 been silent for ``producer.id.expiration.ms``. A producer we know nothing of may begin at any
-sequence number.
+sequence number; but where a full disk has refused its first batch, that one has to come first. Else
+the batch it had sent right behind it, smaller or luckier, would be taken, and the order be wrong.
+Kafka need not mind: it gives up a disk that is full.
 
 Called on the reactor's thread, but for the functions that touch files, which are jobs' work.
 
@@ -43,6 +45,9 @@ NO_SEQUENCE = -1
 REMEMBERED_BATCHES = 5
 """A producer may have this many requests in flight, so this many may come again."""
 
+MAX_REFUSED = 10_000
+"""So many producers may wait for room at once; beyond it the oldest is forgotten."""
+
 _SEQUENCE_MODULUS = 2**31
 
 
@@ -67,6 +72,14 @@ class BatchMetadata(NamedTuple):
     def first_offset(self) -> int:
         """The offset of its first record."""
         return self.last_offset - self.offset_delta
+
+
+class _Refused(NamedTuple):
+    """A producer's first batch, for which there was no room."""
+
+    producer_epoch: int
+    base_sequence: int
+    noted_ms: int
 
 
 class ProducerState:
@@ -146,7 +159,7 @@ class ProducerState:
 class ProducerStateManager:
     """All producers of one partition, and their snapshots in its directory."""
 
-    __slots__ = ("_files", "directory", "expiration_ms", "producers")
+    __slots__ = ("_files", "_refused", "directory", "expiration_ms", "producers")
 
     def __init__(self, files: Files, directory: str, *, expiration_ms: int) -> None:
         self._files = files
@@ -154,6 +167,8 @@ class ProducerStateManager:
         """Where snapshots are; set anew when the directory is renamed."""
         self.expiration_ms = expiration_ms
         self.producers: dict[int, ProducerState] = {}
+        self._refused: dict[int, _Refused] = {}
+        """The first batch of each producer we know nothing else of, if there was no room for it."""
 
     # -- before and after an append -----------------------------------------------------------
 
@@ -167,6 +182,7 @@ class ProducerStateManager:
             return None
         state = self.producers.get(header.producer_id)
         if state is None:
+            self._check_first(header)
             return None
         if origin is AppendOrigin.CLIENT:
             duplicate = state.find_duplicate(header)
@@ -187,6 +203,35 @@ class ProducerStateManager:
                 "this batch is not part of one"
             )
         return None
+
+    def _check_first(self, header: BatchHeader) -> None:
+        """A batch of a producer we know nothing of: not before the one that was refused."""
+        refused = self._refused.get(header.producer_id)
+        if (
+            refused is not None
+            and refused.producer_epoch == header.producer_epoch
+            and refused.base_sequence != header.base_sequence
+        ):
+            raise OutOfOrderSequenceNumber(
+                f"producer {header.producer_id} epoch {header.producer_epoch} sends sequence "
+                f"number {header.base_sequence}; {refused.base_sequence}, for which there was no "
+                "room, has to come again first"
+            )
+
+    def note_refused(self, header: BatchHeader, now_ms: int) -> None:
+        """There was no room for a batch that `check` had let pass; its producer will send it again.
+
+        Does nothing for a producer that is known: its next sequence number is.
+        """
+        if header.producer_id < 0 or header.producer_id in self.producers:
+            return
+        noted = self._refused.get(header.producer_id)
+        if noted is None or noted.producer_epoch < header.producer_epoch:
+            self._refused[header.producer_id] = _Refused(
+                header.producer_epoch, header.base_sequence, now_ms
+            )
+        if len(self._refused) > MAX_REFUSED:
+            del self._refused[next(iter(self._refused))]
 
     def _check_sequence(self, state: ProducerState, header: BatchHeader) -> None:
         if header.producer_epoch != state.producer_epoch:
@@ -213,6 +258,7 @@ class ProducerStateManager:
         state = self.producers.get(header.producer_id)
         if state is None:
             assert header.producer_id >= 0
+            self._refused.pop(header.producer_id, None)
             state = self.producers[header.producer_id] = ProducerState(header.producer_id)
         timestamp = header.max_timestamp if max_timestamp is None else max_timestamp
         delta = header.last_offset_delta
@@ -241,6 +287,11 @@ class ProducerStateManager:
 
     def remove_expired(self, now_ms: int) -> int:
         """Forget the producers that have been silent too long; returns how many."""
+        self._refused = {
+            producer_id: refused
+            for producer_id, refused in self._refused.items()
+            if now_ms - refused.noted_ms < self.expiration_ms
+        }
         expired = [
             state.producer_id for state in self.producers.values() if self._expired(state, now_ms)
         ]

@@ -84,7 +84,6 @@ class Partition:
         "leader",
         "leader_epoch",
         "log",
-        "refuses_writes",
         "replicas",
         "topic_id",
         "topic_partition",
@@ -109,8 +108,6 @@ class Partition:
         self.replicas: tuple[int, ...] = ()
         self.gone = False
         """The topic was deleted; whoever still holds this object must not use it."""
-        self.refuses_writes = False
-        """There was no room to write down that this broker leads, in an epoch of its own (R6)."""
         self._on_progress = on_progress
         log.on_durable = self._log_advanced
 
@@ -173,12 +170,8 @@ class Partition:
     ) -> AppendInfo:
         """Append one batch. Raises the KafkaError a client is to see; then nothing was appended."""
         log = self.log
-        if self.gone or log.offline or self.leader != self.broker_id or self.refuses_writes:
+        if self.gone or log.offline or self.leader != self.broker_id:
             self.check_leader()
-            raise KafkaStorageError(
-                f"{self.topic_partition}: there was no room on the disk for this broker's start; "
-                "it takes no writes until there is"
-            )
         if required_acks == ACKS_ALL and len(self.isr) < self.min_isr:
             raise NotEnoughReplicas(
                 f"{self.topic_partition}: {len(self.isr)} in-sync replicas, min.insync.replicas "

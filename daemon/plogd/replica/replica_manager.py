@@ -356,7 +356,7 @@ class ReplicaManager:
             )
             partition.update_config(topic_config)
             partition.make_leader(state)
-            partition.refuses_writes = self._refuses_writes
+            log.refuses_writes = self._refuses_writes
             self._partitions[key] = partition
         self._cache.update(topic)
         self.on_topic_started(topic)
@@ -414,7 +414,7 @@ class ReplicaManager:
         """Whether every append is refused, in all partitions there are and will be."""
         self._refuses_writes = refuses
         for partition in self._partitions.values():
-            partition.refuses_writes = refuses
+            partition.log.refuses_writes = refuses
 
     def stop_topic(self, topic: TopicState) -> Later[None]:
         """Serve `topic` no longer; done when its logs are out of sight."""
