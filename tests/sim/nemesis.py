@@ -33,6 +33,7 @@ class Nemesis:
             self.crash_at_an_operation,
             self.clean_stop,
             self.disk_full,
+            self.scarce_room,
             self.failed_sync,
             self.failed_operation,
             self.failed_read,
@@ -89,12 +90,27 @@ class Nemesis:
     # -- the disk -----------------------------------------------------------------------------
 
     async def disk_full(self) -> None:
-        """There is no room for a while."""
+        """There is no room for a while, at times from before a start on."""
         files = self.world.files
         files.capacity_bytes = files.used_bytes + self.chance.choice((0, 10, 300, 3000))
         with self.world.trouble():
             await self.world.sleep(self.chance.uniform(10, 1000))
+            if self.chance.random() < 0.3:
+                self.world.service.end(power_loss=self.chance.random() < 0.5)
+                await self.world.sleep(self.chance.uniform(10, 1000))
             self.world.files.capacity_bytes = None
+
+    async def scarce_room(self) -> None:
+        """For a while there is room for some of what is written, and none for the rest."""
+        share = self.chance.choice((0.1, 0.5, 0.9))
+
+        def applies(operation: Operation) -> bool:
+            return operation.name == "append" and self.chance.random() < share
+
+        with self.world.trouble():
+            self.world.files.fail_when(applies, errno.ENOSPC)
+            await self.world.sleep(self.chance.uniform(10, 500))
+            self.world.files.fail_no_more()
 
     async def failed_sync(self) -> None:
         """One sync fails; the disk drops what it could not write."""

@@ -26,6 +26,7 @@ class Service:
         self._world = world
         self._chance = random.Random(world.chance.random())
         self._life_began_ms = 0.0
+        self._has_served = False
         self._everything_is_durable = False
         """The last stop was a clean one, and nothing has been written since."""
 
@@ -68,13 +69,17 @@ class Service:
     def started(self, process: Process) -> None:
         """The broker serves."""
         self._world.trace("broker serves")
+        self._has_served = True
         self._world.network.server = process
 
     def failed(self, process: Process, error: Exception) -> None:
-        """The broker could not start or stop; with a disk in trouble it may try again."""
+        """The broker could not start or stop; with a disk in trouble it may try again.
+
+        A full disk is no such trouble, but for a broker that has nothing yet.
+        """
         if process is not self.process:
             return
-        if not self.has_met_faults:
+        if not self.has_met_faults or (self._has_served and "No space left" in str(error)):
             self._world.fail(process.crash(error))
         self._world.trace(f"broker gives up: {error!r}")
         self.end(power_loss=False)
