@@ -97,7 +97,7 @@ class Nemesis:
             await self.world.sleep(self.chance.uniform(10, 1000))
             if self.chance.random() < 0.3:
                 self.world.service.end(power_loss=self.chance.random() < 0.5)
-                await self.world.sleep(self.chance.uniform(10, 1000))
+                await self.world.sleep(self.chance.uniform(10, 300))
             self.world.files.capacity_bytes = None
 
     async def scarce_room(self) -> None:

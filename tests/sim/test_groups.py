@@ -51,7 +51,7 @@ def test_200_members_for_longer(seed: int) -> None:
 
 
 def test_a_storm_of_1000_joins_ends_in_one_generation() -> None:
-    world = World(1, 1 << 30, members=STORM)
+    world = World(2, 1 << 30, members=STORM)
     only_group(world, kind="eager", members=STORM)
     [plan] = world.group_plans
     plan = world.group_plans[0] = replace(

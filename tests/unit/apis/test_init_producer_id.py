@@ -50,6 +50,16 @@ def test_a_producer_that_names_its_old_id_gets_a_new_one() -> None:
     assert (answer.error_code, answer.producer_id != old) == (0, True)
 
 
+@pytest.mark.parametrize("epoch", [0, 32_766, 32_767])
+def test_no_epoch_is_ever_too_high_to_begin_anew(epoch: int) -> None:
+    """F30: there is no next epoch after 32767, but always another id."""
+    broker = SimBroker().start()
+    old = broker.ask(asked(), 4).producer_id
+    answer = broker.ask(asked(producer_id=old, producer_epoch=epoch), 4)
+    assert (answer.error_code, answer.producer_epoch) == (0, 0)
+    assert answer.producer_id != old
+
+
 @pytest.mark.parametrize(
     ("request_", "code"),
     [
