@@ -72,7 +72,7 @@ def test_a_garbled_checkpoint_never_keeps_a_broker_from_starting(name: str) -> N
     site, contents = stopped(clean=False)
     path = f"/a/{name}"
     original = contents[path]
-    digits = [bytes([digit]) for digit in b"0123456789-"]
+    digits = [b"0", b"9", b"-"]
     for position in range(len(original)):
         for byte in (*digits, NOISE[position : position + 1]):
             garbled = original[:position] + byte + original[position + 1 :]
