@@ -91,6 +91,8 @@ class Nemesis:
 
     async def disk_full(self) -> None:
         """There is no room for a while, at times from before a start on."""
+        if not self.world.history.acknowledged_count:
+            return  # With a disk that is full from the first there is nothing to see.
         files = self.world.files
         files.capacity_bytes = files.used_bytes + self.chance.choice((0, 10, 300, 3000))
         with self.world.trouble():
