@@ -25,13 +25,7 @@ from plog.records.codec import Record, RecordHead, walk_records
 from plog.records.reader import read_payload, read_records
 from plogd.log.file_records import BatchPlace, CorruptRange, FileRecords, FileRegion
 from plogd.log.index_file import MAX_RELATIVE_OFFSET, CorruptIndex
-from plogd.log.names import (
-    INDEX_SUFFIX,
-    LOG_SUFFIX,
-    TIME_INDEX_SUFFIX,
-    TXN_INDEX_SUFFIX,
-    segment_path,
-)
+from plogd.log.names import LOG_SUFFIX, SEGMENT_SUFFIXES, segment_path
 from plogd.log.offset_index import OffsetIndex
 from plogd.log.recent_batches import RecentBatches
 from plogd.log.segment_indexes import SegmentIndexes
@@ -96,7 +90,7 @@ class LogSegment:
         Files of the same name, left by a roll that failed, are removed first. Raises OSError, and
         leaves nothing behind if it can: the log may go on in the segment before.
         """
-        for suffix in (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX):
+        for suffix in SEGMENT_SUFFIXES:
             path = segment_path(directory, base_offset, suffix)
             if files.exists(path):
                 files.unlink(path)
@@ -473,7 +467,7 @@ class LogSegment:
 
     def rename(self, state: str) -> None:
         """Give all files another second suffix, as ``.deleted``; the caller syncs the directory."""
-        for suffix in (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX):
+        for suffix in SEGMENT_SUFFIXES:
             target = segment_path(self._directory, self.base_offset, suffix, state)
             if self._files.exists(self._path(suffix)):
                 self._files.rename(self._path(suffix), target)
@@ -488,7 +482,7 @@ class LogSegment:
     def delete_files(self) -> None:
         """Close the segment and unlink its files; those already gone are no error."""
         self.close()
-        for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX, LOG_SUFFIX):
+        for suffix in reversed(SEGMENT_SUFFIXES):
             path = self._path(suffix)
             if self._files.exists(path):
                 self._files.unlink(path)

@@ -20,6 +20,8 @@ INDEX_SUFFIX = ".index"
 TIME_INDEX_SUFFIX = ".timeindex"
 TXN_INDEX_SUFFIX = ".txnindex"
 SNAPSHOT_SUFFIX = ".snapshot"
+SEGMENT_SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
+"""Of what is a segment's own, the records first."""
 
 DELETED_SUFFIX = ".deleted"
 """Second suffix of a file that is out of the log and waits to be unlinked."""
