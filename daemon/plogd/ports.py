@@ -13,7 +13,7 @@ from theirs.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Coroutine, Generator, Iterable
+from collections.abc import Callable, Coroutine, Generator
 from typing import Any, Generic, NamedTuple, Protocol, Self, TypeAlias, TypeVar, cast
 
 T = TypeVar("T")
@@ -216,23 +216,6 @@ async def gather(laters: list[Later[T]]) -> list[T]:
     if first_error is not None:
         raise first_error
     return values
-
-
-def call_each(calls: Iterable[Callable[[], object]]) -> None:
-    """Make all the calls, whatever one of them raises; that is raised when all have been made.
-
-    For those who tell several others something: a bug in one must not keep it from the rest.
-    """
-    errors: list[Exception] = []
-    for call in calls:
-        try:
-            call()
-        except Exception as error:
-            errors.append(error)
-    if len(errors) > 1:
-        raise ExceptionGroup(f"{len(errors)} of those who were told failed", errors)
-    if errors:
-        raise errors[0]
 
 
 MaybeLater: TypeAlias = T | Later[T]

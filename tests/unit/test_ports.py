@@ -11,7 +11,6 @@ from plogd.ports import (
     Later,
     MaybeLater,
     Turn,
-    call_each,
     failed,
     gather,
     ready,
@@ -296,17 +295,6 @@ def test_a_call_that_raises_does_not_cost_the_others_their_turn() -> None:
     assert calls == []
     ports.settle()
     assert calls == ["behind it"]
-
-
-def test_each_is_called_whatever_one_of_them_raises() -> None:
-    calls: list[str] = []
-    call_each([lambda: calls.append("a"), lambda: calls.append("b")])
-    with pytest.raises(ZeroDivisionError):
-        call_each([lambda: 1 // 0, lambda: calls.append("c")])
-    with pytest.raises(ExceptionGroup) as raised:
-        call_each([lambda: 1 // 0, lambda: {}[0], lambda: calls.append("d")])
-    assert calls == ["a", "b", "c", "d"]
-    assert [type(error) for error in raised.value.exceptions] == [ZeroDivisionError, KeyError]
 
 
 def test_silence_tells_nobody() -> None:

@@ -23,7 +23,8 @@ from functools import partial
 from typing import Protocol
 
 from plogd.log.binding import bind
-from plogd.ports import Clock, File, Files, Jobs, Later, Turn, call_each, gather, ready, spawn
+from plogd.log.call_each import call_each
+from plogd.ports import Clock, File, Files, Jobs, Later, Turn, gather, ready, spawn
 
 _PARALLEL_LANES = 8
 _MISTRUST_MS = 30_000.0

@@ -25,9 +25,8 @@ from plog.errors import (
 )
 from plog.records.batch import set_base_offset_and_epoch
 from plogd.log.batch_validator import AppendOrigin, BatchRules, ValidatedBatch, validate_batch
-from plogd.log.file_records import FileRegion
 from plogd.log.flush import SyncRounds, SyncTicket
-from plogd.log.log_results import NO_DATA, AppendInfo, FetchData
+from plogd.log.log_results import NO_DATA, AppendInfo, FetchData, as_fetch_data
 from plogd.log.log_segment import LogSegment, TimestampAndOffset
 from plogd.log.log_state import LogHooks, LogState
 from plogd.log.retention import KEEP_EVERYTHING, RetentionPolicy, SegmentInfo, deletable_segments
@@ -335,7 +334,7 @@ class Log:
                 at_least_one=at_least_one,
             )
             if region is not None:
-                return _as_fetch_data(region)
+                return as_fetch_data(region)
         return NO_DATA
 
     def _position_of(self, end_offset: int, segment: LogSegment) -> int:
@@ -488,14 +487,6 @@ class Log:
         if self.recovery_point < end or self._directory_dirty or self.leader_epochs.is_dirty:
             return False
         return not end or self._files.exists(snapshot_path(end))
-
-
-def _as_fetch_data(region: FileRegion) -> FetchData:
-    """An empty region would never be sent, and so never be closed."""
-    if region.nbytes:
-        return FetchData(region=region)
-    region.close()
-    return NO_DATA
 
 
 def _nothing() -> None:

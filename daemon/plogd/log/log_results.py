@@ -30,3 +30,11 @@ class FetchData(NamedTuple):
 
 
 NO_DATA = FetchData(region=None)
+
+
+def as_fetch_data(region: FileRegion) -> FetchData:
+    """An empty region would never be sent, and so never be closed."""
+    if region.nbytes:
+        return FetchData(region=region)
+    region.close()
+    return NO_DATA

@@ -33,6 +33,7 @@ from plog.wire.internal.metadata_records import (
 from plog.wire.primitives import WireError
 from plogd.features import METADATA_VERSION, METADATA_VERSION_LEVEL
 from plogd.log.batch_validator import AppendOrigin
+from plogd.log.call_each import call_each
 from plogd.log.log import Log
 from plogd.metadata.image import MetadataImage, registration_record
 from plogd.metadata.store import (
@@ -46,7 +47,7 @@ from plogd.metadata.store import (
     Watcher,
     Written,
 )
-from plogd.ports import Clock, Later, Turn, call_each, ready
+from plogd.ports import Clock, Later, Turn, ready
 
 METADATA_PARTITION: Final = TopicPartition("__cluster_metadata", 0)
 METADATA_TOPIC_ID: Final = uuid_from_text("AAAAAAAAAAAAAAAAAAAAAQ")
