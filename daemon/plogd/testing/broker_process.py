@@ -32,7 +32,8 @@ class BrokerFailed(Exception):
 class BrokerProcess:
     """A broker below `directory`: ``data/`` is its log.dirs, ``broker.log`` what it printed.
 
-    `settings` have Kafka's names and go before those of `config_file`, a server.properties.
+    `settings` have Kafka's names and go before those of `config_file`, a server.properties;
+    `environment` is added to ours.
 
     Attributes:
         bootstrap_servers: ``HOST:PORT`` for clients; the port stays the same over a restart.
@@ -46,6 +47,7 @@ class BrokerProcess:
         settings: Mapping[str, str] | None = None,
         *,
         config_file: Path | None = None,
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         self.data_dir = directory / "data"
         self.log_path = directory / "broker.log"
@@ -54,6 +56,7 @@ class BrokerProcess:
         self.started_in_ms = 0.0
         self._settings = dict(settings or {})
         self._config_file = config_file
+        self._environment = dict(environment or {})
         self._process: subprocess.Popen[bytes] | None = None
         self._ready_socket: ReadySocket | None = None
 
@@ -82,7 +85,7 @@ class BrokerProcess:
                     stdout=log,
                     stderr=log,
                     cwd=self.data_dir.parent,
-                    env=_environment(self._ready_socket.path),
+                    env={**_environment(self._ready_socket.path), **self._environment},
                 )
             addresses = self._ready_socket.wait(self._process, _START_TIMEOUT_S)
         except NotReadyError as error:

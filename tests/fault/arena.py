@@ -1,0 +1,371 @@
+"""The simulator's clients and checkers on a real broker process, in real time.
+
+`Arena` stands where tests/sim/world.py's `World` stands in the simulator: producers, consumers,
+admins and members of groups are the same code, every answer goes to the same `History`, and what is
+promised is in docs/reliability.md. What happens to the process or its disk is the test's business:
+it calls `kill`, `restart` and others between stretches of `run_for`.
+
+One thread runs all clients, so their history has one order. What clients do by chance comes from
+one seed; when it happens does not, so a failure is told with its seed but need not come again.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import threading
+from collections import Counter
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from plogd.ports import Later, spawn
+from plogd.testing.broker_process import BrokerFailed, BrokerProcess
+from tests.fault.sockets import RealClock, SocketConnection, SocketNetwork
+from tests.helpers.sim_ports import SimTimer, SimTimers
+from tests.sim.admins import Founder, Remaker, TopicPlan
+from tests.sim.checker import Anomaly, History
+from tests.sim.client import Client
+from tests.sim.consumers import Consumer
+from tests.sim.final import FinalReader, check_log, check_retention
+from tests.sim.group_history import GroupHistory
+from tests.sim.group_plan import GroupPlan, make_groups
+from tests.sim.members import Member
+from tests.sim.outsiders import FinalOffsets, Outsider
+from tests.sim.plan import REMADE_TOPICS
+from tests.sim.producers import IdempotentProducer, PlainProducer
+from tests.sim.topics import Topics
+
+SETTINGS = {
+    # Segments of a few hundred bytes are not for sale: by time they are small enough.
+    "log.roll.ms": "150",
+    "log.index.interval.bytes": "500",
+    "log.segment.delete.delay.ms": "50",
+    "log.retention.check.interval.ms": "100",
+    "log.flush.offset.checkpoint.interval.ms": "100",
+    "replica.high.watermark.checkpoint.interval.ms": "100",
+    "offsets.topic.num.partitions": "3",
+    "group.min.session.timeout.ms": "1",
+    "group.initial.rebalance.delay.ms": "0",
+}
+"""Everything that rolls, is sealed, deleted or checkpointed does so all the time."""
+
+TOPICS = (
+    TopicPlan("kept", 3, {"retention.ms": "-1"}),
+    TopicPlan("packed", 1, {"retention.ms": "-1", "compression.type": "zstd"}),
+    TopicPlan("stamped", 1, {"retention.ms": "-1", "message.timestamp.type": "LogAppendTime"}),
+    TopicPlan("timed", 2, {"retention.ms": "500"}),
+    TopicPlan("sized", 2, {"retention.bytes": "40000"}),
+)
+_SEED_VARIABLE = "PLOG_FAULT_SEED"
+_PATIENCE_MS = 40_000.0
+_LIMIT_MS = 120_000.0
+_MAX_WAIT_MS = 20.0
+_MAX_PAUSE_MS = 4.0
+_SESSION_MS = 1_000
+
+
+class Lives:
+    """What clients ask of the broker's lives; life 1 is the first."""
+
+    def __init__(self) -> None:
+        self.life_number = 1
+        self.is_serving = True
+        self.has_met_faults = False
+        """Its disk has been in trouble: KAFKA_STORAGE_ERROR is no surprise."""
+        self.has_failed_disk = False
+
+
+class Arena:
+    """See the module's text. `seed` decides what the clients do."""
+
+    def __init__(self, broker: BrokerProcess, seed: int, *, groups: int = 6) -> None:
+        self.broker = broker
+        self.seed = seed
+        self.chance = random.Random(seed)
+        self.clock = RealClock()
+        self.timers = SimTimers(self.clock)  # type: ignore[arg-type]
+        self.network = SocketNetwork(self.clock, lambda: self.broker.bootstrap_servers)
+        self.history = History()
+        self.topics = Topics()
+        self.plans: list[TopicPlan] = list(TOPICS)
+        self.service = Lives()
+        self.groups = GroupHistory(self.clock.monotonic_ms, lambda: self.service.life_number)
+        self.group_plans: list[GroupPlan] = []
+        if groups:
+            self._plan_groups(groups)
+        self.working = True
+        self.counts: Counter[str] = Counter()
+        self._failure: Exception | None = None
+        self._running: Counter[str] = Counter()
+        self._troubles = 0
+        self._last_trouble_ms = 0.0
+        self._producer_ids: set[tuple[int, int]] = set()
+        self._began_ms = self.clock.monotonic_ms()
+
+    def _plan_groups(self, members: int) -> None:
+        self.group_plans, topic = make_groups(random.Random(self.seed), members)
+        self.plans.append(topic)
+        for plan in self.group_plans:
+            plan.view = self.groups.view(plan.name)
+            plan.session_timeout_ms = plan.rebalance_timeout_ms = _SESSION_MS
+
+    # -- the run ------------------------------------------------------------------------------
+
+    def found(self) -> None:
+        """Make the topics."""
+        founder = Founder(self, "founder", self.plans)  # type: ignore[arg-type]
+        self.start(founder.run(), "founder")
+        self.run_until(lambda: not self._running, "the topics")
+
+    def start_clients(self, *, plain: int = 4, idempotent: int = 4, consumers: int = 4) -> None:
+        """Let the clients begin."""
+        world: Any = self
+        chance = self.chance
+        clients: list[Client] = [PlainProducer(world, f"p{n}") for n in range(plain)]
+        partitions = [(plan.name, n) for plan in self.plans for n in range(plan.partitions)]
+        for number, (name, partition) in enumerate(chance.sample(partitions, idempotent)):
+            clients.append(IdempotentProducer(world, f"i{number}", name, partition))
+        clients += [Consumer(world, f"c{n}") for n in range(consumers)]
+        clients.append(Remaker(world, "remaker", REMADE_TOPICS))
+        for plan in self.group_plans:
+            clients.append(Outsider(world, f"{plan.name}.outsider", plan))
+            clients += [
+                Member(world, f"{plan.name}.m{number}", plan, instance)
+                for number, instance in enumerate(plan.instances)
+            ]
+        for client in clients:
+            self.start(client.run(), client.name)
+
+    def run_for(self, duration_ms: float) -> None:
+        """Let the clients go on for a while. Raises Anomaly."""
+        end_ms = self.clock.monotonic_ms() + duration_ms
+        while (left_ms := end_ms - self.clock.monotonic_ms()) > 0:
+            self._turn(left_ms)
+
+    def run_until(self, done: Callable[[], bool], what: str, limit_ms: float = _LIMIT_MS) -> None:
+        """Let the clients go on until something is so. Raises Anomaly."""
+        end_ms = self.clock.monotonic_ms() + limit_ms
+        while not done():
+            if self.clock.monotonic_ms() > end_ms:
+                groups = "; ".join(str(plan) for plan in self.group_plans if plan.present)
+                raise Anomaly(
+                    "stuck", f"waited for {what}; running: {dict(self._running)}; {groups}"
+                )
+            self._turn(_MAX_WAIT_MS)
+
+    def run_until_acknowledged(self, records: int = 1) -> None:
+        """Let the clients go on until so many more records are acknowledged."""
+        wanted = self.history.acknowledged_count + records
+        self.run_until(lambda: self.history.acknowledged_count >= wanted, "acknowledged records")
+
+    def finish(self) -> None:
+        """Let the clients end, and compare all there is with what is known, over a clean restart.
+
+        Raises Anomaly.
+        """
+        self.working = False
+        self.run_until(lambda: not self._running, "the last answers")
+        before = self.read_everything()
+        self.restart()
+        after = self.read_everything()
+        for assigned, log in before.logs.items():
+            again = after.logs.get(assigned)
+            if again is None or again.end_offset != log.end_offset:
+                raise Anomaly("lost-write", f"{assigned} ended at {log.end_offset}, now: {again}")
+
+    def read_everything(self) -> FinalReader:
+        """Read all there is and compare it with all that is known. Raises Anomaly."""
+        world: Any = self
+        reader = FinalReader(world, "final")
+        self.start(reader.run(), reader.name)
+        for plan in self.group_plans:
+            if plan.is_founded():
+                final = FinalOffsets(world, f"{plan.name}.final", plan)
+                self.start(final.run(), "final offsets")
+        self.run_until(lambda: not self._running, "the final reading")
+        for assigned, log in reader.logs.items():
+            check_log(self.history, assigned.key, log)
+            check_retention(world, assigned, log, largest_now_ms=self.clock.now_ms())
+        missing = set(self.history.partitions) - {assigned.key for assigned in reader.logs}
+        kept = {
+            topic.topic_id for topic in self.topics.by_id.values() if not topic.delete_requested
+        }
+        gone = [self.history.partitions[key].name for key in missing if key.topic_id in kept]
+        if gone:
+            raise Anomaly("lost-topic", f"known, and not there to be read: {gone}")
+        return reader
+
+    def summary(self) -> str:
+        """What has been done, for whoever reads the output."""
+        return (
+            f"seed {self.seed}: life {self.service.life_number}, "
+            f"{self.history.acknowledged_count} records acknowledged, "
+            f"{self.history.polled_count} read, {self.groups.committed_count} commits, "
+            f"{dict(self.counts)}, {(self.clock.monotonic_ms() - self._began_ms) / 1000:.1f} s"
+        )
+
+    def close(self) -> None:
+        """Let go of all connections."""
+        self.network.close()
+
+    # -- what may happen to the broker --------------------------------------------------------
+
+    def kill(self) -> None:
+        """SIGKILL, at once. The next life begins with the next start."""
+        self.broker.kill()
+        self.life_ends()
+
+    def life_ends(self) -> None:
+        """The process is gone."""
+        self.service.is_serving = False
+        self.network.hear_to_the_end()
+        self._look()
+        self.service.life_number += 1
+
+    def start_broker(self, *, kill_after_ms: float | None = None) -> bool:
+        """Start the broker while the clients are at its door; False if it was killed meanwhile.
+
+        Raises BrokerFailed if it does not start.
+        """
+        failures: list[BrokerFailed] = []
+
+        def start() -> None:
+            try:
+                self.broker.start()
+            except BrokerFailed as failure:
+                failures.append(failure)
+
+        starting = threading.Thread(target=start)
+        starting.start()
+        if kill_after_ms is not None:
+            self.run_until(lambda: self.broker.is_running or not starting.is_alive(), "a process")
+            self._run_while(starting.is_alive, kill_after_ms)
+            if starting.is_alive():
+                os.kill(self.broker.pid, signal.SIGKILL)
+        self._run_while(starting.is_alive, _LIMIT_MS)
+        starting.join()
+        if kill_after_ms is not None and (failures or not self.broker.is_running):
+            self.life_ends()
+            return False
+        if failures:
+            raise failures[0]
+        self.service.is_serving = True
+        return True
+
+    def restart(self) -> None:
+        """A clean stop, and a start."""
+        self.service.is_serving = False
+        self.broker.stop()
+        self.life_ends()
+        self.start_broker()
+
+    def _run_while(self, goes_on: Callable[[], bool], limit_ms: float) -> None:
+        end_ms = self.clock.monotonic_ms() + limit_ms
+        while goes_on() and self.clock.monotonic_ms() < end_ms:
+            self._turn(min(_MAX_WAIT_MS, end_ms - self.clock.monotonic_ms()))
+
+    def _turn(self, wait_ms: float) -> None:
+        due_ms = self.timers.next_due_ms
+        now_ms = self.clock.monotonic_ms()
+        self.network.turn(min(wait_ms, _MAX_WAIT_MS if due_ms is None else due_ms - now_ms))
+        self.timers.run_due()
+        self._look()
+
+    def _look(self) -> None:
+        if self._troubles or not self.service.is_serving:
+            self._last_trouble_ms = self.clock.monotonic_ms()
+        if self._failure is not None:
+            raise self._failure
+
+    # -- what clients use ---------------------------------------------------------------------
+
+    def start(self, coroutine: Coroutine[Later[Any], Any, None], name: str) -> None:
+        """Run a client's coroutine; what it raises ends the run."""
+        self._running[name] += 1
+
+        def ended(error: Exception | None) -> None:
+            self._running[name] -= 1
+            if not self._running[name]:
+                del self._running[name]
+            if error is not None:
+                self.fail(error)
+
+        spawn(coroutine).then(lambda _: ended(None), ended)
+
+    def sleep(self, delay_ms: float) -> Later[None]:
+        """Wait."""
+        later: Later[None] = Later()
+        self.timers.call_later(delay_ms, lambda: later.succeed(None))
+        return later
+
+    def pause(self, chance: random.Random) -> Later[None]:
+        """A short wait between two things a client does."""
+        return self.sleep(chance.random() ** 2 * _MAX_PAUSE_MS)
+
+    def watch(self, connection: SocketConnection, what: str, patience_ms: float) -> SimTimer:
+        """Give up on an answer that does not come; `stuck` if nothing explains that."""
+        asked_ms = self.clock.monotonic_ms()
+
+        def too_late() -> None:
+            if self._last_trouble_ms < asked_ms:
+                self.fail(Anomaly("stuck", f"no answer to {what}"))
+            connection.drop()
+
+        return self.timers.call_later(_PATIENCE_MS + patience_ms, too_late)
+
+    def fail(self, error: Exception) -> None:
+        """End the run; the first failure counts."""
+        if self._failure is None:
+            self._failure = error
+
+    def trace(self, text: str) -> None:
+        """Nobody looks on."""
+
+    def count(self, what: str, number: int = 1) -> None:
+        """Count something for the summary."""
+        self.counts[what] += number
+
+    def plan_of(self, topic: str) -> TopicPlan | None:
+        """The plan of a topic that stays."""
+        return next((plan for plan in self.plans if plan.name == topic), None)
+
+    def may_be_deleted(self, topic: str) -> bool:
+        """Whether the topic is one that comes and goes, so that its name alone says little."""
+        return self.plan_of(topic) is None
+
+    def take_producer_id(self, producer_id: int, producer_epoch: int) -> None:
+        """A producer was given this id; it must be nobody else's."""
+        if (producer_id, producer_epoch) in self._producer_ids:
+            raise Anomaly("duplicate-producer-id", f"{producer_id} epoch {producer_epoch}")
+        self._producer_ids.add((producer_id, producer_epoch))
+
+    @contextmanager
+    def trouble(self) -> Iterator[None]:
+        """While the disk is in trouble, slow or missing answers are nobody's bug."""
+        self._troubles += 1
+        self.service.has_met_faults = True
+        try:
+            yield
+        finally:
+            self._troubles -= 1
+
+
+@contextmanager
+def arena_of(broker: BrokerProcess, seed: int, *, groups: int = 6) -> Iterator[Arena]:
+    """An arena around a broker that runs; what has happened is printed at the end."""
+    arena = Arena(broker, seed, groups=groups)
+    print(f"seed {seed}")
+    try:
+        yield arena
+    finally:
+        print(arena.summary())
+        arena.close()
+        if broker.is_running:
+            broker.kill()
+
+
+def any_seed() -> int:
+    """The seed that is asked for, or another each time."""
+    return int(os.environ.get(_SEED_VARIABLE, random.SystemRandom().randrange(1 << 32)))

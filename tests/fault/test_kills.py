@@ -1,0 +1,164 @@
+"""F1: SIGKILL at any moment, under load: nothing acknowledged is lost, no offset has two values.
+
+Each round lets the clients work until the broker has acknowledged something, waits up to 50 ms and
+kills it; one start in four is killed, too. The clients, and what they check, are the simulator's,
+and a real producer among them. A kill takes nothing that was written, synced or not: for that see
+test_power_loss.py.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from plogd.testing.broker_process import BrokerProcess
+from tests.fault.arena import SETTINGS, Arena, any_seed, arena_of
+from tests.fault.real_producer import RealProducer
+from tests.sim.checker import Anomaly, PartitionKey
+
+KILLS = 20
+KILLS_OF_LONG = 400
+_BEFORE_KILL_MS = (1, 50)
+_INTO_START_MS = (20, 400)
+_REAL_EVERY = 5
+
+
+@pytest.fixture
+def arena(tmp_path: Path) -> Iterator[Arena]:
+    """Clients at work on a broker with two log directories."""
+    dirs = ",".join(str(tmp_path / name) for name in ("a", "b"))
+    with (
+        BrokerProcess(tmp_path, {**SETTINGS, "log.dirs": dirs}) as broker,
+        arena_of(broker, any_seed()) as arena,
+    ):
+        arena.found()
+        yield arena
+
+
+def _kill_again_and_again(arena: Arena, kills: int) -> None:
+    chance = random.Random(arena.seed)
+    arena.start_clients()
+    real = RealProducer(arena, "real", "kept", 0)
+    arena.start(real.run(), real.name)
+    killed = 0
+    while killed < kills:
+        if not killed % _REAL_EVERY:  # It takes its time to find out that the broker is back.
+            real.run_until_delivered()
+        arena.run_until_acknowledged(chance.randint(1, 200))
+        arena.run_for(chance.uniform(*_BEFORE_KILL_MS))
+        arena.kill()
+        killed += 1
+        while not arena.start_broker(
+            kill_after_ms=chance.uniform(*_INTO_START_MS) if chance.random() < 0.25 else None
+        ):
+            killed += 1
+    arena.finish()
+    assert real.errors == []
+    log = arena.broker.log_text()
+    assert "rolled segment of kept" in log and "segments of timed" in log, "too little has happened"
+
+
+def test_twenty_kills_lose_nothing(arena: Arena) -> None:
+    _kill_again_and_again(arena, KILLS)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+def test_hundreds_of_kills_lose_nothing(arena: Arena) -> None:
+    _kill_again_and_again(arena, KILLS_OF_LONG)
+
+
+def _batches(log: Path) -> list[bytes]:
+    data, batches = log.read_bytes(), []
+    while data:
+        end = 12 + int.from_bytes(data[8:12], "big")
+        batches.append(data[:end])
+        data = data[end:]
+    return batches
+
+
+def _base_offset(batch: bytes) -> int:
+    return int.from_bytes(batch[:8], "big")
+
+
+def _last_offset(batch: bytes) -> int:
+    return _base_offset(batch) + int.from_bytes(batch[23:27], "big")
+
+
+def _cut_end(batches: list[bytes], acknowledged: int) -> None:
+    """As a recovery would that takes a whole batch for a torn one."""
+    batches[:] = [batch for batch in batches if _last_offset(batch) < acknowledged]
+
+
+def _drop_first(batches: list[bytes], _: int) -> None:
+    batches.pop(0)
+
+
+def _exchange(batches: list[bytes], _: int) -> None:
+    """Two batches change places; their checksums do not cover the offset."""
+    first, second = batches[:2]
+    batches[:2] = [first[:8] + second[8:], second[:8] + first[8:]]
+
+
+PLANTS: dict[str, tuple[int, Callable[[list[bytes], int], None], set[str]]] = {
+    "the end is dropped": (
+        1,
+        _cut_end,
+        {"lost-write", "unseen", "high-watermark-fell", "poll-skip", "inconsistent-offsets"},
+    ),
+    "a batch in the middle is dropped": (
+        2,
+        _drop_first,
+        {"lost-write", "unseen", "poll-skip", "int-poll-skip", "int-send-skip"},
+    ),
+    "two batches change places": (
+        2,
+        _exchange,
+        {"inconsistent-offsets", "duplicate", "int-poll-skip", "poll-skip", "lost-write"},
+    ),
+}
+
+
+@pytest.mark.parametrize("plant", PLANTS)
+def test_a_restart_that_loses_records_would_be_noticed(arena: Arena, plant: str) -> None:
+    """The checker's own test, on the files of a real broker that was killed."""
+    at_least, change, names = PLANTS[plant]
+    arena.start_clients(plain=0, idempotent=9, consumers=2)
+    [topic_id] = [topic.topic_id for topic in arena.topics.by_id.values() if topic.name == "kept"]
+    known = arena.history.partition(PartitionKey(topic_id, 0)).acknowledged
+    arena.run_until(lambda: len(known) > 40, "acknowledged records")
+    arena.kill()
+    last = max(known)
+    for log in sorted(arena.broker.data_dir.parent.glob("?/kept-0/*.log"), reverse=True):
+        batches = _batches(log)
+        if len(batches) >= at_least and _base_offset(batches[0]) <= last:
+            change(batches, last)
+            log.write_bytes(b"".join(batches))
+            break
+    else:
+        raise AssertionError("nothing to damage")
+    with pytest.raises(Anomaly) as told:
+        _go_on_and_finish(arena)
+    assert told.value.name in names, told.value
+
+
+def test_a_restart_that_loses_commits_would_be_noticed(arena: Arena) -> None:
+    arena.start_clients(plain=1, idempotent=0, consumers=0)
+    arena.run_until(lambda: arena.groups.committed_count > 5, "commits")
+    arena.kill()
+    for log in arena.broker.data_dir.parent.glob("?/__consumer_offsets-*/*.log"):
+        log.write_bytes(b"")
+    with pytest.raises(Anomaly) as told:
+        _go_on_and_finish(arena)
+    # Or the broker notices it, and does not serve the groups that have lost something.
+    names = {"spurious-reset", "committed-offset-fell", "unexpected-error"}
+    assert told.value.name in names, told.value
+
+
+def _go_on_and_finish(arena: Arena) -> None:
+    arena.start_broker()
+    arena.run_until_acknowledged(50)
+    arena.finish()
