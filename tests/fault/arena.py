@@ -73,7 +73,7 @@ class Lives:
         self.life_number = 1
         self.is_serving = True
         self.has_met_faults = False
-        """Its disk has been in trouble: KAFKA_STORAGE_ERROR is no surprise."""
+        """The disk has been in trouble in this life, or it ends: refusals are no surprise."""
         self.has_failed_disk = False
 
 
@@ -252,13 +252,38 @@ class Arena:
         if failures:
             raise failures[0]
         self.service.is_serving = True
+        self.service.has_met_faults = bool(self._troubles)
         return True
+
+    def stop_broker(self) -> float:
+        """SIGTERM under whatever load there is; how long that took, in seconds.
+
+        Raises BrokerFailed if it was not clean.
+        """
+        self.service.is_serving = False
+        self.service.has_met_faults = True  # Members that wait are sent away.
+        failures: list[BrokerFailed] = []
+
+        def stop() -> None:
+            try:
+                self.broker.stop()
+            except BrokerFailed as failure:
+                failures.append(failure)
+
+        began_ms = self.clock.monotonic_ms()
+        stopping = threading.Thread(target=stop)
+        stopping.start()
+        self._run_while(stopping.is_alive, _LIMIT_MS)
+        stopping.join()
+        took_ms = self.clock.monotonic_ms() - began_ms
+        self.life_ends()
+        if failures:
+            raise failures[0]
+        return took_ms / 1000
 
     def restart(self) -> None:
         """A clean stop, and a start."""
-        self.service.is_serving = False
-        self.broker.stop()
-        self.life_ends()
+        self.stop_broker()
         self.start_broker()
 
     def _run_while(self, goes_on: Callable[[], bool], limit_ms: float) -> None:
