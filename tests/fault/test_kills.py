@@ -42,7 +42,8 @@ def arena(tmp_path: Path) -> Iterator[Arena]:
 def _kill_again_and_again(arena: Arena, kills: int) -> None:
     chance = random.Random(arena.seed)
     arena.start_clients()
-    real = RealProducer(arena, "real", "kept", 0)
+    # Over a restart a broker surely remembers one batch of a producer, not five.
+    real = RealProducer(arena, "real", "kept", 0, max_in_flight=1)
     arena.start(real.run(), real.name)
     killed = 0
     while killed < kills:
@@ -104,21 +105,22 @@ def _exchange(batches: list[bytes], _: int) -> None:
     batches[:2] = [first[:8] + second[8:], second[:8] + first[8:]]
 
 
+_AFTERWARDS = ("false-out-of-order",)  # A producer may be the first to notice.
 PLANTS: dict[str, tuple[int, Callable[[list[bytes], int], None], set[str]]] = {
     "the end is dropped": (
         1,
         _cut_end,
-        {"lost-write", "unseen", "high-watermark-fell", "poll-skip", "false-out-of-order"},
+        {"lost-write", "unseen", "high-watermark-fell", "poll-skip", *_AFTERWARDS},
     ),
     "a batch in the middle is dropped": (
         2,
         _drop_first,
-        {"lost-write", "unseen", "poll-skip", "int-poll-skip", "int-send-skip"},
+        {"lost-write", "unseen", "poll-skip", "int-poll-skip", "int-send-skip", *_AFTERWARDS},
     ),
     "two batches change places": (
         2,
         _exchange,
-        {"inconsistent-offsets", "duplicate", "int-poll-skip", "poll-skip", "lost-write"},
+        {"inconsistent-offsets", "duplicate", "int-poll-skip", "poll-skip", *_AFTERWARDS},
     ),
 }
 

@@ -49,7 +49,7 @@ def _broker(directory: Path, slow: Path, environment: dict[str, str]) -> BrokerP
         "log.dirs": f"{directory / 'fast'},{slow}",
         "offsets.topic.num.partitions": str(_GROUP_TOPIC_PARTITIONS),
         "group.initial.rebalance.delay.ms": "0",
-        # With syncfs the kernel writes on a thread of its own, which no throttle of ours slows down.
+        # For syncfs the kernel writes on a thread of its own, which is not throttled with us.
         "plog.flush.syncfs": "never",
     }
     return BrokerProcess(directory, settings, environment=environment)
@@ -143,12 +143,12 @@ def test_under_load_slow_syncs_and_a_kill_among_them_lose_nothing(tmp_path: Path
     bad = BadDisk(tmp_path)
     dirs = f"{tmp_path / 'a'},{tmp_path / 'b'}"
     broker = BrokerProcess(tmp_path, {**SETTINGS, "log.dirs": dirs}, environment=bad.environment)
-    with broker, arena_of(broker, any_seed()) as arena:
+    with broker, arena_of(broker, any_seed(), groups=0) as arena:
         arena.found()
         arena.start_clients()
         arena.run_until_acknowledged(200)
         with arena.trouble():
-            bad.make_syncs_slow(tmp_path / "b", 300)
+            bad.make_syncs_slow(tmp_path / "b", 100)
             arena.run_for(1_500)
             arena.kill()
             arena.start_broker()
