@@ -13,9 +13,11 @@ from __future__ import annotations
 import ctypes
 import errno
 import fcntl
+import itertools
 import os
 import re
 import threading
+import time
 from collections.abc import Callable
 
 from plogd.ports import Buffer, DiskSpace, File
@@ -26,6 +28,11 @@ _PROBE_BYTES = 64 * 1024
 _SYNC_FS_TYPES = frozenset({"ext4", "xfs"})
 _SYNC_FS_KERNEL = (5, 8)
 """Since then ``syncfs`` reports a write-back error to every descriptor opened before it."""
+
+_OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
+_SPARE_PAUSE_S = 0.02
+_SPARE_ATTEMPTS = 1_500
+"""Half a minute, as long as a client waits for its produce; only syncs wait meanwhile."""
 
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
@@ -135,11 +142,51 @@ class OsFile:
         return f"OsFile({self.path!r}, fd={self._fd})"
 
 
+class _SpareDescriptor:
+    """A descriptor kept open for nothing, so that one can be had when there is none left."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._fd: int | None = None
+        self._take()
+
+    def lend(self, function: Callable[[], None]) -> None:
+        """Call `function`, which needs one. Others may be faster, so that it may have to wait.
+
+        Raises its OSError when that has taken too long.
+        """
+        with self._lock:
+            for attempt in itertools.count(1):
+                self.close()
+                try:
+                    function()
+                    return
+                except OSError as error:
+                    if error.errno not in _OUT_OF_DESCRIPTORS or attempt == _SPARE_ATTEMPTS:
+                        raise
+                finally:
+                    self._take()
+                time.sleep(_SPARE_PAUSE_S)
+
+    def close(self) -> None:
+        """Keep none any more."""
+        if self._fd is not None:
+            os.close(self._fd)
+            self._fd = None
+
+    def _take(self) -> None:
+        try:
+            self._fd = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:  # Next time, perhaps.
+            self._fd = None
+
+
 class OsFiles:
     """The file systems of this machine; see `plogd.ports.Files`. Usable from any thread."""
 
     def __init__(self) -> None:
         self._sync_fs_fd_by_device: dict[int, int] = {}
+        self._spare = _SpareDescriptor()
 
     def open_append(self, path: str) -> File:
         """Open for append and read, creating an empty file if there is none."""
@@ -196,12 +243,16 @@ class OsFiles:
         return os.stat(path).st_mtime_ns // 1_000_000
 
     def sync_dir(self, path: str) -> None:
-        """Make the names in a directory durable."""
-        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        """Make the names in a directory durable; also where no descriptor is left for it.
+
+        What is written already must not be lost, nor its directory given up, for want of one.
+        """
         try:
-            os.fsync(fd)
-        finally:
-            os.close(fd)
+            _sync_dir(path)
+        except OSError as error:
+            if error.errno not in _OUT_OF_DESCRIPTORS:
+                raise
+            self._spare.lend(lambda: _sync_dir(path))
 
     def sync_fs(self, path: str) -> None:
         """Make the whole file system holding `path` durable.
@@ -266,7 +317,8 @@ class OsFiles:
         return lambda: os.close(fd)
 
     def close(self) -> None:
-        """Let go of the descriptors kept for `sync_fs`."""
+        """Let go of the descriptors kept for `sync_fs` and `sync_dir`."""
+        self._spare.close()
         while self._sync_fs_fd_by_device:
             os.close(self._sync_fs_fd_by_device.popitem()[1])
 
@@ -275,6 +327,14 @@ def _sync_fs(fd: int, path: str) -> None:
     if _libc.syncfs(fd) != 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number), path)
+
+
+def _sync_dir(path: str) -> None:
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
 
 
 def _file_system_type(device: int) -> str:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-from collections.abc import Callable
+import resource
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -403,3 +404,71 @@ def test_descriptor_for_syncfs_is_opened_once_and_closed_at_the_end(tmp_path: Pa
     files.close()
     with pytest.raises(OSError, match="Bad file descriptor"):
         os.fstat(next(iter(first.values())))
+
+
+# -- without descriptors ----------------------------------------------------------------------
+
+
+@pytest.fixture
+def take_all_descriptors() -> Iterator[Callable[[], None]]:
+    """Open files until this process may open no more."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    taken: list[int] = []
+
+    def take_all() -> None:
+        highest = max(map(int, os.listdir("/proc/self/fd")))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 1, before[1]))
+        try:
+            while True:
+                taken.append(os.open(os.devnull, os.O_RDONLY))
+        except OSError as error:
+            if error.errno != errno.EMFILE:
+                raise
+
+    yield take_all
+    resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    for fd in taken:
+        os.close(fd)
+
+
+def test_a_directory_is_synced_though_no_descriptor_is_left(
+    root: str, take_all_descriptors: Callable[[], None]
+) -> None:
+    files = OsFiles()
+    take_all_descriptors()
+    for _ in range(3):
+        files.sync_dir(root)
+    with pytest.raises(OSError, match="Too many open files"):
+        files.open_read(root)
+    files.close()
+
+
+def test_a_sync_waits_for_the_descriptor_that_somebody_was_faster_to_take(
+    root: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files, refusals, pauses = OsFiles(), [errno.EMFILE, errno.EMFILE, errno.ENFILE], list[float]()
+    real_open = os.open
+
+    def busy_open(path: str, flags: int, mode: int = 0o777) -> int:
+        if path == root and refusals:
+            raise OSError(refusals.pop(), "none left", path)
+        return real_open(path, flags, mode)
+
+    monkeypatch.setattr(os, "open", busy_open)
+    monkeypatch.setattr(os_files.time, "sleep", pauses.append)
+    files.sync_dir(root)
+    assert (refusals, len(pauses)) == ([], 2)
+
+
+def test_a_sync_that_never_gets_a_descriptor_fails(
+    root: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = OsFiles()
+
+    def full_open(path: str, flags: int, mode: int = 0o777) -> int:
+        raise OSError(errno.EMFILE, "none left", path)
+
+    monkeypatch.setattr(os, "open", full_open)
+    monkeypatch.setattr(os_files.time, "sleep", lambda seconds: None)
+    with pytest.raises(OSError, match="none left"):
+        files.sync_dir(root)

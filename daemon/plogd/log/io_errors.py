@@ -10,8 +10,14 @@ import errno
 
 _OUT_OF_FILES = frozenset({errno.EMFILE, errno.ENFILE})
 """No descriptor left in this process, in the system."""
-_REFUSALS = _OUT_OF_FILES | {errno.ENOSPC, errno.EDQUOT}
-"""Or no space, no quota."""
+_REMEDIES = {
+    errno.ENOSPC: "make room on the disk",
+    errno.EDQUOT: "make room or raise the quota",
+    errno.EMFILE: "raise LimitNOFILE or ulimit -n",
+    errno.ENFILE: "raise the sysctl fs.file-max",
+}
+"""Of what there may be nothing left for a while: space, quota, descriptors of this process and of
+the system."""
 
 
 def is_refusal(error: OSError) -> bool:
@@ -22,7 +28,17 @@ def is_refusal(error: OSError) -> bool:
     >>> is_refusal(OSError(errno.EIO, "Input/output error"))
     False
     """
-    return error.errno in _REFUSALS
+    return error.errno in _REMEDIES
+
+
+def told(error: OSError) -> str:
+    """The error in words, with what to do where that is known.
+
+    >>> told(OSError(errno.EMFILE, "Too many open files", "/data/t-0"))
+    "[Errno 24] Too many open files: '/data/t-0'; raise LimitNOFILE or ulimit -n"
+    """
+    remedy = _REMEDIES.get(error.errno or 0)
+    return str(error) if remedy is None else f"{error}; {remedy}"
 
 
 def is_out_of_files(error: OSError) -> bool:

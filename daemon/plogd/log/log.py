@@ -26,6 +26,7 @@ from plog.errors import (
 from plog.records.batch import set_base_offset_and_epoch
 from plogd.log.batch_validator import AppendOrigin, BatchRules, ValidatedBatch, validate_batch
 from plogd.log.flush import SyncRounds, SyncTicket
+from plogd.log.io_errors import told
 from plogd.log.log_results import NO_DATA, AppendInfo, FetchData, as_fetch_data
 from plogd.log.log_segment import LogSegment, TimestampAndOffset
 from plogd.log.log_state import LogHooks, LogState
@@ -204,7 +205,7 @@ class Log:
         """What to tell the client. A full disk only refuses; else the log directory is lost."""
         self._hooks.operation_failed(self.log_dir, error)
         return KafkaStorageError(
-            f"{self.topic_partition}: cannot {what} in {self.log_dir}: {error}"
+            f"{self.topic_partition}: cannot {what} in {self.log_dir}: {told(error)}"
         )
 
     def _after_append(self, segment: LogSegment, nbytes: int) -> None:
