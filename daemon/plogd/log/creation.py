@@ -29,6 +29,16 @@ from plogd.topic_config import TopicConfig
 
 _TOGETHER_FROM = 16
 """So many new logs are made durable by two syncs of the file system, and not by two each."""
+_FIRST_LOG = names.segment_file_name(0, names.LOG_SUFFIX)
+_MADE_FILES = frozenset(
+    {
+        _FIRST_LOG,
+        names.segment_file_name(0, names.INDEX_SUFFIX),
+        names.segment_file_name(0, names.TIME_INDEX_SUFFIX),
+        names.PARTITION_METADATA,
+        f"{names.PARTITION_METADATA}.tmp",
+    }
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +55,8 @@ def create_logs(
 ) -> list[LogState]:
     """Make all of `new_logs` in one log directory, durably, or none. Raises OSError.
 
-    A directory that is in the way (a creation that was never finished) is put aside as stray.
+    A directory that is in the way is put aside as stray, or removed if nothing was written there
+    (a creation that was never finished).
     """
     is_quicker_together = len(new_logs) >= _TOGETHER_FROM and files.supports_sync_fs(log_dir)
     states: list[LogState] = []
@@ -99,12 +110,18 @@ def _create_log(
     )
 
 
-def put_aside(files: Files, log_dir: str, topic_partition: TopicPartition, unique_id: str) -> str:
+def put_aside(
+    files: Files, log_dir: str, topic_partition: TopicPartition, unique_id: str
+) -> str | None:
     """Give a partition's directory a ``-stray`` name, and return that. Raises OSError.
 
-    `unique_id` is hex digits; crash after crash may have left something of that name.
+    One in which nothing was ever written is removed instead: None. `unique_id` is hex digits; crash
+    after crash may have left something of that name.
     """
     directory = posixpath.join(log_dir, names.partition_dir_name(topic_partition))
+    if _was_never_used(files, directory):
+        remove_tree(files, directory)
+        return None
     for number in itertools.count():
         name = names.stray_dir_name(topic_partition, f"{unique_id}{number or ''}")
         aside = posixpath.join(log_dir, name)
@@ -112,6 +129,22 @@ def put_aside(files: Files, log_dir: str, topic_partition: TopicPartition, uniqu
             break
     files.rename(directory, aside)
     return aside
+
+
+def _was_never_used(files: Files, directory: str) -> bool:
+    """Whether a directory is what a creation makes, or the beginning of it, and no more."""
+    return all(
+        name in _MADE_FILES and (name != _FIRST_LOG or not _size(files, directory, name))
+        for name in files.listdir(directory)
+    )
+
+
+def _size(files: Files, directory: str, name: str) -> int:
+    file = files.open_read(posixpath.join(directory, name))
+    try:
+        return file.size()
+    finally:
+        file.close()
 
 
 def _discard(files: Files, directory: str) -> None:

@@ -158,14 +158,15 @@ class Loading:
             lambda: put_aside(self._files, log_dir.path, found.topic_partition, unique_id),
         )
         topic_id = uuid_to_text(found.topic_id) if found.topic_id else "not readable"
+        what = f"renamed to {aside}" if aside else "removed, as nothing was ever written to it"
         self._report(
             "{topic_partition} in {log_dir} is no known partition (its topic id is {topic_id}): "
-            "renamed to {aside}",
+            "{what}",
             topic_partition=str(found.topic_partition),
             log_dir=log_dir.path,
             topic_id=topic_id,
-            aside=aside,
-            level="warn",
+            what=what,
+            level="warn" if aside else "info",
         )
 
     # -- directories that are gone ------------------------------------------------------------

@@ -26,7 +26,7 @@ from plogd.log.creation import NewLog, create_logs
 from plogd.log.deletion import Deletions
 from plogd.log.discovery import KnownTopic, TopicOf
 from plogd.log.flush import SyncRounds
-from plogd.log.io_errors import is_refusal
+from plogd.log.io_errors import is_refusal, told
 from plogd.log.loading import Loading
 from plogd.log.log import Log
 from plogd.log.log_dir import LogDir, LogDirUnusable
@@ -270,7 +270,9 @@ class LogManager:
             states = await self._jobs.submit(log_dir.lane, create)
         except OSError as error:
             self._operation_failed(log_dir.path, error)
-            raise KafkaStorageError(f"cannot make a log in {log_dir.path}: {error}") from error
+            raise KafkaStorageError(
+                f"cannot make a log in {log_dir.path}: {told(error)}"
+            ) from error
         return [self._open(state) for state in states]
 
     def get(self, topic_partition: TopicPartition) -> Log | None:
@@ -355,7 +357,7 @@ class LogManager:
         if now_ms >= self._refusals_quiet_until_ms.get(path, 0.0):
             self._refusals_quiet_until_ms[path] = now_ms + _REFUSAL_INTERVAL_MS
             text = "writes to {log_dir} are refused: {error}"
-            self._report(text, log_dir=path, error=str(error), level="error")
+            self._report(text, log_dir=path, error=told(error), level="error")
 
     def storage_failed(self, path: str, error: OSError) -> None:
         """Take a log directory offline until the broker is restarted; harmless the second time."""
@@ -369,7 +371,7 @@ class LogManager:
         self._report(
             "log directory {log_dir} goes offline: {error}; mend the disk and restart the broker",
             log_dir=path,
-            error=str(error),
+            error=told(error),
             level="error",
         )
         self.on_offline(path, logs)

@@ -65,6 +65,12 @@ def _create(files: SimFiles, *new_logs: NewLog) -> list[LogState]:
     return create_logs(files, "/a", new_logs or [_new()], producer_id_expiration_ms=1000)
 
 
+def _create_and_use(files: SimFiles, new_log: NewLog | None = None) -> None:
+    """Make one log, and write something to it."""
+    [state] = _create(files, *([] if new_log is None else [new_log]))
+    state.segments[0].records_file.append(b"something")
+
+
 def test_a_new_log_is_empty_and_knows_whose_it_is() -> None:
     files = _files()
     [state] = _create(files)
@@ -120,8 +126,8 @@ def test_a_directory_that_says_whose_it_is_is_a_whole_log_after_any_crash() -> N
 
 def test_a_directory_in_the_way_is_put_aside() -> None:
     files = _files()
-    _create(files)
-    _create(files)
+    _create_and_use(files)
+    _create_and_use(files)
     stray = f"t-0.{TOPIC_ID.hex()}-stray"
     assert files.listdir("/a") == ["t-0", stray]
     assert files.listdir(f"/a/{stray}") == FILES_OF_A_LOG
@@ -130,7 +136,7 @@ def test_a_directory_in_the_way_is_put_aside() -> None:
 def test_what_was_put_aside_before_stays_when_it_happens_again() -> None:
     files = _files()
     for _ in range(3):
-        _create(files)
+        _create_and_use(files)
     stray = f"t-0.{TOPIC_ID.hex()}-stray"
     assert files.listdir("/a") == ["t-0", stray, stray.replace("-stray", "1-stray")]
 
@@ -139,7 +145,7 @@ def test_what_is_put_aside_again_and_again_gets_a_name_each_time() -> None:
     """Crash after crash may leave something in the way."""
     files = _files()
     for _ in range(4):
-        _create(files)
+        _create_and_use(files)
     found = files.listdir("/a")
     assert len(found) == len(set(found)) == 4
     for name in found:
@@ -150,13 +156,21 @@ def test_what_is_put_aside_again_and_again_gets_a_name_each_time() -> None:
 def test_the_longest_name_of_a_topic_can_be_put_aside() -> None:
     files = _files()
     new = _new("t" * 249)
-    _create(files, new)
-    _create(files, new)
+    _create_and_use(files, new)
+    _create_and_use(files, new)
     stray = next(name for name in files.listdir("/a") if name.endswith("-stray"))
     assert len(stray) == 255
     parsed = names.parse_partition_dir_name(stray)
     assert parsed is not None
     assert parsed.state == names.STRAY_DIR_SUFFIX
+
+
+def test_a_directory_in_the_way_to_which_nothing_was_written_is_removed() -> None:
+    files = _files()
+    for _ in range(3):
+        _create(files)
+    assert files.listdir("/a") == ["t-0"]
+    assert files.listdir("/a/t-0") == FILES_OF_A_LOG
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO])
@@ -183,7 +197,7 @@ def test_a_creation_can_be_tried_again_and_again_on_a_full_disk() -> None:
     assert files.listdir("/a") == ["t-0"]
 
 
-def test_what_cannot_be_removed_is_put_aside_by_the_next_creation() -> None:
+def test_what_cannot_be_removed_is_removed_by_the_next_creation() -> None:
     files = _files()
     files.fail_when(lambda operation: operation.name in ("append", "unlink"), errno.EIO)
     with pytest.raises(OSError, match="Input/output"):
@@ -191,12 +205,12 @@ def test_what_cannot_be_removed_is_put_aside_by_the_next_creation() -> None:
     assert files.listdir("/a") == ["t-0"]
     files.fail_no_more()
     _create(files)
-    assert files.listdir("/a") == ["t-0", f"t-0.{TOPIC_ID.hex()}-stray"]
+    assert files.listdir("/a") == ["t-0"]
 
 
 def test_a_directory_that_cannot_be_put_aside_is_not_removed() -> None:
     files = _files()
-    _create(files)
+    _create_and_use(files)
     files.fail_when(lambda operation: operation.name == "rename", errno.EIO)
     with pytest.raises(OSError, match="Input/output"):
         _create(files)

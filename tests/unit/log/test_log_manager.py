@@ -206,7 +206,7 @@ def test_a_directory_of_an_earlier_topic_of_that_name_is_put_aside() -> None:
 
 def test_the_longest_stray_name_fits_into_a_directory() -> None:
     site = LogSite().start()
-    site.create("t" * 249 + "-0")
+    site.fill(site.create("t" * 249 + "-0"), 1)
     site.topics.clear()
     site = site.kill()
     assert site.offline == []
@@ -240,9 +240,31 @@ def test_a_stray_of_the_same_name_in_another_directory_is_no_second_copy() -> No
     site = LogSite(("/a", "/b")).start()
     site.create("t-0")
     site.files.mkdir("/b/t-0")
+    site.files.open_append("/b/t-0/00000000000000000000.log").append(b"something")
     site = site.kill()
     assert site.log().log_dir == "/a"
     assert _directories(site, "/b")[0].endswith("-stray")
+
+
+def test_a_stray_to_which_nothing_was_ever_written_is_removed() -> None:
+    """As a kill leaves the partitions that a CreatePartitions has made and not yet written down."""
+    site = LogSite().start()
+    site.create("t-0")
+    site.create("t-1")
+    del site.topics[partition_of("t-1")]
+    site = site.kill()
+    assert _directories(site, "/a") == ["t-0"]
+    assert "t-1 in /a is no known partition" in site.reports[0]
+    assert "removed, as nothing was ever written to it" in site.reports[0]
+
+
+def test_a_stray_whose_records_were_all_deleted_stays() -> None:
+    """It says by its files how far the offsets have come."""
+    site = LogSite().start()
+    site.files.mkdir("/a/t-0")
+    site.files.open_append("/a/t-0/00000000000000000017.log").close()
+    site = site.kill()
+    assert _directories(site, "/a")[0].endswith("-stray")
 
 
 @pytest.mark.parametrize(
@@ -265,6 +287,7 @@ def test_a_directory_that_cannot_be_read_goes_offline_and_the_others_serve(
     site.files.mkdir("/a/gone-0.0123456789abcdef0123456789abcdef-delete")
     site.files.open_append("/a/gone-0.0123456789abcdef0123456789abcdef-delete/file").close()
     site.files.mkdir("/a/stray-0")
+    site.files.open_append("/a/stray-0/00000000000000000000.log").append(b"something")
     site = site.next_life()
     site.settle(site.manager.open_directories())
     _break(site, path, name)
