@@ -87,15 +87,17 @@ class NetworkSettings:
     max_connections: int = setting(
         "max.connections",
         INT_MAX,
-        "Open client connections of this broker; a further one is closed at once.",
-        at_least=0,
+        "Open client connections of this broker; a further one is closed at once. Not 0, unlike"
+        " Kafka's: nobody could connect any more to set it back.",
+        at_least=1,
         update="cluster-wide",
     )
     max_connections_per_ip: int = setting(
         "max.connections.per.ip",
         INT_MAX,
-        "Open client connections from one address; a further one is closed at once.",
-        at_least=0,
+        "Open client connections from one address; a further one is closed at once. Not 0: Kafka"
+        " allows that only beside `max.connections.per.ip.overrides`, which is not served yet.",
+        at_least=1,
         update="cluster-wide",
     )
     connections_max_idle_ms: int = setting(

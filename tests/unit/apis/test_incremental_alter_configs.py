@@ -289,3 +289,12 @@ def test_what_is_said_of_a_long_name_does_not_hide_what_became_of_others(version
     codes = [one.error_code for one in ask(broker, bad, worse, good, version=version)]
     assert codes == [ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.INVALID_CONFIG, 0]
     assert described(broker, TOPIC, "t", "retention.ms")[0] == ("1", 1)
+
+
+@pytest.mark.parametrize("name", ["max.connections", "max.connections.per.ip"])
+def test_a_bound_that_would_lock_everybody_out_is_refused(name: str) -> None:
+    broker = make()
+    [answer] = ask(broker, of_broker("", (name, SET, "0")))
+    assert answer.error_code in (ErrorCode.INVALID_CONFIG, ErrorCode.INVALID_REQUEST)
+    assert "at least 1" in answer.error_message
+    assert getattr(broker.broker.config, name.replace(".", "_")) == 2**31 - 1

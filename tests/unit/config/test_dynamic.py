@@ -80,7 +80,7 @@ def test_without_any_the_files_settings_are_used_as_they_are() -> None:
 @pytest.mark.parametrize(
     ("new", "error", "parts"),
     [
-        ({"max.connections": "-1"}, InvalidRequest, ["max.connections=-1", "at least 0"]),
+        ({"max.connections": "-1"}, InvalidRequest, ["max.connections=-1", "at least 1"]),
         ({"log.retention.ms": "soon"}, InvalidRequest, ["=soon: not a whole number", "-1, or"]),
         ({"num.partitions": "2"}, InvalidRequest, ["num.partitions", "restart the broker"]),
         ({"log.retention.hours": "2"}, InvalidRequest, ["log.retention.hours", "SIGHUP"]),
