@@ -250,14 +250,24 @@ class BrokerService(Service):
         the old ones and the settings that name them stay; everything else is taken over.
         """
         self._notifier.reloading(self._clock.monotonic_ms())
-        try:
-            loaded = self._load()
-        except ConfigError as error:
+        self._jobs.submit("settings", self._load).then(self._loaded_again, self._not_loaded)
+
+    def _not_loaded(self, error: Exception) -> None:
+        if self._stopping:
+            return
+        if isinstance(error, ConfigError):
             for problem in error.problems:
                 log.error("the settings stay as they were: {problem}", problem=problem)
             for warning in error.warnings:
                 log.warn("{warning}", warning=warning)
-            self._reloaded()
+        elif isinstance(error, OSError):
+            log.error("the settings stay as they were: {error}", error=str(error))
+        else:
+            _log_bug("reload", error)
+        self._reloaded()
+
+    def _loaded_again(self, loaded: LoadedConfig) -> None:
+        if self._stopping:
             return
         reload = reloadable(self._loaded.config, loaded.config)
         if self._tls is None:

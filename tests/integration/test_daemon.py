@@ -20,6 +20,7 @@ import pytest
 from plogd.testing.broker_process import BrokerFailed, BrokerProcess
 from plogd.testing.plugin import BrokerFactory
 from plogd.testing.ready_socket import NotReadyError, ReadySocket
+from tests.helpers.eventually import eventually
 from tests.helpers.kcat import Kcat
 
 TIMEOUT_S = 60
@@ -175,6 +176,20 @@ def test_a_hang_up_reloads_what_may_change(tmp_path: Path) -> None:
         broker.reload()
         assert "the settings stay as they were" in broker.log_text()
         Kcat(broker.bootstrap_servers).produce("still-here", b"x\n")
+
+
+def test_everybody_is_served_while_a_reload_waits_for_its_file(tmp_path: Path) -> None:
+    """As on a network file system that hangs."""
+    file = tmp_path / "server.properties"
+    file.write_text("message.max.bytes=1000000\n")
+    with BrokerProcess(tmp_path / "broker", config_file=file) as broker:
+        file.unlink()
+        os.mkfifo(file)
+        os.kill(broker.pid, signal.SIGHUP)
+        with file.open("w") as waited_for:  # Open as soon as the broker has begun to read.
+            Kcat(broker.bootstrap_servers).produce("served", b"x\n")
+            waited_for.write("message.max.bytes=2000\n")
+        eventually(lambda: "message.max.bytes changed" in broker.log_text(), "reload")
 
 
 @pytest.mark.parametrize("levels", [("info", "WARN"), ("warn", "Info")])
