@@ -37,6 +37,7 @@ from plogd.coordinator.timers import ShardTimers
 from plogd.log.discovery import KnownTopic
 from plogd.log.log import Log
 from plogd.log.log_manager import LogManager
+from plogd.log.reserve import keep_room
 from plogd.metadata.cache import MetadataCache, TopicState
 from plogd.metadata.embedded import METADATA_PARTITION, METADATA_TOPIC_ID, EmbeddedStore
 from plogd.metadata.store import BrokerRegistration, Endpoint, Key
@@ -220,6 +221,8 @@ class Broker:
         )
         self.store = EmbeddedStore(metadata_log, clock=self.clock, turn=self._turn)
         self.store.open()
+        self._metadata_log = metadata_log
+        await self.keep_room()
         self._load_dynamic_settings()
         self.store.watch(("config",), self._settings_changed)
         broker_epoch = await self.store.register_broker(self._registration())
@@ -299,6 +302,10 @@ class Broker:
         self.client_quotas = ClientQuotas(self.store)
         self.scram_users = ScramUsers(self.store)
         self.client_quotas.watch(self.quotas.update)
+
+    def keep_room(self) -> Later[bool]:
+        """Keep room for the metadata, for when the disk is full; whether there is enough."""
+        return keep_room(self._metadata_log, self.jobs)
 
     async def _load_logs(self, topics: Sequence[TopicState]) -> None:
         known = {

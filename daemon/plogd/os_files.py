@@ -36,6 +36,7 @@ _SPARE_ATTEMPTS = 1_500
 
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
+_KEEP_SIZE = 1
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -84,6 +85,12 @@ class OsFile:
     def truncate(self, size_bytes: int) -> None:
         """Cut the file to `size_bytes`."""
         os.ftruncate(self._fd, size_bytes)
+
+    def reserve(self, nbytes: int) -> bool:
+        """Take room behind the end; False where there is none, or the file system cannot."""
+        size = ctypes.c_int64(self.size())
+        length = ctypes.c_int64(nbytes)
+        return bool(_libc.fallocate64(self._fd, _KEEP_SIZE, size, length) == 0)
 
     def sync(self) -> None:
         """Make all of the file durable. Once it has failed it fails for every caller.

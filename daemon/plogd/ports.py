@@ -306,6 +306,13 @@ class File(Protocol):
         """Cut the file to `size_bytes`."""
         ...
 
+    def reserve(self, nbytes: int) -> bool:
+        """Take room for `nbytes` behind the end, for appends to come; whether there was that much.
+
+        Nothing of it shows in the file. A truncation gives it back. A job's work.
+        """
+        ...
+
     def sync(self) -> None:
         """Make all of the file durable (fdatasync). A job's work, never the reactor's.
 

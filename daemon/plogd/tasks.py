@@ -73,6 +73,11 @@ BROKER_TASKS: tuple[Task[Running], ...] = (
         function=lambda at: at.broker.log_manager.write_recovery_points(),
     ),
     Task(
+        name="metadata-room",
+        interval_setting="log.flush.offset.checkpoint.interval.ms",
+        function=lambda at: at.broker.keep_room(),
+    ),
+    Task(
         name="log-start-offset-checkpoint",
         interval_setting="log.flush.start.offset.checkpoint.interval.ms",
         function=lambda at: at.broker.log_manager.write_log_starts(),

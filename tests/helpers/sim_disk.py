@@ -19,12 +19,22 @@ class Chance(Protocol):
 class Inode:
     """A file's bytes: what processes see, and how much of that the disk has for sure."""
 
-    __slots__ = ("_disk_tail", "_doomed", "_stable", "content", "device", "modified_ms")
+    __slots__ = (
+        "_disk_tail",
+        "_doomed",
+        "_stable",
+        "content",
+        "device",
+        "modified_ms",
+        "reserved_end",
+    )
 
     def __init__(self, device: int, content: bytes = b"") -> None:
         self.device = device
         self.content = bytearray(content)
         self.modified_ms = 0
+        self.reserved_end = 0
+        """Up to here there is room on the disk, whatever else fills it."""
         self._stable = len(content)
         """Bytes in front that are the same on disk."""
         self._disk_tail = b""
@@ -32,7 +42,12 @@ class Inode:
         self._doomed = False
         """A sync failed: the kernel has dropped what it could not write and forgets about it."""
 
+    @property
+    def used_bytes(self) -> int:
+        return max(len(self.content), self.reserved_end)
+
     def truncate(self, size_bytes: int) -> None:
+        self.reserved_end = 0
         if size_bytes <= self._stable:
             self._disk_tail = bytes(self.content[size_bytes : self._stable]) + self._disk_tail
             self._stable = size_bytes

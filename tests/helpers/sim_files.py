@@ -90,6 +90,10 @@ class SimFile:
         with self._files.operation("truncate", self.path):
             self._inode.truncate(size_bytes)
 
+    def reserve(self, nbytes: int) -> bool:
+        self._check()
+        return self._files.reserve(self._inode, nbytes)
+
     def sync(self) -> None:
         self._check()
         if self._sync_error is not None:
@@ -248,7 +252,8 @@ class SimFiles:
     def append(self, path: str, inode: Inode, data: bytes) -> None:
         """Append to an open file; half of it if that fails."""
         operation, error = self._begin("append", path)
-        if error is None and self._is_full(len(data)):
+        growth = len(inode.content) + len(data) - inode.used_bytes
+        if error is None and growth > 0 and self._is_full(growth):
             error = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
         self._last_append = inode, len(inode.content)
         inode.content += data if error is None else data[: len(data) // 2]
@@ -256,6 +261,14 @@ class SimFiles:
         if error is not None:
             raise error
         self.maybe_crash(operation)
+
+    def reserve(self, inode: Inode, nbytes: int) -> bool:
+        """Keep room behind a file's end, if there is any; no operation that may fail."""
+        end = len(inode.content) + nbytes
+        if end > inode.used_bytes and self._is_full(end - inode.used_bytes):
+            return False
+        inode.reserved_end = max(inode.reserved_end, end)
+        return True
 
     def sync(self, path: str, inode: Inode) -> None:
         """Make an open file durable, or fail to for good."""
@@ -406,8 +419,8 @@ class SimFiles:
 
     @property
     def used_bytes(self) -> int:
-        """Bytes in all files that have a name."""
-        return sum(len(node.content) for node in self._disk.nodes() if isinstance(node, Inode))
+        """Bytes in all files that have a name, and what is reserved for them."""
+        return sum(node.used_bytes for node in self._disk.nodes() if isinstance(node, Inode))
 
     def _is_full(self, more_bytes: int) -> bool:
         return self.capacity_bytes is not None and (

@@ -472,3 +472,17 @@ def test_a_sync_that_never_gets_a_descriptor_fails(
     monkeypatch.setattr(os_files.time, "sleep", lambda seconds: None)
     with pytest.raises(OSError, match="none left"):
         files.sync_dir(root)
+
+
+def test_what_is_reserved_does_not_show(files: Files, root: str) -> None:
+    file = files.open_append(f"{root}/a")
+    file.append(b"one")
+    assert file.reserve(1 << 16)
+    file.append(b"two")
+    assert (file.size(), file.pread(99, 0)) == (6, b"onetwo")
+    file.truncate(3)
+    assert files.read_file(f"{root}/a") == b"one"
+
+
+def test_more_than_there_is_cannot_be_reserved(root: str) -> None:
+    assert not OsFiles().open_append(f"{root}/a").reserve(1 << 60)
