@@ -101,6 +101,7 @@ def test_a_segment_that_cannot_be_rolled_refuses_writes_and_loses_nothing(tmp_pa
         with client_of(broker) as client:
             client.create_topic("t")
             client.produce("t", 0, large)
+            assert client.fetch("t", 0, 0)  # Its indexes are open from now on.
             with _no_more_files(broker):
                 for _ in range(3):
                     with pytest.raises(KafkaStorageError, match=_REMEDY):

@@ -270,9 +270,8 @@ class LogManager:
             states = await self._jobs.submit(log_dir.lane, create)
         except OSError as error:
             self._operation_failed(log_dir.path, error)
-            raise KafkaStorageError(
-                f"cannot make a log in {log_dir.path}: {told(error)}"
-            ) from error
+            what = f"cannot make a log in {log_dir.path}: {told(error)}"
+            raise KafkaStorageError(what) from error
         return [self._open(state) for state in states]
 
     def get(self, topic_partition: TopicPartition) -> Log | None:
