@@ -28,7 +28,7 @@ LOSS = {
 FOUND_AS = {
     "ack-before-flush": LOSS,
     "skip-dir-sync": LOSS,
-    "ack-before-hw": LOSS | {"false-out-of-order"},
+    "ack-before-hw": LOSS,
     "forget-producers": {"duplicate"},
     "forget-refusals": {"nonmonotonic-send", "false-out-of-order"},
 }
