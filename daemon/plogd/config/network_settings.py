@@ -80,8 +80,9 @@ class NetworkSettings:
     )
     socket_listen_backlog_size: int = setting(
         "socket.listen.backlog.size",
-        50,
-        "Connections the kernel holds until they are accepted; `net.core.somaxconn` caps it.",
+        4096,
+        "Connections the kernel holds until they are accepted; `net.core.somaxconn` caps it. With"
+        " Kafka's default of 50, some wait a minute when thousands come back at once.",
         at_least=1,
     )
     max_connections: int = setting(
@@ -108,6 +109,7 @@ class NetworkSettings:
         at_least=1,
         also=(-1,),
         unit="ms",
+        update="reload",
     )
 
     plog_connections_sweep_interval_ms: int = setting(
@@ -171,6 +173,7 @@ class NetworkSettings:
         " `plog.partial.request.min.rate.bytes` a second for this long is closed.",
         at_least=SECOND_MS,
         unit="ms",
+        update="reload",
     )
     plog_partial_request_min_rate_bytes: int = setting(
         "plog.partial.request.min.rate.bytes",
@@ -178,6 +181,7 @@ class NetworkSettings:
         "Slowest a request may arrive, in bytes a second; see `plog.partial.request.timeout.ms`.",
         at_least=1,
         unit="bytes",
+        update="reload",
     )
     plog_request_turn_max_requests: int = setting(
         "plog.request.turn.max.requests",

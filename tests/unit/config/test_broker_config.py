@@ -16,6 +16,7 @@ OUR_DEFAULTS = {
     "log.flush.interval.messages": 1,
     "node.id": 1,
     "queued.max.request.bytes": 256 * 2**20,
+    "socket.listen.backlog.size": 4096,
 }
 
 

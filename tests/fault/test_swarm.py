@@ -1,0 +1,102 @@
+"""F42: thousands of clients at once, on the real process: they get in, cost little and go.
+
+Nothing here is about how long something takes: that the others are served is shown by their being
+answered while the crowd is there. What one connection costs is measured.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from plogd.testing.broker_process import BrokerProcess
+from plogd.testing.plugin import BrokerFactory
+from tests.fault.peers import (
+    Crowd,
+    Peer,
+    many_descriptors,
+    open_files,
+    ping_frame,
+    resident_bytes,
+)
+from tests.helpers.broker_log import assert_one_line
+from tests.helpers.eventually import eventually
+
+CROWD = 5000
+IDLE_MAX_BYTES = 6000
+"""What an idle connection may cost; Twisted's own transport takes ten times as much."""
+
+
+def test_five_thousand_come_at_once_stay_idle_and_are_closed(
+    tmp_path: Path, record_property: pytest.RecordProperty
+) -> None:
+    """The bound on idleness is lowered while they are there: a reload changes it."""
+    file = tmp_path / "server.properties"
+    settings = {"plog.connections.sweep.interval.ms": "200"}
+    file.write_text("connections.max.idle.ms=600000\n")
+    with (
+        many_descriptors(CROWD + 1000),
+        BrokerProcess(tmp_path / "broker", settings, config_file=file) as broker,
+    ):
+        for _ in range(100):
+            with Peer(broker.bootstrap_servers) as peer:
+                peer.ping()
+        files_before, bytes_before = open_files(broker.pid), resident_bytes(broker.pid)
+        with (
+            Peer(broker.bootstrap_servers) as other,
+            Crowd(broker.bootstrap_servers, CROWD) as crowd,
+        ):
+            crowd.send(ping_frame())
+            other.ping()
+            crowd.receive()
+            each = (resident_bytes(broker.pid) - bytes_before) / CROWD
+            record_property("rss_bytes_per_idle_connection", round(each))
+            print(f"{each:.0f} bytes of RSS for each of {CROWD} idle connections")
+            assert each <= IDLE_MAX_BYTES
+            for _ in range(100):
+                other.ping()
+            file.write_text("connections.max.idle.ms=1000\n")
+            broker.reload()
+            crowd.until_closed()
+        with Peer(broker.bootstrap_servers) as late:
+            late.ping()
+        eventually(
+            lambda: open_files(broker.pid) <= files_before + 1, "end of the files of the crowd"
+        )
+
+
+def test_connections_beyond_the_bounds_are_closed_with_one_line(
+    start_broker: BrokerFactory,
+) -> None:
+    broker = start_broker({"max.connections": "20", "max.connections.per.ip": "20"})
+    with Crowd(broker.bootstrap_servers, 20) as crowd:
+        crowd.send(ping_frame())
+        crowd.receive()
+        for _ in range(5):
+            with Peer(broker.bootstrap_servers) as refused:
+                assert refused.until_closed() == b""
+    # The broker may hear of the new one before it hears that the others have gone.
+    eventually(lambda: _is_let_in(broker), "place for another connection")
+    assert_one_line(broker, "refused a connection", "max.connections=20", "127.0.0.1")
+
+
+def _is_let_in(broker: BrokerProcess) -> bool:
+    with Peer(broker.bootstrap_servers) as peer:
+        try:
+            peer.ping()
+        except ConnectionError:
+            return False
+    return True
+
+
+def test_each_address_has_its_own_bound(start_broker: BrokerFactory) -> None:
+    broker = start_broker({"max.connections.per.ip": "5"})
+    with Crowd(broker.bootstrap_servers, 5) as crowd:
+        crowd.send(ping_frame())
+        crowd.receive()
+        with Peer(broker.bootstrap_servers) as refused:
+            assert refused.until_closed() == b""
+        with Peer(broker.bootstrap_servers, our_address="127.0.0.2") as other:
+            other.ping()
+    assert_one_line(broker, "refused a connection", "max.connections.per.ip=5", "127.0.0.1")
