@@ -36,7 +36,7 @@ from plogd.controller.topics import (
     collision_key,
     plan_topic,
 )
-from plogd.controller.waiting import shielded
+from plogd.controller.waiting import Turns, shielded
 from plogd.metadata.cache import PartitionState, TopicState
 from plogd.metadata.store import (
     ABSENT,
@@ -103,6 +103,7 @@ class Controller:
         self._names: dict[str, str] = {}
         """Topic names by `collision_key`."""
         self._busy: dict[str, deque[Later[None]]] = {}
+        self._turns = Turns()
         """Names an operation is at work on, and who waits to be the next."""
         self._half_made: set[str] = set()
         """Topics that nobody serves, as they could neither be made nor be taken back."""
@@ -159,7 +160,7 @@ class Controller:
 
     def _leave(self, key: str) -> None:
         if self._busy[key]:
-            self._busy[key].popleft().succeed(None)
+            self._turns.give(self._busy[key].popleft())
         else:
             del self._busy[key]
 

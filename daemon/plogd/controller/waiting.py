@@ -63,11 +63,36 @@ def next_turn(timers: Timers) -> Later[None]:
     return turn
 
 
+class Turns:
+    """Tells those who wait that it is their turn, one after the other.
+
+    Whoever has the turn may be done with it at once, and give the next one: not from inside of its
+    own, or a few hundred who find that there is nothing left to do would exhaust the stack.
+    """
+
+    def __init__(self) -> None:
+        self._due: deque[Later[None]] = deque()
+        self._is_telling = False
+
+    def give(self, turn: Later[None]) -> None:
+        """It is the turn of whoever waits for `turn`."""
+        self._due.append(turn)
+        if self._is_telling:
+            return
+        self._is_telling = True
+        try:
+            while self._due:
+                self._due.popleft().succeed(None)
+        finally:
+            self._is_telling = False
+
+
 class OneAtATime:
     """Runs operations one after the other, in the order they came; see `shielded`."""
 
     def __init__(self) -> None:
         self._waiting: deque[Later[None]] = deque()
+        self._turns = Turns()
         self._is_busy = False
 
     def run(self, operation: Callable[[], Coroutine[Later[Any], Any, T]]) -> Later[T]:
@@ -84,6 +109,6 @@ class OneAtATime:
             return await operation()
         finally:
             if self._waiting:
-                self._waiting.popleft().succeed(None)
+                self._turns.give(self._waiting.popleft())
             else:
                 self._is_busy = False

@@ -156,6 +156,17 @@ def test_a_second_creation_of_the_name_waits_and_finds_it() -> None:
     assert setup.store.waiting == []
 
 
+def test_a_thousand_may_wait_for_the_same_topic() -> None:
+    """As the consumers of a new broker do, for the topic of their offsets."""
+    setup = Setup()
+    first, *others = [setup.create("t") for _ in range(1000)]
+    setup.store.finish()
+    assert outcome(first).name == "t"
+    for creation in others:
+        with pytest.raises(TopicAlreadyExists):
+            outcome(creation)
+
+
 def test_names_that_would_collide_wait_for_each_other() -> None:
     setup = Setup()
     first, second = setup.create("a.b"), setup.create("a_b")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from plogd.controller.waiting import shielded, within
+from plogd.controller.waiting import OneAtATime, shielded, within
 from plogd.ports import Cancelled, Later
 from tests.helpers.sim_ports import SimPorts, outcome
 
@@ -61,3 +61,24 @@ def test_giving_up_takes_the_timer_along() -> None:
     ports = SimPorts()
     within(Later[int](), 100, ports.timers, TooLate).cancel()
     assert ports.timers.next_due_ms is None
+
+
+def test_a_thousand_that_have_nothing_to_do_take_turns() -> None:
+    line = OneAtATime()
+    work: Later[None] = Later()
+    order: list[int] = []
+
+    async def slow() -> None:
+        await work
+
+    async def quick(number: int) -> None:
+        order.append(number)
+
+    first = line.run(slow)
+    others = [line.run(lambda number=number: quick(number)) for number in range(1000)]
+    assert order == []
+    work.succeed(None)
+    outcome(first)
+    for other in others:
+        outcome(other)
+    assert order == list(range(1000))
