@@ -160,11 +160,12 @@ class NetworkSettings:
     )
     plog_response_buffer_max_bytes: int = setting(
         "plog.response.buffer.max.bytes",
-        MIB,
+        128 * KIB,
         "While more than this waits to be sent on a connection, no further request is read from"
         " it. Records that go from the file to the socket directly count 16 KiB each time.",
         at_least=64 * KIB,
         unit="bytes",
+        update="reload",
     )
     plog_partial_request_timeout_ms: int = setting(
         "plog.partial.request.timeout.ms",

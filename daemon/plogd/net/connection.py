@@ -199,7 +199,9 @@ class Connection:
             )
             self.close("its request came in too slowly")
         elif 0 <= settings.connections_max_idle_ms < silent_ms and not self._queue.in_progress:
-            self.close(f"idle for {silent_ms / 1000:.0f} s")
+            # It had all that time to take its answers.
+            end = self.abort if self._wire.buffered_bytes else self.close
+            end(f"idle for {silent_ms / 1000:.0f} s")
         elif (
             self._blocked is Blocked.PARKED
             and not self._waits_for_quota()

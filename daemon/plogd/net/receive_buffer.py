@@ -4,7 +4,7 @@ All connections read into one shared buffer and their requests are handled right
 connection owns no memory and a request is not copied. What is left at the end of a turn cannot stay
 in the shared buffer: an unfinished request of up to 64 KiB, or requests that may not start yet, are
 kept in a copy of just those bytes; a larger unfinished request moves to a lease of its whole size
-(request_memory.py), and the rest of it is read straight into that.
+(request_memory.py) once some of it is here, and the rest of it is read straight into that.
 
 Who copies what: `target` is where the next bytes go, `received` says how many came, `next_frame`
 and `consume` walk the requests, `keep` ends a turn. Reactor thread only; called by connection.py.
@@ -23,6 +23,9 @@ from plogd.net.request_memory import Lease, MemoryWait, RequestMemory
 SHARED_BUFFER_BYTES = 256 * 1024
 SMALL_FRAME_BYTES = 64 * 1024
 """Largest unfinished request that is kept as it came; it is copied at most once a read."""
+LEASE_FROM_BYTES = 16 * 1024
+"""So much of a large request has to be here before memory for the whole of it is reserved. Else
+those who send a size and little more would take it from those who send their requests."""
 HELD_MAX_BYTES = 64 * 1024
 """How far ahead is read while requests may not start. Not zero: a client that leaves is only
 noticed by reading, and its parked request would hold on to whatever it waits for."""
@@ -167,7 +170,8 @@ class ReceiveBuffer:
         elif self._lease is None and self._place_in_line is None:
             size = self._head_frame_bytes() if left >= 4 else SMALL_FRAME_BYTES
             is_unfinished = size > left
-            if is_unfinished and size > SMALL_FRAME_BYTES and may_lease:
+            is_large = size > SMALL_FRAME_BYTES and left >= LEASE_FROM_BYTES
+            if is_unfinished and is_large and may_lease:
                 self._lease_for(size)
             elif not self._is_own or (is_unfinished and self._start):
                 self._hold()

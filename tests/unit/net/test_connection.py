@@ -246,7 +246,7 @@ def test_a_lost_connection_leaves_nothing_behind() -> None:
         queued_max_request_bytes=1_500_000, plog_request_turn_max_requests=2
     )
     shared = harness.shared
-    harness.feed(frame(METADATA, "x" * 1_000_000)[:100])
+    harness.feed(frame(METADATA, "x" * 1_000_000)[:20_000])
     leasing = harness.connection
     waiting = harness.connect()
     harness.feed(frame(METADATA, "x" * 1_000_000))

@@ -109,12 +109,22 @@ def test_idle_time_minus_one_means_never() -> None:
     assert not harness.wire.is_closed
 
 
-def test_a_client_that_takes_no_answers_is_idle_too_and_cut_in_the_end() -> None:
+def test_a_client_that_takes_no_answers_is_idle_too_and_cut_at_once() -> None:
     harness = ConnectionHarness(connections_max_idle_ms=60_000)
     harness.wire.takes_answers = False
     harness.feed(frame(METADATA, "a"))
-    harness.ports.advance(61 * SECOND_MS)
+    harness.ports.advance(59 * SECOND_MS)
     harness.shared.sweep()
+    assert not harness.wire.is_aborted
+    harness.ports.advance(2 * SECOND_MS)
+    harness.shared.sweep()
+    assert harness.wire.is_aborted
+
+
+def test_a_client_that_does_not_take_its_last_answers_is_cut_in_the_end() -> None:
+    harness = ConnectionHarness()
+    harness.wire.takes_answers = False
+    harness.feed(frame(METADATA, "a") + frame(METADATA, "nonsense"))
     assert harness.wire.is_closed
     harness.ports.advance(CLOSE_MAX_MS - 1)
     harness.shared.sweep()

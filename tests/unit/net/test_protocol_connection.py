@@ -162,7 +162,7 @@ def test_a_tls_transport_is_told_by_what_it_provides() -> None:
 
 @quietly
 def test_answers_and_files_pass_through_tls(tmp_path: Path) -> None:
-    harness = Harness()
+    harness = Harness(plog_response_buffer_max_bytes=1 << 20)
     file = WatchedFile(tmp_path / "0.log", os.urandom(300_000))
     harness.dispatch.answer = lambda api_key, text: (
         [b"head", FileRegion(file, 0, 300_000), b"tail"] if api_key == FETCH else [response(text)]

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from plogd.net.receive_buffer import (
     HELD_MAX_BYTES,
+    LEASE_FROM_BYTES,
     SHARED_BUFFER_BYTES,
     SMALL_FRAME_BYTES,
     BadFrameSize,
@@ -168,13 +169,24 @@ def test_what_a_turn_has_left_over_is_trimmed_when_it_is_down_to_an_unfinished_f
 def test_a_large_frame_is_read_straight_into_a_lease_of_its_whole_size() -> None:
     harness = Harness()
     data = sized(b"z" * 3 * MIB)
-    rest = harness.read(data[:1000]) + data[1000:]
+    rest = harness.read(data[:LEASE_FROM_BYTES]) + data[LEASE_FROM_BYTES:]
     assert harness.turn() == []
     assert harness.memory.used_bytes == 4 * MIB
     target = harness.buffer.target(is_blocked=False)
     assert target.obj is not SHARED.obj
     assert len(target) == MIB, "a fast sender must not hold up the others"
     assert harness.feed(rest) == [data[4:]]
+    assert harness.memory.used_bytes == 0
+
+
+def test_memory_for_a_large_frame_is_not_reserved_before_some_of_it_is_here() -> None:
+    harness = Harness()
+    data = sized(b"z" * 3 * MIB)
+    for position in range(0, LEASE_FROM_BYTES - 1024, 1024):
+        assert harness.read(data[position : position + 1024]) == b""
+        assert harness.turn() == []
+    assert harness.memory.used_bytes == 0
+    assert harness.feed(data[LEASE_FROM_BYTES - 1024 :]) == [data[4:]]
     assert harness.memory.used_bytes == 0
 
 
@@ -229,9 +241,9 @@ def test_while_nothing_may_start_a_little_is_read_ahead_and_no_more() -> None:
 def test_a_full_lease_reads_nothing_while_its_frame_may_not_start() -> None:
     harness = Harness()
     data = sized(b"p" * 100_000)
-    harness.read(data[:10])
+    harness.read(data[:LEASE_FROM_BYTES])
     harness.keep()
-    harness.read(data[10:], is_blocked=True)
+    harness.read(data[LEASE_FROM_BYTES:], is_blocked=True)
     harness.keep()
     assert not harness.buffer.may_read(is_blocked=True)
     assert harness.turn() == [data[4:]]
@@ -241,14 +253,14 @@ def test_without_memory_reading_stops_until_another_gives_its_lease_back() -> No
     memory = RequestMemory(3 * MIB)
     first, second = Harness(memory), Harness(memory)
     data = sized(b"m" * 2_000_000)
-    first.read(data[:100])
+    first.read(data[:50_000])
     first.keep()
     second.read(data[:70_000])
     second.keep()
     assert second.buffer.waits_for_memory
     assert not second.buffer.may_read(is_blocked=False)
     assert len(second.buffer.target(is_blocked=False)) == 0
-    assert first.feed(data[100:]) == [data[4:]]
+    assert first.feed(data[50_000:]) == [data[4:]]
     assert second.granted == 1
     assert second.feed(data[70_000:]) == [data[4:]]
     assert memory.used_bytes == 0
@@ -259,7 +271,7 @@ def test_closing_gives_back_the_lease_and_the_place_in_line() -> None:
     data = sized(b"m" * 2_000_000)
     harnesses = [Harness(memory) for _ in range(3)]
     for harness in harnesses:
-        harness.read(data[:100])
+        harness.read(data[:LEASE_FROM_BYTES])
         harness.keep()
     assert memory.waiting == 2
     harnesses[1].buffer.close()

@@ -360,15 +360,15 @@ def test_without_memory_a_connection_is_not_read_until_another_is_done(make_brok
     first, second = broker.connect(), broker.connect()
     data = frame(PRODUCE, "x" * 2 * MIB)
     broker.dispatch.answer = lambda api_key, text: [response("ok")]
-    first.sendall(data[:1000])
+    first.sendall(data[:20_000])
     broker.until(lambda: broker.shared.memory.used_bytes)
-    second.sendall(data[:1000])
+    second.sendall(data[:20_000])
     broker.until(lambda: broker.shared.memory.waiting)
-    second.sendall(data[1000:2000])
+    second.sendall(data[20_000:30_000])
     assert [each._is_reading for each in broker.transports] == [True, False]
-    broker.send_slowly(first, data[1000:])
+    broker.send_slowly(first, data[20_000:])
     broker.exchange(first, response("ok"))
-    broker.send_slowly(second, data[2000:])
+    broker.send_slowly(second, data[30_000:])
     broker.exchange(second, response("ok"))
     assert broker.shared.memory.used_bytes == 0
 
