@@ -26,6 +26,7 @@ from plog.wire.schema import ApiMessage
 
 TIMEOUT_S = 60.0
 _RECEIVE_BYTES = 1 << 16
+_TCP_REPAIR = 19  # Not in Python's socket module.
 _RESET = struct.pack("ii", 1, 0)  # SO_LINGER: on, for no time at all.
 
 
@@ -126,6 +127,26 @@ class Peer:
             pass
         return bytes(data)
 
+    def until_cut(self) -> None:
+        """The broker ends the connection, though nothing that it sent is read."""
+        poll = select.poll()
+        poll.register(self._socket, select.POLLRDHUP)
+        assert poll.poll(TIMEOUT_S * 1000), f"not cut in {TIMEOUT_S:g} s"
+
+    def has_ended(self) -> bool:
+        """Whether the broker has ended the connection; takes what has come until then."""
+        self._socket.setblocking(False)
+        try:
+            while self._socket.recv(_RECEIVE_BYTES):
+                pass
+        except (BlockingIOError, ssl.SSLWantReadError):
+            return False
+        except (ConnectionError, ssl.SSLEOFError):
+            pass
+        finally:
+            self._socket.settimeout(TIMEOUT_S)
+        return True
+
     def stop_sending(self) -> None:
         """Say that nothing more will come."""
         socket.socket.shutdown(self._socket, socket.SHUT_WR)  # Past TLS, which says more.
@@ -133,6 +154,11 @@ class Peer:
     def reset(self) -> None:
         """End the connection with RST instead of FIN, as a process does that was killed."""
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+        self.close()
+
+    def vanish(self) -> None:
+        """Be gone, and nobody is told. Raises PermissionError where that takes more rights."""
+        self._socket.setsockopt(socket.IPPROTO_TCP, _TCP_REPAIR, 1)
         self.close()
 
     def close(self) -> None:
