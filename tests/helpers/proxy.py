@@ -2,7 +2,8 @@
 
 It passes requests on untouched and shows every answer, with the request's key and version, to a
 function of the test, which may let it pass, change it, or lose it: then the connection is cut, as
-by a network that fails after the broker did its work. Two threads a connection, blocking sockets.
+by a network that fails after the broker did its work. Another function may have requests sent to
+the broker again, whose answers the client never sees. Two threads a connection, blocking sockets.
 
 The addresses in Metadata answers are replaced by the proxy's own, so clients stay behind it.
 """
@@ -12,13 +13,14 @@ from __future__ import annotations
 import socket
 import struct
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
 
 PRODUCE = 0
 METADATA = 3
+_REPEATED = b"\xff\xff\xff\xff"  # A correlation id that clients do not use: -1.
 _HEADER = struct.Struct(">hhi")  # The start of every request: api key, version, correlation id.
 
 
@@ -33,6 +35,9 @@ class Answer:
 
 OnAnswer = Callable[[Answer], bytes | None]
 """The payload to send on instead, or None to lose the answer and cut the connection."""
+
+Again = Callable[[bytes], Sequence[bytes]]
+"""Given a request, those to send once more behind it."""
 
 
 class LoseEveryThird:
@@ -55,10 +60,13 @@ class LoseEveryThird:
 class Proxy:
     """Listens on a free loopback port; ``with`` starts and ends it."""
 
-    def __init__(self, upstream: str, on_answer: OnAnswer) -> None:
+    def __init__(
+        self, upstream: str, on_answer: OnAnswer, *, again: Again = lambda request: ()
+    ) -> None:
         host, _, port = upstream.rpartition(":")
         self._upstream = (host, int(port))
         self._on_answer = on_answer
+        self._again = again
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._open_sockets: set[socket.socket] = set()
         self._lock = threading.Lock()
@@ -102,6 +110,8 @@ class Proxy:
                     api_key, api_version, correlation_id = _HEADER.unpack_from(request)
                     asked[correlation_id] = (api_key, api_version)
                     _send_frame(broker, request)
+                    for repeated in self._again(request):
+                        _send_frame(broker, _marked(repeated))
             _cut(broker)
             answers.join()
             with self._lock:
@@ -112,6 +122,8 @@ class Proxy:
     ) -> None:
         with suppress(OSError):
             while (payload := _read_frame(broker)) is not None:
+                if payload.startswith(_REPEATED):
+                    continue
                 api_key, api_version = asked.pop(int.from_bytes(payload[:4], "big"))
                 if api_key == METADATA:
                     payload = self._with_our_address(payload)
@@ -128,6 +140,11 @@ class Proxy:
         our_port = int(self.bootstrap_servers.rpartition(":")[2])
         theirs, ours = (host.encode() + struct.pack(">i", x) for x in (port, our_port))
         return payload.replace(theirs, ours)
+
+
+def _marked(request: bytes) -> bytes:
+    """The request with a correlation id by which its answer is known as one to be dropped."""
+    return request[:4] + _REPEATED + request[8:]
 
 
 def _cut(each: socket.socket) -> None:
