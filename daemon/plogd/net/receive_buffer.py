@@ -94,8 +94,10 @@ class ReceiveBuffer:
         return self._place_in_line is not None
 
     def head(self) -> bytes | None:
-        """The first four bytes that are not consumed; None if there are fewer."""
-        return bytes(self._view[self._start : self._start + 4]) if self.nbytes >= 4 else None
+        """The first bytes that are not consumed, eight if they are here; None if not even four."""
+        if self.nbytes < 4:
+            return None
+        return bytes(self._view[self._start : min(self._start + 8, self._end)])
 
     @property
     def is_empty(self) -> bool:

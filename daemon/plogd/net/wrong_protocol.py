@@ -27,18 +27,30 @@ _MISTAKES = {
     ),
     **dict.fromkeys((b"ruok", b"srvr", b"stat", b"mntr", b"conf", b"envi"), _FOUR_LETTERS),
 }
+_POSTGRES = (
+    "a PostgreSQL client: this port speaks Kafka's protocol; PostgreSQL listens elsewhere, by"
+    " default on port 5432"
+)
+# For TLS and for GSSAPI, which clients ask for before they begin. As sizes of a request they are
+# too small, so without a look at them the client would be taken for a slow one.
+_POSTGRES_REQUESTS = (bytes.fromhex("0000000804d2162f"), bytes.fromhex("0000000804d21630"))
 _TLS_HANDSHAKE = b"\x16\x03"
 _TEXT = frozenset((*range(0x20, 0x7F), *b"\r\n\t"))
 
 
-def explain_first_bytes(first_four_bytes: bytes, listener_name: str) -> str | None:
+def explain_first_bytes(first_bytes: bytes, listener_name: str) -> str | None:
     """What the client seems to be, a colon, and what to do; None if it may well speak Kafka.
+
+    Of `first_bytes` there are at least four; with eight, PostgreSQL is known too.
 
     >>> explain_first_bytes(b"SSH-", "PLAINTEXT")
     "an SSH client: this port speaks Kafka's protocol, not SSH; check the port number"
     >>> explain_first_bytes(bytes([0, 0, 0, 35]), "PLAINTEXT") is None
     True
     """
+    if first_bytes[:8] in _POSTGRES_REQUESTS:
+        return _POSTGRES
+    first_four_bytes = first_bytes[:4]
     if first_four_bytes[:2] == _TLS_HANDSHAKE:
         return (
             f"a TLS client: the listener {listener_name} is not encrypted; set"
@@ -60,7 +72,7 @@ def explain_not_tls(first_bytes: bytes, listener_name: str) -> tuple[str, str]:
     'a ZooKeeper command'
     """
     first_four = first_bytes[:4]
-    mistake = explain_first_bytes(first_four, listener_name)
+    mistake = explain_first_bytes(first_bytes[:8], listener_name)
     if mistake is not None and len(first_four) == 4:
         return mistake.partition(":")[0], f"sent {mistake}"
     if first_four[:1] == b"\0":

@@ -283,10 +283,13 @@ def test_closing_gives_back_the_lease_and_the_place_in_line() -> None:
     assert memory.used_bytes == 0
 
 
-def test_the_first_four_bytes_are_shown_once_they_are_there() -> None:
+def test_the_first_bytes_are_shown_once_there_are_four() -> None:
     harness = Harness()
     harness.read(b"GE")
     assert harness.buffer.head() is None
     harness.keep()
     harness.read(b"T /")
-    assert harness.buffer.head() == b"GET "
+    assert harness.buffer.head() == b"GET /"
+    harness.keep()
+    harness.read(b"index.html")
+    assert harness.buffer.head() == b"GET /ind"

@@ -20,13 +20,15 @@ from plogd.net.wrong_protocol import explain_first_bytes, explain_not_tls
         (b"PROXY TCP4 ", "a PROXY protocol header", "load balancer"),
         (b"ruok", "a ZooKeeper command", "2181"),
         (b"AMQP\x00\x00\x09\x01", "an AMQP client", "check the port"),
+        (bytes.fromhex("0000000804d2162f"), "a PostgreSQL client", "5432"),
+        (bytes.fromhex("0000000804d21630"), "a PostgreSQL client", "5432"),
         (b"EHLO example.org", "text: it begins with 'EHLO'", "check the port"),
     ],
 )
 def test_the_mistake_and_its_remedy_are_named(
     first_bytes: bytes, mistake: str, remedy: str
 ) -> None:
-    text = explain_first_bytes(first_bytes[:4], "PLAINTEXT")
+    text = explain_first_bytes(first_bytes[:8], "PLAINTEXT")
     assert text is not None
     assert text.startswith(mistake)
     assert remedy in text
@@ -35,6 +37,7 @@ def test_the_mistake_and_its_remedy_are_named(
 @pytest.mark.parametrize("size", [1, 35, 1 << 20, 100 << 20])
 def test_no_usual_size_of_a_request_is_taken_for_a_mistake(size: int) -> None:
     assert explain_first_bytes(struct.pack(">i", size), "PLAINTEXT") is None
+    assert explain_first_bytes(struct.pack(">ihh", size, 18, 3), "PLAINTEXT") is None
 
 
 def test_a_tls_client_is_told_which_listener_is_plain() -> None:
@@ -49,6 +52,7 @@ def test_a_tls_client_is_told_which_listener_is_plain() -> None:
         (struct.pack(">ihh", 35, 18, 3), "plain on tls", "security.protocol=SSL"),
         (b"\0", "plain on tls", "OUTSIDE is encrypted"),
         (b"GET / HTTP/1.1", "an HTTP request", "plog.http.port"),
+        (bytes.fromhex("0000000804d2162f"), "a PostgreSQL client", "5432"),
         (b"\x80\x2e\x01", "no tls", "80 2e 01"),
     ],
 )

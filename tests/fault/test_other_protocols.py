@@ -1,0 +1,102 @@
+"""F43, F49: who speaks something else, by IPv4 and IPv6, and addresses nobody can connect to.
+
+On the real process: each greeting ends its connection, with one line that names the mistake, and
+whoever speaks Kafka is served. test_readable_failures.py has more of them, with TLS in detail.
+"""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from plog.client.simple import SimpleClient
+from plogd.testing.plugin import BrokerFactory
+from tests.fault.peers import Peer, address_of, ping_frame
+from tests.helpers.broker_log import assert_one_line
+from tests.helpers.certificates import Authority
+from tests.helpers.eventually import eventually
+
+GREETINGS = {
+    "ssh": (b"SSH-2.0-OpenSSH_9.2p1\r\n", "an SSH client"),
+    "http1": (b"POST /topics HTTP/1.1\r\nHost: here\r\n\r\n", "an HTTP request"),
+    "http2": (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "an HTTP request"),
+    "tls": (bytes.fromhex("16030100c8010000c40303") + bytes(200), "a TLS client"),
+    "redis": (b"*1\r\n$4\r\nPING\r\n", "text: it begins with '*1"),
+    "redis inline": (b"PING\r\n", "text: it begins with 'PING'"),
+    "smtp": (b"EHLO here\r\n", "text: it begins with 'EHLO'"),
+    "postgres": (bytes.fromhex("0000000804d2162f"), "a PostgreSQL client"),
+    "amqp": (b"AMQP\0\0\x09\x01", "an AMQP client"),
+    "zookeeper": (b"ruok", "a ZooKeeper command"),
+    "proxy": (b"PROXY TCP4 192.0.2.1 192.0.2.2 1 2\r\n", "a PROXY protocol header"),
+}
+
+
+def hosts() -> list[str]:
+    """The addresses of this machine that are its own."""
+    try:
+        with socket.create_server(("::1", 0), family=socket.AF_INET6):
+            return ["127.0.0.1", "[::1]"]
+    except OSError:
+        return ["127.0.0.1"]
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "[::1]"])
+def test_every_other_protocol_is_named_and_sent_away(
+    start_broker: BrokerFactory, host: str
+) -> None:
+    if host not in hosts():
+        pytest.skip("NOT RUN: this machine has no IPv6")
+    broker = start_broker({"listeners": f"PLAINTEXT://{host}:0"})
+    with Peer(broker.bootstrap_servers) as kafka:
+        for data, _ in GREETINGS.values():
+            with Peer(broker.bootstrap_servers) as peer:
+                peer.send(data)
+                assert peer.until_closed() == b""
+            kafka.ping()
+    broker.stop()
+    lines = [line for line in broker.log_text().splitlines() if "closed a connection" in line]
+    # One of a kind for each address and minute.
+    kinds = dict.fromkeys(words for _, words in GREETINGS.values())
+    unnamed = [words for words in kinds if not any(words in line for line in lines)]
+    assert unnamed == ["text: it begins with 'PING'", "text: it begins with 'EHLO'"]
+    assert all(host.strip("[]") in line for line in lines)
+
+
+@pytest.mark.parametrize("name", [name for name in GREETINGS if name != "tls"])
+def test_no_other_protocol_gets_into_a_tls_listener(
+    start_broker: BrokerFactory, authority: Authority, tmp_path: Path, name: str
+) -> None:
+    keystore = authority.server().keystore(tmp_path / "broker.pem")
+    broker = start_broker(
+        {"listeners": "SSL://127.0.0.1:0", "ssl.keystore.location": str(keystore)}
+    )
+    with Peer(broker.bootstrap_servers) as peer:
+        peer.send(GREETINGS[name][0])
+        peer.until_closed()
+    assert_one_line(broker, "closed a connection to the TLS listener SSL", "127.0.0.1")
+
+
+def test_localhost_is_served_by_every_address_it_has(start_broker: BrokerFactory) -> None:
+    broker = start_broker({"listeners": "PLAINTEXT://localhost:0"})
+    port = broker.bootstrap_servers.rpartition(":")[2]
+    named = {entry[4][0] for entry in socket.getaddrinfo("localhost", None)}
+    for host in hosts():
+        if host.strip("[]") in named:
+            with SimpleClient(host.strip("[]"), int(port)) as client:
+                assert client.metadata([]).brokers[0].host == host.strip("[]")
+
+
+def test_a_name_of_no_address_is_told_of_and_the_broker_serves(start_broker: BrokerFactory) -> None:
+    """The second client of that machine that only asks is no second line."""
+    broker = start_broker({"advertised.listeners": "PLAINTEXT://broker.invalid:9092"})
+    for _ in range(3):
+        with Peer(broker.bootstrap_servers) as peer:
+            peer.send(ping_frame())
+            peer.answer()
+    with SimpleClient(*address_of(broker.bootstrap_servers)) as client:
+        assert client.metadata([]).brokers[0].host == "broker.invalid"
+        client.create_topic("served", 1)
+    eventually(lambda: "cannot resolve" in broker.log_text(), "line about the name")
+    assert_one_line(broker, "cannot resolve broker.invalid", "set advertised.listeners")
