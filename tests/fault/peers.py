@@ -13,7 +13,7 @@ import socket
 import ssl
 import struct
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Self
 
@@ -270,6 +270,10 @@ def resident_bytes(pid: int) -> int:
     return int(fields["VmRSS"].split()[0]) * 1024
 
 
-def open_files(pid: int) -> int:
-    """How many descriptors the process has open."""
-    return sum(1 for _ in Path(f"/proc/{pid}/fd").iterdir())
+def open_sockets(pid: int) -> int:
+    """How many sockets the process has open; files of logs come and go with their use."""
+    count = 0
+    for entry in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(FileNotFoundError):
+            count += str(entry.readlink()).startswith("socket:")
+    return count

@@ -21,7 +21,7 @@ from plog.wire.messages.api_versions import ApiVersionsRequest
 from plog.wire.messages.metadata import MetadataRequest
 from plog.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from plogd.testing.broker_process import BrokerProcess
-from tests.fault.peers import Peer, address_of, open_files, ping_frame, request_frame
+from tests.fault.peers import Peer, address_of, open_sockets, ping_frame, request_frame
 from tests.helpers.certificates import Authority
 from tests.helpers.eventually import eventually
 
@@ -63,10 +63,10 @@ def knock(
     tls = ssl.create_default_context(cafile=ca_file) if request.param == "tls" else None
     with Peer(plain) as other:
         other.ping()
-        files = open_files(broker.pid)
+        files = open_sockets(broker.pid)
         yield lambda: Peer(encrypted if tls else plain, tls)
         other.ping()
-        eventually(lambda: open_files(broker.pid) <= files, "end of every connection")
+        eventually(lambda: open_sockets(broker.pid) <= files, "end of every connection")
 
 
 def produce_frame(value: bytes, acks: int = 1) -> bytes:

@@ -23,7 +23,7 @@ from plogd.testing.plugin import BrokerFactory
 from tests.fault.peers import (
     Peer,
     address_of,
-    open_files,
+    open_sockets,
     ping_frame,
     request_frame,
     resident_bytes,
@@ -176,7 +176,7 @@ def test_those_that_vanish_without_a_word_are_let_go(tmp_path: Path) -> None:
     file.write_text("connections.max.idle.ms=600000\n")
     with BrokerProcess(tmp_path / "broker", QUICK_SWEEP, config_file=file) as broker:
         _fill(broker)
-        files_before = open_files(broker.pid)
+        files_before = open_sockets(broker.pid)
         waiting = FetchRequest(
             max_wait_ms=1000,
             min_bytes=1,
@@ -208,10 +208,10 @@ def test_those_that_vanish_without_a_word_are_let_go(tmp_path: Path) -> None:
                     peer.vanish()
                 except PermissionError:
                     pytest.skip("NOT RUN: TCP_REPAIR needs CAP_NET_ADMIN")
-            assert open_files(broker.pid) >= files_before + len(gone)
+            assert open_sockets(broker.pid) >= files_before + len(gone)
             file.write_text("connections.max.idle.ms=2000\n")
             broker.reload()
             eventually(
-                lambda: (other.ping(), open_files(broker.pid) <= files_before + 1)[1],
+                lambda: (other.ping(), open_sockets(broker.pid) <= files_before + 1)[1],
                 "end of those that have vanished",
             )

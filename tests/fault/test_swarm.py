@@ -16,7 +16,7 @@ from tests.fault.peers import (
     Crowd,
     Peer,
     many_descriptors,
-    open_files,
+    open_sockets,
     ping_frame,
     resident_bytes,
 )
@@ -42,7 +42,7 @@ def test_five_thousand_come_at_once_stay_idle_and_are_closed(
         for _ in range(100):
             with Peer(broker.bootstrap_servers) as peer:
                 peer.ping()
-        files_before, bytes_before = open_files(broker.pid), resident_bytes(broker.pid)
+        files_before, bytes_before = open_sockets(broker.pid), resident_bytes(broker.pid)
         with (
             Peer(broker.bootstrap_servers) as other,
             Crowd(broker.bootstrap_servers, CROWD) as crowd,
@@ -62,7 +62,7 @@ def test_five_thousand_come_at_once_stay_idle_and_are_closed(
         with Peer(broker.bootstrap_servers) as late:
             late.ping()
         eventually(
-            lambda: open_files(broker.pid) <= files_before + 1, "end of the files of the crowd"
+            lambda: open_sockets(broker.pid) <= files_before + 1, "end of the files of the crowd"
         )
 
 
