@@ -38,6 +38,8 @@ class GroupPlan:
     away_ms: int
     quits: float
     """How likely a member goes, between two things it does."""
+    is_well_behaved: bool = False
+    """Whether its members never pause, break off or act in the past."""
     view: GroupView | None = None
     present: list[Member] = field(default_factory=list)
     _was_settled: bool = False

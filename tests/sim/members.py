@@ -163,7 +163,7 @@ class Member(GroupClient):
         elif how < 0.8:
             if self.owned:
                 await self.read_offsets(sorted(self.owned))
-        elif working:
+        elif working and not self.plan.is_well_behaved:
             await self._trouble()
         return True
 
@@ -265,7 +265,8 @@ class Member(GroupClient):
     # -- syncing ------------------------------------------------------------------------------
 
     async def _sync(self, connection: Connection, answer: JoinGroupResponse) -> None:
-        if self.world.working and self.chance.random() < 0.1:
+        is_late = self.world.working and not self.plan.is_well_behaved
+        if is_late and self.chance.random() < 0.1:
             await self.world.sleep(self.plan.rebalance_timeout_ms * self.chance.random() ** 2 * 1.5)
         await self.world.sleep(self.chance.uniform(0, 10))
         withheld = False

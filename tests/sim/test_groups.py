@@ -51,11 +51,16 @@ def test_200_members_for_longer(seed: int) -> None:
 
 
 def test_a_storm_of_1000_joins_ends_in_one_generation() -> None:
-    world = World(2, 1 << 30, members=STORM)
+    world = World(1, 1 << 30, members=STORM)
     only_group(world, kind="eager", members=STORM)
     [plan] = world.group_plans
     plan = world.group_plans[0] = replace(
-        plan, away_ms=1, quits=0.0, session_timeout_ms=30_000, rebalance_timeout_ms=20_000
+        plan,
+        away_ms=1,
+        quits=0.0,
+        is_well_behaved=True,
+        session_timeout_ms=30_000,
+        rebalance_timeout_ms=20_000,
     )
     world.service.start()
     run_until(world, lambda: world.service.is_serving, STORM_MS)
