@@ -3,6 +3,8 @@
 Consumers that keep up ask for what was appended a moment ago, and a high watermark is a place
 near the end. Belongs to one `LogSegment`, which adds each batch it appends. At most 16 KiB: as a
 list of ints it would be 80, and there may be thousands of partitions.
+
+Batches are added by one thread; another may look something up meanwhile.
 """
 
 from __future__ import annotations
@@ -18,27 +20,27 @@ _REMEMBERED = 512
 class RecentBatches:
     """The last 512 to 1024 appended batches. O(log n) look-up."""
 
-    __slots__ = ("_last_offsets", "_positions")
+    __slots__ = ("_lists",)
 
     def __init__(self) -> None:
-        self._last_offsets = array("q")
-        self._positions = array("q")
+        self._lists = (array("q"), array("q"))
+        """Last offsets and positions; replaced together, for a look-up may come at any time."""
 
     def add(self, position: int, last_offset: int) -> None:
         """A batch ending at `last_offset` was appended at `position`."""
-        # In this order: a job's look-up may come between the two.
-        self._positions.append(position)
-        self._last_offsets.append(last_offset)
-        if len(self._positions) > 2 * _REMEMBERED:
-            del self._last_offsets[:_REMEMBERED]
-            del self._positions[:_REMEMBERED]
+        last_offsets, positions = self._lists
+        # In this order: a look-up may come between the two.
+        positions.append(position)
+        last_offsets.append(last_offset)
+        if len(positions) > 2 * _REMEMBERED:
+            self._lists = last_offsets[_REMEMBERED:], positions[_REMEMBERED:]
 
     def find(self, offset: int, end_position: int) -> BatchPlace | None:
         """The first batch that ends at or above `offset`; None if it is not remembered.
 
         `end_position` is where the last batch ends.
         """
-        last_offsets, positions = self._last_offsets, self._positions
+        last_offsets, positions = self._lists
         if not last_offsets or offset > last_offsets[-1]:
             return None
         number = bisect_left(last_offsets, offset)
@@ -53,5 +55,4 @@ class RecentBatches:
 
     def clear(self) -> None:
         """Forget them all: the segment was cut."""
-        del self._last_offsets[:]
-        del self._positions[:]
+        self._lists = (array("q"), array("q"))
