@@ -164,6 +164,8 @@ class SimFiles:
         """How many operations there have been."""
         self.on_operation: Callable[[Operation], None] = lambda operation: None
         """Hears of each operation before it happens: to list crash points, or to trace."""
+        self.append_ms: Callable[[str], float] = lambda path: 0.0
+        """How long an append to a path takes: the clock goes on meanwhile."""
         self.capacity_bytes: int | None = None
         self.everything_cached = True
         self.sync_fs_supported = True
@@ -251,6 +253,9 @@ class SimFiles:
 
     def append(self, path: str, inode: Inode, data: bytes) -> None:
         """Append to an open file; half of it if that fails."""
+        took_ms = self.append_ms(path)
+        if took_ms and self._clock is not None:
+            self._clock.advance_to(self._clock.monotonic_ms() + took_ms)
         operation, error = self._begin("append", path)
         growth = len(inode.content) + len(data) - inode.used_bytes
         if error is None and growth > 0 and self._is_full(growth):

@@ -62,7 +62,7 @@ class SingleProduceCall:
         info = append.info
         if info is None or append.error is not None:
             return self._tell(append)
-        first_offset, _, append_time_ms, _, _ = info
+        first_offset, _, append_time_ms, *_ = info
         return [
             write_single_answer(
                 self._produce, first_offset, append_time_ms, append.log_start_offset

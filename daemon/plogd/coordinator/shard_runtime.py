@@ -7,7 +7,8 @@
 An operation runs at once, on state that has every record appended so far. Its records are appended
 as one batch, so that a crash leaves all or none of them, and then replayed; its answer waits until
 they are below the high watermark (rule R8), as does the answer of one that only reads. A failed
-append changes nothing. Between an operation and its replay nobody else has the thread.
+append changes nothing. Between an operation and its replay nobody else has the thread. On a slow
+disk an append may turn out to have failed after its replay; then the shard loads anew.
 
 Such appends do not wait for room among the unsynced bytes, as produced records do: the operation
 would be answered from state that others have changed meanwhile. They are small, and a client waits
@@ -43,6 +44,7 @@ from plogd.coordinator.running_timers import RunningTimers
 from plogd.coordinator.shard import S, ShardKind
 from plogd.coordinator.waiting import WaitingResults, answer_of, refuse, tell
 from plogd.log.batch_validator import AppendOrigin
+from plogd.log.log_results import Writing
 from plogd.ports import Clock, Jobs, Later, Report, Timer, Timers, failed, spawn
 from plogd.replica.partition import ACKS_ALL, Partition
 from plogd.replica.replica_manager import ReplicaManager
@@ -95,6 +97,8 @@ class ShardRuntime(Generic[S]):
         self._retry: Timer | None = None
         self._end_offset = 0
         """The end of what is replayed."""
+        self._newest_writing: Writing | None = None
+        """Of the newest append, where a job writes it: if one before it fails it does, too."""
         self._waiting = WaitingResults(
             clock=around.clock,
             timers=around.timers,
@@ -120,6 +124,7 @@ class ShardRuntime(Generic[S]):
         self.state = ShardState.LOADING
         self._retry = None
         self._load_number += 1
+        self._newest_writing = None
         number = self._load_number
         self._timers = RunningTimers(
             self._around.timers, lambda run: self.write(lambda _: run()), self._around.on_bug
@@ -179,7 +184,7 @@ class ShardRuntime(Generic[S]):
         for call in after_load:
             call()
 
-    def _give_up(self, error: Exception) -> None:
+    def _give_up(self, error: Exception, *, load_after_ms: float = LOAD_RETRY_MS) -> None:
         """Forget the shard, and load it anew after a while."""
         if self.state is ShardState.CLOSED:
             return
@@ -188,12 +193,12 @@ class ShardRuntime(Generic[S]):
         self._around.report(
             "{shard} cannot go on, and loads anew in {seconds} s: {error}",
             shard=str(self),
-            seconds=int(LOAD_RETRY_MS / 1000),
+            seconds=int(load_after_ms / 1000),
             error=str(error),
             level="error",
         )
         self._let_go(ShardState.FAILED, NotCoordinator(f"{self} could not be loaded: {error}"))
-        self._retry = self._around.timers.call_later(LOAD_RETRY_MS, self._load)
+        self._retry = self._around.timers.call_later(load_after_ms, self._load)
 
     def close(self, error: KafkaError) -> None:
         """Look after the shard no more: whoever waits gets `error`."""
@@ -224,18 +229,26 @@ class ShardRuntime(Generic[S]):
                 self._around.on_bug(f"unloading {self}", problem)
 
     def _progress(self) -> None:
-        """The high watermark has moved, or the partition is lost."""
+        """The high watermark has moved, writes have ended, or the partition is lost."""
+        self._check_written()
         problem = self.partition.problem()
         if problem is not None:
             self.close(NotCoordinator(f"{self} is gone: {problem.message}"))
         else:
             self._waiting.safe_until(self.partition.high_watermark)
 
+    def _check_written(self) -> None:
+        """Load anew if what was replayed is not in the log after all."""
+        writing = self._newest_writing
+        if writing is not None and writing.error is not None and self.state is ShardState.ACTIVE:
+            self._give_up(writing.error, load_after_ms=0.0)
+
     # -- operations ---------------------------------------------------------------------------
 
     @property
     def shard(self) -> S:
         """The state. Raises CoordinatorLoadInProgress, NotCoordinator."""
+        self._check_written()
         if self.state is ShardState.LOADING:
             raise CoordinatorLoadInProgress(f"{self} is being loaded")
         problem = self.partition.problem()
@@ -333,6 +346,7 @@ class ShardRuntime(Generic[S]):
             origin=AppendOrigin.COORDINATOR,
         )
         self._end_offset = info.last_offset + 1
+        self._newest_writing = info.writing
         return info.first_offset
 
     def _replay(self, records: Sequence[CoordinatorRecord], first_offset: int) -> None:

@@ -138,6 +138,7 @@ class SyncRounds:
         """Logs that asked, in the order they did, with the bytes each appended since."""
         self._unsynced_bytes = 0
         self._round_bytes = 0
+        self._unwritten_bytes = 0
         self._in_flight = False
         self._scheduled = False
         self._waiting_for_room: deque[Later[None]] = deque()
@@ -152,10 +153,17 @@ class SyncRounds:
         self._unsynced_bytes += nbytes
         self._schedule()
 
+    def hold(self, nbytes: int) -> None:
+        """`nbytes` more, or fewer, wait to be written before anybody can ask for their sync."""
+        self._unwritten_bytes += nbytes
+        if nbytes < 0:
+            call_each(self._to_wake())
+
     @property
     def has_room(self) -> bool:
         """Whether an append may be made now, or must wait for `room` behind others."""
-        return self._unsynced_bytes < self._max_unsynced_bytes and not self._waiting_for_room
+        unsafe_bytes = self._unsynced_bytes + self._unwritten_bytes
+        return unsafe_bytes < self._max_unsynced_bytes and not self._waiting_for_room
 
     @property
     def is_awaited(self) -> bool:
@@ -171,12 +179,16 @@ class SyncRounds:
         return later
 
     def idle(self) -> Later[None]:
-        """Wait until nothing is dirty and no round is in flight (shutdown)."""
-        if not (self._in_flight or self._dirty):
+        """Wait until nothing is to be written or dirty and no round is in flight (shutdown)."""
+        if self._is_idle:
             return ready(None)
         later: Later[None] = Later()
         self._waiting_for_idle.append(later)
         return later
+
+    @property
+    def _is_idle(self) -> bool:
+        return not (self._in_flight or self._dirty or self._unwritten_bytes)
 
     def _schedule(self) -> None:
         if not (self._in_flight or self._scheduled):
@@ -272,9 +284,12 @@ class SyncRounds:
 
     def _to_wake(self) -> Iterator[Callable[[], None]]:
         """One after the other, as long as there is room: each may append."""
-        while self._waiting_for_room and self._unsynced_bytes < self._max_unsynced_bytes:
+        while (
+            self._waiting_for_room
+            and self._unsynced_bytes + self._unwritten_bytes < self._max_unsynced_bytes
+        ):
             yield partial(self._waiting_for_room.popleft().succeed, None)
-        if not (self._in_flight or self._dirty):
+        if self._is_idle:
             waiting, self._waiting_for_idle = self._waiting_for_idle, []
             yield from (partial(later.succeed, None) for later in waiting)
 

@@ -8,7 +8,7 @@ may append, and what consumers may see, is replica/partition.py's business.
 
 Called on the reactor's thread. Three offsets rise in step: the high watermark, the durable end D
 and the log's end (docs/architecture.md, "Group commit"). Appends and the opening of a new segment
-happen at once; syncing, sealing and deleting are jobs.
+happen at once, unless the disk is slow (lane_writes.py); syncing, sealing and deleting are jobs.
 
 Source: Kafka 3.9 UnifiedLog and LocalLog; the paper, section 3.1.
 Invariant: a failed append leaves no byte behind, and no state that speaks of one.
@@ -23,14 +23,17 @@ from plog.errors import (
     OffsetOutOfRange,
     RecordListTooLarge,
 )
-from plog.records.batch import set_base_offset_and_epoch
+from plog.records.batch import BatchHeader, set_base_offset_and_epoch
 from plogd.log.batch_validator import AppendOrigin, BatchRules, ValidatedBatch, validate_batch
+from plogd.log.dir_writes import SLOW_WRITE_MS, DirWrites
 from plogd.log.flush import SyncRounds, SyncTicket
 from plogd.log.io_errors import told
+from plogd.log.lane_writes import LaneWrites
 from plogd.log.log_results import NO_DATA, AppendInfo, FetchData, as_fetch_data
-from plogd.log.log_segment import LogSegment, TimestampAndOffset
+from plogd.log.log_segment import LogSegment
 from plogd.log.log_state import LogHooks, LogState
-from plogd.log.retention import KEEP_EVERYTHING, RetentionPolicy, SegmentInfo, deletable_segments
+from plogd.log.retention import KEEP_EVERYTHING, RetentionPolicy, deletable_segments
+from plogd.log.segment_writes import HalfWritten, make_successor, take_back
 from plogd.log.segments import Segments
 from plogd.ports import Files
 from plogd.topic_config import TopicConfig
@@ -40,7 +43,13 @@ class Log:
     """`log_start_offset` <= `high_watermark` <= `log_end_offset`; see the module's text."""
 
     def __init__(
-        self, state: LogState, *, files: Files, rounds: SyncRounds, hooks: LogHooks
+        self,
+        state: LogState,
+        *,
+        files: Files,
+        rounds: SyncRounds,
+        writes: DirWrites,
+        hooks: LogHooks,
     ) -> None:
         self.topic_partition = state.topic_partition
         self.topic_id = state.topic_id
@@ -56,6 +65,7 @@ class Log:
         self.high_watermark = state.high_watermark
         self.recovery_point = state.recovery_point
         self.on_durable: Callable[[], None] = _nothing
+        """Hears that more is durable, and that writes of a slow disk have ended, well or not."""
         self.offline = False
         self.closed = False
         self.refuses_writes = False
@@ -63,6 +73,9 @@ class Log:
         self._segments = Segments(state.segments)
         self._files = files
         self._rounds = rounds
+        self._writes = writes
+        self._lane: LaneWrites | None = None
+        """Appends that are not in the log yet, because the disk is slow."""
         self._hooks = hooks
         self._unsealed = [self._segments.active]
         """Segments not yet sealed, oldest first; the active one is last."""
@@ -135,12 +148,20 @@ class Log:
         """Give the batch in `batches` its offsets, write it, and ask for it to become durable.
 
         `batches` is changed in place (base offset and leader epoch lie outside the checksum).
-        Raises the `KafkaError` a client is to see; then nothing was appended.
+        Raises the `KafkaError` a client is to see; then nothing was appended. On a slow disk that
+        may come later: see `AppendInfo.writing`.
         """
         if self.offline or self.closed:
-            raise self._not_open()
+            raise self.not_open()
         assert leader_epoch >= self.leader_epochs.latest_epoch, "an append by a deposed leader"
         batch = validate_batch(batches, rules=self._rules, now_ms=now_ms, origin=origin)
+        if self.refuses_writes:
+            raise KafkaStorageError(
+                f"{self.topic_partition}: there was no room on the disk for this broker's start; "
+                "it takes no writes until there is"
+            )
+        if self._lane is not None or self._writes.is_slow:
+            return self._append_by_job(batch, leader_epoch, now_ms, origin)
         if batch.header.producer_id >= 0:
             duplicate = self.producer_state.check(batch.header, origin)
             if duplicate is not None:
@@ -154,11 +175,7 @@ class Log:
 
     def _append(self, batch: ValidatedBatch, leader_epoch: int, now_ms: int) -> AppendInfo:
         view, header, max_timestamp, max_timestamp_delta, log_append_time_ms = batch
-        if self.refuses_writes:
-            raise KafkaStorageError(
-                f"{self.topic_partition}: there was no room on the disk for this broker's start; "
-                "it takes no writes until there is"
-            )
+        started_ms = self._writes.monotonic_ms()
         first_offset = self.log_end_offset
         last_offset = first_offset + header.last_offset_delta
         set_base_offset_and_epoch(view, 0, first_offset, leader_epoch)
@@ -167,55 +184,77 @@ class Log:
         try:
             segment.append(view, last_offset, max_timestamp, first_offset + max_timestamp_delta)
         except OSError as error:
-            self._take_back(segment, size_before)
-            raise self._disk_failed("append", error) from error
-        self.log_end_offset = last_offset + 1
-        self.leader_epochs.assign(leader_epoch, first_offset)
-        if header.producer_id >= 0:
-            self.producer_state.update(header, first_offset=first_offset)
-        self._after_append(segment, len(view))
+            raise self.disk_failed("append", take_back(segment, size_before, error)) from error
+        self.appended(header, first_offset, leader_epoch)
+        took_ms = self._writes.monotonic_ms() - started_ms
+        if took_ms > SLOW_WRITE_MS:
+            self._writes.took(took_ms)
         return AppendInfo(first_offset, last_offset, log_append_time_ms, self.log_start_offset)
 
     def _segment_for(
         self, nbytes: int, timestamp_ms: int, last_offset: int, now_ms: int
     ) -> LogSegment:
         """The segment for the next batch: the active one, or a new one if that is due."""
-        config, active = self._config, self._segments.active
-        if nbytes > config.segment_bytes:
-            raise RecordListTooLarge(
-                f"{self.topic_partition}: a batch of {nbytes} bytes does not fit into a segment of "
-                f"{config.segment_bytes} (segment.bytes)"
-            )
+        active = self._segments.active
+        self._check_fits(nbytes)
         try:
-            is_full = active.should_roll(config, nbytes, timestamp_ms, last_offset, now_ms)
+            is_full = active.should_roll(self._config, nbytes, timestamp_ms, last_offset, now_ms)
         except OSError as error:
-            raise self._disk_failed("append", error) from error
+            raise self.disk_failed("append", error) from error
         if is_full:
             self.roll()
             return self._segments.active
         return active
 
-    def _take_back(self, segment: LogSegment, size_bytes: int) -> None:
-        try:
-            segment.truncate_to_size(size_bytes)
-        except OSError as error:  # Half a batch stays: nothing may be appended behind it.
-            self._hooks.storage_failed(self.log_dir, error)
+    def _check_fits(self, nbytes: int) -> None:
+        if nbytes > self._config.segment_bytes:
+            raise RecordListTooLarge(
+                f"{self.topic_partition}: a batch of {nbytes} bytes does not fit into a segment of "
+                f"{self._config.segment_bytes} (segment.bytes)"
+            )
 
-    def _disk_failed(self, what: str, error: OSError) -> KafkaStorageError:
+    def disk_failed(self, what: str, error: OSError) -> KafkaStorageError:
         """What to tell the client. A full disk only refuses; else the log directory is lost."""
-        self._hooks.operation_failed(self.log_dir, error)
+        if isinstance(error, HalfWritten):
+            self._hooks.storage_failed(self.log_dir, error)
+        else:
+            self._hooks.operation_failed(self.log_dir, error)
         return KafkaStorageError(
             f"{self.topic_partition}: cannot {what} in {self.log_dir}: {told(error)}"
         )
 
-    def _after_append(self, segment: LogSegment, nbytes: int) -> None:
+    def appended(self, header: BatchHeader, first_offset: int, leader_epoch: int) -> None:
+        """The next batch is in the active segment's file: from now on it is part of the log."""
+        segment = self._segments.active
+        self.log_end_offset = first_offset + header.last_offset_delta + 1
+        self.leader_epochs.assign(leader_epoch, first_offset)
+        if header.producer_id >= 0:
+            self.producer_state.update(header, first_offset=first_offset)
         if not self._dirty or self._dirty[-1] is not segment:
             self._dirty.append(segment)
         unrequested = self.log_end_offset - self._requested_end_offset
         if unrequested >= self._config.flush_messages or self._flush_before_visible:
-            self.request_sync(nbytes)
+            self.request_sync(header.size_bytes)
 
-    def _not_open(self) -> KafkaStorageError:
+    def _append_by_job(
+        self, batch: ValidatedBatch, leader_epoch: int, now_ms: int, origin: AppendOrigin
+    ) -> AppendInfo:
+        """As all appends go from the first slow one until none is left that is not written."""
+        self._check_fits(len(batch.view))
+        lane = self._lane or LaneWrites(self, self._files, self._rounds, self._writes)
+        info = lane.append(batch, leader_epoch=leader_epoch, now_ms=now_ms, origin=origin)
+        if lane.is_busy:
+            self._lane = lane
+        return info
+
+    def writes_ended(self) -> None:
+        """Nothing is left that was prepared and not written."""
+        self._lane = None
+        if self.closed:
+            self._segments.active.close()
+
+    def not_open(self) -> KafkaStorageError:
+        """Why nothing can be done with a log that is offline or closed."""
         why = f"{self.log_dir} is offline" if self.offline else "the log is closed"
         return KafkaStorageError(f"{self.topic_partition}: {why}")
 
@@ -269,10 +308,14 @@ class Log:
         old = self._segments.active
         assert self.log_end_offset > old.base_offset, "an empty segment needs no successor"
         try:
-            old.on_become_inactive()
-            new = LogSegment.create(self._files, self.directory, self.log_end_offset, self.config)
+            new = make_successor(self._files, self.directory, old, self.log_end_offset, self.config)
         except OSError as error:
-            raise self._disk_failed("roll", error) from error
+            raise self.disk_failed("roll", error) from error
+        self.rolled(new)
+
+    def rolled(self, new: LogSegment) -> None:
+        """`new` was made at the log's end: it is the active segment now."""
+        old = self._segments.active
         self._segments.add(new)
         self._unsealed.append(new)
         self._directory_dirty = True
@@ -320,7 +363,7 @@ class Log:
         try:
             return self._read(offset, max_bytes, end_offset, at_least_one=at_least_one)
         except OSError as error:
-            raise self._disk_failed("read", error) from error
+            raise self.disk_failed("read", error) from error
 
     def _read(
         self, offset: int, max_bytes: int, end_offset: int, *, at_least_one: bool
@@ -343,32 +386,17 @@ class Log:
         known_offset, known_segment, known_position = self._end_position
         if known_segment is segment and known_offset == end_offset:
             return known_position
-        if end_offset >= self._segments.end_offset_of(segment, self.log_end_offset):
+        if segment is self._segments.active:
+            if end_offset >= self.log_end_offset:
+                return self._active_size()
+        elif end_offset >= self._segments.end_offset_of(segment, self.log_end_offset):
             return segment.size_bytes
         return segment.position_of(end_offset)
 
     def _active_size(self) -> int:
-        return self._segments.active.size_bytes
-
-    def offset_for_timestamp(self, timestamp_ms: int) -> TimestampAndOffset | None:
-        """The first record whose timestamp is at least `timestamp_ms`, or None.
-
-        May read cold data from disk and decompress one batch: a job's work on a big log.
-        """
-        if self.offline or self.closed:
-            raise self._not_open()
-        for segment in list(self._segments):  # A job must not stumble over a roll or retention.
-            if segment.max_timestamp >= timestamp_ms:
-                found = segment.find_offset_by_timestamp(timestamp_ms, self.log_start_offset)
-                if found is not None:
-                    return found
-        return None
-
-    def max_timestamp_offset(self) -> TimestampAndOffset | None:
-        """The first record that carries the log's largest timestamp, or None if it is empty."""
-        start = self.log_start_offset
-        latest = max(segment.max_timestamp_from(start) for segment in list(self._segments))
-        return self.offset_for_timestamp(latest) if latest >= 0 else None
+        """Bytes of the active segment that are part of the log."""
+        lane = self._lane
+        return self._segments.active.size_bytes if lane is None else lane.written_bytes
 
     # -- retention ----------------------------------------------------------------------------
 
@@ -391,7 +419,7 @@ class Log:
         Raises OffsetOutOfRange above the high watermark, KafkaStorageError.
         """
         if self.offline or self.closed:
-            raise self._not_open()
+            raise self.not_open()
         if not 0 <= offset <= self.high_watermark:
             raise OffsetOutOfRange(
                 f"{self.topic_partition}: nothing can be deleted up to offset {offset}, the high "
@@ -409,7 +437,7 @@ class Log:
 
     def _delete_segments(self, policy: RetentionPolicy, now_ms: int) -> int:
         deletable = deletable_segments(
-            self._segment_infos(),
+            self._segments.infos(self.log_end_offset),
             policy,
             now_ms=now_ms,
             high_watermark=self.high_watermark,
@@ -421,26 +449,19 @@ class Log:
 
     def _roll_if_expired(self, policy: RetentionPolicy, now_ms: int) -> None:
         active = self._segments.active
-        in_doubt = self.high_watermark < self.log_end_offset
+        in_doubt = self.high_watermark < self.log_end_offset or self._lane is not None
         if self.closed or self.offline or in_doubt or not active.size_bytes:
             return
         if 0 <= policy.retention_ms < now_ms - active.largest_timestamp:
+            if self._writes.is_slow:
+                self._lane = LaneWrites(self, self._files, self._rounds, self._writes)
+                self._lane.roll()  # The next look at retention finds it done.
+                return
             try:
                 self.roll()
             except KafkaStorageError as error:
                 # A full disk is the last reason not to delete the older segments.
                 self._hooks.report("no roll for retention: {error}", error=str(error))
-
-    def _segment_infos(self) -> list[SegmentInfo]:
-        return [
-            SegmentInfo(
-                base_offset=segment.base_offset,
-                end_offset=self._segments.end_offset_of(segment, self.log_end_offset),
-                size_bytes=segment.size_bytes,
-                max_timestamp_ms=segment.largest_timestamp,
-            )
-            for segment in self._segments
-        ]
 
     def _delete_first(self, count: int, new_start_offset: int) -> None:
         removed = self._segments.remove_first(count)
@@ -464,13 +485,15 @@ class Log:
         self.closed = True
         self.on_durable = _nothing  # It leads back here.
         for segment in self._segments:
-            segment.close()
+            if self._lane is None or segment is not self._segments.active:
+                segment.close()  # Else a job may be writing to it: see `writes_ended`.
 
     def close_durably(self) -> None:
         """A job: sync and close everything, so that the next start need not look at it.
 
         The caller makes sure that nothing appends meanwhile. Raises OSError.
         """
+        assert self._lane is None, "closed before all is written"
         if not self._is_all_on_disk():
             self._segments.active.on_become_inactive()
             for segment in self._unsealed:

@@ -17,6 +17,7 @@ from plog.types import ZERO_UUID, TopicPartition, Uuid, uuid_from_text, uuid_to_
 from plogd.config import BrokerConfig
 from plogd.log.binding import bind
 from plogd.log.checkpoints import MetaProperties
+from plogd.log.dir_writes import DirWrites
 from plogd.log.flush import SyncRounds
 from plogd.log.log_dir import LogDir, LogDirUnusable
 from plogd.ports import Clock, Files, Jobs, Random, Report, Turn
@@ -47,6 +48,12 @@ class LogDirs:
         self._report = report
         self._on_failure = on_failure
         self._dirs = {log_dir.path: log_dir for log_dir in log_dirs}
+        self._writes = {
+            log_dir.path: DirWrites(
+                log_dir.path, log_dir.lane, jobs=jobs, clock=clock, report=report
+            )
+            for log_dir in log_dirs
+        }
         self._rounds: dict[int, SyncRounds] = {}
         self._rounds_by_path: dict[str, SyncRounds] = {}
         self.cluster_id = ""
@@ -80,6 +87,10 @@ class LogDirs:
     def rounds_of(self, path: str) -> SyncRounds:
         """The sync rounds of the file system a directory is on."""
         return self._rounds_by_path[path]
+
+    def writes_of(self, path: str) -> DirWrites:
+        """How records are written in a directory."""
+        return self._writes[path]
 
     async def open(self) -> None:
         """Lock and read every directory, and agree on whose they are.

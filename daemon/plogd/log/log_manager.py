@@ -222,6 +222,7 @@ class LogManager:
             state,
             files=self._files,
             rounds=self._dirs.rounds_of(state.log_dir),
+            writes=self._dirs.writes_of(state.log_dir),
             hooks=self._hooks,
         )
         log.flush_before_visible = self._config.plog_flush_before_visible
@@ -384,6 +385,8 @@ class LogManager:
         return spawn(self._shutdown())
 
     async def _shutdown(self) -> None:
+        for rounds in self._dirs.sync_rounds:
+            await rounds.idle()  # What a slow disk has not taken yet will ask for a sync, or not.
         for log in self.logs.values():
             if log.has_unflushed and not log.offline:
                 log.request_sync()

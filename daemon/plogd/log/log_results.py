@@ -4,7 +4,19 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from plog.errors import KafkaStorageError
 from plogd.log.file_records import FileRegion
+
+
+class Writing:
+    """What becomes of a batch that a job writes; see lane_writes.py."""
+
+    __slots__ = ("error", "is_written")
+
+    def __init__(self) -> None:
+        self.is_written = False
+        self.error: KafkaStorageError | None = None
+        """Why it is not in the log after all; its offsets go to other records."""
 
 
 class AppendInfo(NamedTuple):
@@ -16,6 +28,8 @@ class AppendInfo(NamedTuple):
     log_start_offset: int
     duplicate: bool = False
     """The batch was in the log already; the offsets are those it got then."""
+    writing: Writing | None = None
+    """Set while the disk is slow: the batch has its offsets, but is not in the log yet."""
 
 
 class FetchData(NamedTuple):

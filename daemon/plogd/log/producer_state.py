@@ -119,6 +119,16 @@ class ProducerState:
             )
         return state
 
+    def copy(self) -> ProducerState:
+        """The same once more, to be changed apart."""
+        state = ProducerState(self.producer_id)
+        state.producer_epoch = self.producer_epoch
+        state.coordinator_epoch = self.coordinator_epoch
+        state.last_timestamp = self.last_timestamp
+        state.current_txn_first_offset = self.current_txn_first_offset
+        state.batches.extend(self.batches)
+        return state
+
     def to_snapshot(self) -> SnapshotEntry:
         """What a snapshot keeps of this producer."""
         last = self.batches[-1] if self.batches else BatchMetadata(NO_SEQUENCE, -1, 0, -1)

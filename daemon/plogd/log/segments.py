@@ -11,6 +11,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 
 from plogd.log.log_segment import LogSegment
+from plogd.log.retention import SegmentInfo
 
 
 class Segments:
@@ -62,3 +63,15 @@ class Segments:
         """The first offset not in `segment`: the next one's base, or the log's end."""
         after = bisect_right(self._base_offsets, segment.base_offset)
         return self._base_offsets[after] if after < len(self._base_offsets) else log_end_offset
+
+    def infos(self, log_end_offset: int) -> list[SegmentInfo]:
+        """What retention needs to know of each."""
+        return [
+            SegmentInfo(
+                base_offset=segment.base_offset,
+                end_offset=self.end_offset_of(segment, log_end_offset),
+                size_bytes=segment.size_bytes,
+                max_timestamp_ms=segment.largest_timestamp,
+            )
+            for segment in self._segments
+        ]

@@ -35,6 +35,7 @@ from plogd.features import METADATA_VERSION, METADATA_VERSION_LEVEL
 from plogd.log.batch_validator import AppendOrigin
 from plogd.log.call_each import call_each
 from plogd.log.log import Log
+from plogd.log.log_results import Writing
 from plogd.metadata.image import MetadataImage, registration_record
 from plogd.metadata.store import (
     ABSENT,
@@ -109,6 +110,8 @@ class EmbeddedStore:
         self._in_flight_records: list[MetadataRecord] = []
         self._in_flight_base = 0
         self._in_flight_end = 0
+        self._in_flight_writing: Writing | None = None
+        """Whether a slow disk has taken the batch; None if it was taken at once."""
         self._epoch = log.leader_epochs.latest_epoch + 1
         self._failure: KafkaStorageError | None = None
         self._unwritten: list[MetadataRecord] = []
@@ -388,12 +391,31 @@ class EmbeddedStore:
         )
         self._in_flight_base = info.first_offset
         self._in_flight_end = info.last_offset + 1
+        self._in_flight_writing = info.writing
 
     def _log_is_durable(self) -> None:
         log = self._log
         log.high_watermark = log.durable_end_offset
-        if self._in_flight and log.durable_end_offset >= self._in_flight_end:
-            self._turn.defer(self._finish)
+        if self._in_flight:
+            if self._refusal is not None:
+                self._turn.defer(self._refuse)
+            elif log.durable_end_offset >= self._in_flight_end:
+                self._turn.defer(self._finish)
+
+    @property
+    def _refusal(self) -> KafkaStorageError | None:
+        """Why the batch on its way will not be in the log."""
+        return None if self._in_flight_writing is None else self._in_flight_writing.error
+
+    def _refuse(self) -> None:
+        """A slow disk has not taken the batch: as if it had been refused at once."""
+        error = self._refusal
+        if not self._in_flight or error is None:
+            return
+        group, self._in_flight, self._in_flight_records = self._in_flight, [], []
+        for write in group:
+            write.later.fail(error)
+        self._pump()
 
     def _finish(self) -> None:
         """The batch is durable: the image moves on, then everybody is told."""

@@ -44,8 +44,13 @@ class PartitionAppend:
         info = self.info
         if info is None or self.error is not None:
             return False
-        partition = self.partition
+        partition, writing = self.partition, info.writing
         assert partition is not None, "it was appended to"
+        if writing is not None and not writing.is_written:
+            self.error = partition.problem() or writing.error
+            return self.error is None
+        if not required_acks:
+            return False
         if required_acks != ACKS_ALL:
             is_safe = partition.log.acknowledged_end_offset > info.last_offset
         else:
@@ -63,7 +68,8 @@ class PartitionAppend:
 class DelayedProduce:
     """A produce request whose records are appended, but not yet as safe as it wants (rule R3).
 
-    acks=1 waits for the leader's log, acks=all for the high watermark. A duplicate waits for the
+    acks=1 waits for the leader's log, acks=all for the high watermark, and both, as acks=0, for a
+    slow disk to take the records at all. A duplicate waits for the
     original (rule R7): its offsets are the original's, so this is the same condition.
     """
 

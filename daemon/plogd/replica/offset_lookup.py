@@ -16,6 +16,7 @@ from plog.errors import KafkaStorageError
 from plogd.log.deletion import lane_of
 from plogd.log.log import Log
 from plogd.log.log_segment import TimestampAndOffset
+from plogd.log.time_lookup import max_timestamp_offset, offset_for_timestamp
 from plogd.ports import Jobs, MaybeLater, spawn
 from plogd.replica.partition import Partition
 
@@ -77,7 +78,7 @@ def _search(log: Log, timestamp: int) -> TimestampAndOffset | None:
     """A job: read indexes and one batch."""
     try:
         if timestamp == MAX_TIMESTAMP:
-            return log.max_timestamp_offset()
-        return log.offset_for_timestamp(timestamp)
+            return max_timestamp_offset(log)
+        return offset_for_timestamp(log, timestamp)
     except OSError as error:
         raise KafkaStorageError(f"{log.topic_partition}: {error}") from error

@@ -168,7 +168,10 @@ class Partition:
         now_ms: int,
         origin: AppendOrigin = AppendOrigin.CLIENT,
     ) -> AppendInfo:
-        """Append one batch. Raises the KafkaError a client is to see; then nothing was appended."""
+        """Append one batch. Raises the KafkaError a client is to see; then nothing was appended.
+
+        On a slow disk that may come later: see `AppendInfo.writing`.
+        """
         log = self.log
         if self.gone or log.offline or self.leader != self.broker_id:
             self.check_leader()

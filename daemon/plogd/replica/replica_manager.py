@@ -150,8 +150,6 @@ class ReplicaManager:
     ) -> MaybeLater[list[PartitionAppend]]:
         now_ms = self._clock.now_ms()
         appends = [self._append(key, records, required_acks, now_ms) for key, records in entries]
-        if required_acks == 0:
-            return appends
         waiting = [append for append in appends if append.is_waiting(required_acks)]
         if not waiting:
             return appends

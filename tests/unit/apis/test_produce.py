@@ -13,6 +13,7 @@ from plog.records.batch import Compression
 from plog.types import ZERO_UUID
 from plog.wire.header import RequestHeader, encode_request
 from plog.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from plog.wire.messages.delete_topics import DeleteTopicsRequest
 from plog.wire.messages.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
@@ -21,7 +22,14 @@ from plog.wire.messages.produce import (
 )
 from plogd.apis.dispatch import CloseConnection
 from plogd.ports import Later
-from tests.helpers.sim_broker import SimBroker, create_topic, produce_request, records_of
+from tests.helpers.sim_broker import (
+    LOG_DIR,
+    SimBroker,
+    create_topic,
+    fetch_request,
+    produce_request,
+    records_of,
+)
 
 
 def make(**config: Any) -> SimBroker:
@@ -308,6 +316,107 @@ class TestDisk:
         broker.files.fail_no_more()
         assert broker.produce("t", b"a").error_code == ErrorCode.KAFKA_STORAGE_ERROR
         assert broker.fetch("t").error_code == ErrorCode.KAFKA_STORAGE_ERROR
+
+
+def _write_slowly(broker: SimBroker, log_dir: str = LOG_DIR) -> None:
+    """A write to `log_dir` has just taken long."""
+    broker.broker.log_manager.dirs.writes_of(log_dir).took(50.0)
+
+
+def _settle_all_but(broker: SimBroker, lane: str) -> None:
+    """Let everything happen but the jobs of one lane."""
+    timers, jobs = broker.ports.timers, broker.ports.jobs
+    while timers.run_due() or any(one != lane for one in jobs.waiting):
+        for one in jobs.waiting:
+            if one != lane:
+                jobs.run_one(one)
+
+
+class TestSlowDisk:
+    """F10: a slow disk delays acknowledgements and nothing else."""
+
+    @pytest.mark.parametrize("acks", [-1, 1])
+    def test_the_answer_waits_for_the_write_and_for_the_sync(self, acks: int) -> None:
+        broker = make()
+        _write_slowly(broker)
+        asked = broker.begin(produce_request("t", b"a", acks=acks), 9)
+        _settle_all_but(broker, f"dir:{LOG_DIR}")
+        assert not asked.is_done
+        broker.settle()
+        [answer] = asked.response().responses[0].partition_responses
+        assert (answer.error_code, answer.base_offset) == (0, 0)
+
+    def test_other_directories_and_readers_do_not_notice(self) -> None:
+        broker = SimBroker(log_dirs=("/a", "/b")).start()
+        create_topic(broker, "t", 2)
+        slow, fast = sorted((0, 1), key=lambda number: str(broker.log("t", number).log_dir))
+        for number in (slow, fast):
+            assert broker.produce("t", b"before", partition=number).error_code == 0
+        _write_slowly(broker, "/a")
+        late = broker.begin(produce_request("t", b"late", partition=slow), 9)
+        quick = broker.begin(produce_request("t", b"quick", partition=fast), 9)
+        fetch = broker.begin(fetch_request("t", 0, partition=slow), 11)
+        times = broker.begin(fetch_request("t", 0, partition=fast), 11)
+        _settle_all_but(broker, "dir:/a")
+        assert not late.is_done
+        assert quick.response().responses[0].partition_responses[0].error_code == 0
+        assert b"before" in fetch.response().responses[0].partitions[0].records.tobytes()
+        assert b"before" in times.response().responses[0].partitions[0].records.tobytes()
+        broker.settle()
+        assert late.response().responses[0].partition_responses[0].error_code == 0
+
+    @pytest.mark.parametrize("acks", [-1, 1])
+    def test_a_disk_that_is_full_when_the_write_comes_refuses(self, acks: int) -> None:
+        broker = make()
+        _write_slowly(broker)
+        asked = broker.begin(produce_request("t", b"a", acks=acks), 9)
+        broker.files.capacity_bytes = 0
+        broker.settle()
+        [answer] = asked.response().responses[0].partition_responses
+        assert answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        broker.files.capacity_bytes = None
+        assert broker.produce("t", b"b").base_offset == 0
+
+    def test_without_acks_the_connection_is_closed_if_the_disk_does_not_take_it(self) -> None:
+        broker = make()
+        _write_slowly(broker)
+        asked = broker.begin(produce_request("t", b"a", acks=0), 9)
+        assert not asked.is_done
+        broker.files.capacity_bytes = 0
+        broker.settle()
+        with pytest.raises(CloseConnection):
+            asked.response()
+
+    def test_without_acks_there_is_no_answer_if_it_does(self) -> None:
+        broker = make()
+        _write_slowly(broker)
+        asked = broker.begin(produce_request("t", b"a", acks=0), 9)
+        broker.settle()
+        assert asked.response() is None
+        assert b"a" in broker.fetch("t").records.tobytes()
+
+    def test_with_a_relaxed_flush_the_answer_waits_for_the_write_alone(self) -> None:
+        broker = make(flush_messages="1000")
+        _write_slowly(broker)
+        asked = broker.begin(produce_request("t", b"a"), 9)
+        assert not asked.is_done
+        broker.ports.jobs.run_one(f"dir:{LOG_DIR}")
+        broker.ports.timers.run_due()
+        assert asked.response().responses[0].partition_responses[0].error_code == 0
+        assert b"a" in broker.fetch("t").records.tobytes()
+
+    def test_a_deleted_topic_is_told_to_who_waits_for_the_write(self) -> None:
+        broker = SimBroker(log_dirs=("/a", "/b")).start()
+        create_topic(broker, "t", 2)
+        [there] = [number for number in (0, 1) if broker.log("t", number).log_dir == "/b"]
+        _write_slowly(broker, "/b")
+        asked = broker.begin(produce_request("t", b"a", partition=there), 9)
+        broker.begin(DeleteTopicsRequest(topic_names=["t"], timeout_ms=1000), 5)
+        _settle_all_but(broker, "dir:/b")
+        [answer] = asked.response().responses[0].partition_responses
+        assert answer.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        broker.settle()
+        assert broker.bugs == []
 
 
 def test_the_frame_is_not_needed_once_the_handler_has_returned() -> None:

@@ -142,6 +142,41 @@ def test_a_full_disk_refuses_and_changes_nothing(site: CoordinatorSite) -> None:
     assert site.shard.numbers == {"a": 2}
 
 
+def test_on_a_slow_disk_operations_go_on_and_answers_wait(site: CoordinatorSite) -> None:
+    site.broker.log(TOPIC)._writes.took(50.0)
+    first, second = site.set("a", 1), site.set("a", 2)
+    assert site.shard.numbers == {"a": 2}
+    site.broker.ports.timers.run_due()
+    assert not first.done
+    site.broker.settle()
+    assert [outcome(first), outcome(second)] == ["None", "1"]
+
+
+def test_what_a_slow_disk_does_not_take_is_forgotten_by_loading_anew(
+    site: CoordinatorSite,
+) -> None:
+    answer = site.set("a", 1)
+    site.broker.settle()
+    outcome(answer)
+    site.broker.log(TOPIC)._writes.took(50.0)
+    lost = [site.set("a", 2), site.set("b", 1)]
+    site.broker.files.fail_when(lambda op: op.name == "append", errno.ENOSPC)
+    site.broker.ports.jobs.run_all()
+    # Nobody may see what is lost, even in the same moment.
+    with pytest.raises(NotCoordinator):
+        outcome(site.numbers())
+    site.broker.files.fail_no_more()
+    for one in lost:
+        with pytest.raises(NotCoordinator):
+            outcome(one)
+    site.broker.settle()
+    assert len(site.made) == 2
+    assert outcome(site.numbers()) == {"a": 1}
+    answer = site.set("a", 3)
+    site.broker.settle()
+    assert outcome(answer) == "1"
+
+
 def test_an_operation_hears_that_its_append_failed_and_answers_itself(
     site: CoordinatorSite,
 ) -> None:

@@ -21,6 +21,7 @@ from plog.errors import (
 from plog.records.batch import parse_header
 from plogd.log.batch_validator import AppendOrigin
 from plogd.log.log import Log
+from plogd.log.time_lookup import max_timestamp_offset
 from plogd.topic_config import TopicConfig
 from tests.helpers.log_data import T0, client_batch
 from tests.helpers.log_site import CONFIG, LogSite, batch_offsets, spied
@@ -60,7 +61,7 @@ def test_the_append_time_is_told_where_the_broker_sets_it() -> None:
     info = log.append_as_leader(client_batch(timestamp=5), leader_epoch=0, now_ms=T0)
     assert info.log_append_time_ms == T0
     site.settle()
-    assert log.max_timestamp_offset() == (T0, 0, 0)
+    assert max_timestamp_offset(log) == (T0, 0, 0)
 
 
 def _of_producer(epoch: int, sequence: int) -> memoryview:

@@ -13,6 +13,7 @@ from plog.errors import CorruptMessage, KafkaStorageError, OffsetOutOfRange
 from plog.records.batch import iter_batches
 from plogd.log.log import Log
 from plogd.log.log_results import NO_DATA
+from plogd.log.time_lookup import max_timestamp_offset, offset_for_timestamp
 from tests.helpers.log_data import T0
 from tests.helpers.log_site import CONFIG, LogSite, base_offsets, four_segments
 
@@ -198,17 +199,17 @@ def test_a_time_leads_to_the_first_record_that_is_not_older() -> None:
         times = [T0 + 100 * number, T0 + 100 * number + 50]
         site.append(log, timestamps=times, value=b"v" * 100)
     assert len(base_offsets(log)) > 2
-    assert log.offset_for_timestamp(0) == (T0, 0, 0)
-    assert log.offset_for_timestamp(T0 + 501) == (T0 + 550, 11, 0)
-    assert log.offset_for_timestamp(T0 + 550) == (T0 + 550, 11, 0)
-    assert log.offset_for_timestamp(T0 + 1150) == (T0 + 1150, 23, 0)
-    assert log.offset_for_timestamp(T0 + 1151) is None
+    assert offset_for_timestamp(log, 0) == (T0, 0, 0)
+    assert offset_for_timestamp(log, T0 + 501) == (T0 + 550, 11, 0)
+    assert offset_for_timestamp(log, T0 + 550) == (T0 + 550, 11, 0)
+    assert offset_for_timestamp(log, T0 + 1150) == (T0 + 1150, 23, 0)
+    assert offset_for_timestamp(log, T0 + 1151) is None
 
 
 def test_a_time_leads_to_nothing_below_the_logs_start() -> None:
     _, log = four_segments()
     log.log_start_offset = 7
-    found = log.offset_for_timestamp(0)
+    found = offset_for_timestamp(log, 0)
     assert found is not None
     assert found.offset == 7
 
@@ -216,10 +217,10 @@ def test_a_time_leads_to_nothing_below_the_logs_start() -> None:
 def test_the_largest_timestamp_is_found_where_it_came_first() -> None:
     site = LogSite().start()
     log = site.create("t-0")
-    assert log.max_timestamp_offset() is None
+    assert max_timestamp_offset(log) is None
     for timestamp in (T0, T0 + 70, T0 + 30, T0 + 70, T0 + 20):
         site.append(log, timestamp=timestamp)
-    assert log.max_timestamp_offset() == (T0 + 70, 1, 0)
+    assert max_timestamp_offset(log) == (T0 + 70, 1, 0)
 
 
 def test_records_without_timestamps_are_found_by_no_time() -> None:
@@ -227,8 +228,8 @@ def test_records_without_timestamps_are_found_by_no_time() -> None:
     log = site.create("t-0", replace(CONFIG, segment_bytes=200))
     for _ in range(3):
         site.append(log, timestamp=-1, value=b"v" * 100)
-    assert log.max_timestamp_offset() is None
-    assert log.offset_for_timestamp(0) is None
+    assert max_timestamp_offset(log) is None
+    assert offset_for_timestamp(log, 0) is None
 
 
 def test_a_segment_that_promises_too_much_does_not_end_the_search() -> None:
@@ -240,7 +241,7 @@ def test_a_segment_that_promises_too_much_does_not_end_the_search() -> None:
     log.roll()
     site.append(log, timestamp=T0 + 800)
     log.log_start_offset = 2
-    assert log.offset_for_timestamp(T0 + 500) == (T0 + 800, 5, 0)
+    assert offset_for_timestamp(log, T0 + 500) == (T0 + 800, 5, 0)
 
 
 def test_a_look_up_in_a_closed_log_is_a_storage_error() -> None:
@@ -248,4 +249,4 @@ def test_a_look_up_in_a_closed_log_is_a_storage_error() -> None:
     _, log = four_segments()
     log.close()
     with pytest.raises(KafkaStorageError, match="closed"):
-        log.offset_for_timestamp(0)
+        offset_for_timestamp(log, 0)

@@ -7,6 +7,7 @@ import random
 import pytest
 
 from plog.errors import KafkaStorageError, OffsetOutOfRange
+from plogd.log.time_lookup import max_timestamp_offset
 from tests.helpers.log_site import (
     CONFIG,
     LogSite,
@@ -143,5 +144,5 @@ def test_the_largest_timestamp_is_looked_for_among_what_is_left(
         site.append(log, 2, timestamps=times)
     site.settle()
     log.delete_records_before(offset)
-    found = log.max_timestamp_offset()
+    found = max_timestamp_offset(log)
     assert (found and (found.timestamp, found.offset)) == expected

@@ -358,6 +358,37 @@ class TestStarting:
         with pytest.raises(KafkaStorageError, match="record at offset 0"):
             EmbeddedStore(log, clock=disk.ports.clock, turn=disk.ports.turn).open()
 
+    def test_a_slow_disk_delays_the_outcome(self) -> None:
+        disk = Disk()
+        store = disk.open()
+        store._log._writes.took(50.0)
+        later = store.write([producer_ids(1000, ABSENT)])
+        disk.ports.timers.run_due()
+        assert not later.done
+        assert store.load(PRODUCERS) == {}
+        [written] = disk.settle(later)
+        assert isinstance(written, Written)
+        again = disk.open(disk.files.kill())
+        assert again.load(PRODUCERS).keys() == {PRODUCERS}
+
+    def test_what_a_slow_disk_does_not_take_has_failed_and_the_next_write_goes_on(self) -> None:
+        disk = Disk()
+        store = disk.open()
+        store._log._writes.took(50.0)
+        refused = store.write([producer_ids(1000, ABSENT)])
+        disk.ports.timers.run_due()
+        waiting = store.write([producer_ids(2000, ABSENT)])
+        failed: list[Exception] = []
+        refused.then(lambda _: pytest.fail("there was no room"), failed.append)
+        disk.files.fail_when(lambda operation: operation.name == "append", errno.ENOSPC)
+        disk.ports.jobs.run_all()
+        disk.files.fail_no_more()
+        [written] = disk.settle(waiting)
+        assert isinstance(failed[0], KafkaStorageError)
+        assert isinstance(written, Written)
+        [(value, _)] = store.load(PRODUCERS).values()
+        assert value.next_producer_id == 2000
+
     def test_the_only_broker_is_the_controller(self) -> None:
         disk = Disk()
         assert disk.settle(disk.open().campaign()) == 0
