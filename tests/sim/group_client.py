@@ -92,7 +92,7 @@ class GroupClient(Client):
             )
         check_code(code, f"{self.name}: {what}", (*TROUBLES, LOADING, *allowed))
         if code in OUT_OF_DATE:
-            self.view.loaded_in = self.world.service.life_number
+            self.view.loaded_in = self.world.service.coordinator_life
 
     async def find_coordinator(self) -> None:
         """Ask where the group lives: here, or not yet."""
@@ -186,7 +186,7 @@ class GroupClient(Client):
             code, register = codes[partition], self.view.register(partition)
             if code == ErrorCode.NONE:
                 self.view.accepted(standing, "commit")
-                self.view.loaded_in = self.world.service.life_number
+                self.view.loaded_in = self.world.service.coordinator_life
                 register.acknowledged(attempt)
                 continue
             register.refused(attempt, for_certain=code not in TROUBLES)

@@ -6,7 +6,7 @@ Committed offsets are in registers.py. Both know nothing of the broker.
 
 A generation that was told to joining members may be lost by a crash, and its number is then given
 out again; one whose assignment was told may not. So what is known of the first kind holds for one
-life of the broker.
+life of the coordinator, which ends with the broker's, or when it has to load anew.
 """
 
 from __future__ import annotations

@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TypeVar
 
+from plogd.log.binding import bind
 from plogd.ports import Later, Timers
 
 T = TypeVar("T")
@@ -24,9 +25,13 @@ class SlowJobs:
     def __init__(self, timers: Timers, chance: random.Random, max_ms: float) -> None:
         self.max_ms = max_ms
         self.submitted = 0
+        self.lane_ms: dict[str, float] = {}
+        """How long a job takes on the lanes of a slow directory."""
+        self.is_running = False
+        """Whether this moment belongs to a job's thread."""
         self._timers = timers
         self._chance = chance
-        self._lanes: dict[str, deque[Callable[[], None]]] = {}
+        self._lanes: dict[str, deque[Callable[[], Callable[[], None]]]] = {}
         self._slowness: dict[str, float] = {}
         self._outcomes: deque[Callable[[], None]] = deque()
 
@@ -35,13 +40,16 @@ class SlowJobs:
         later: Later[T] = Later()
         self.submitted += 1
 
-        def run() -> None:
+        def run() -> Callable[[], None]:
+            self.is_running = True
             try:
                 result = function()
             except Exception as error:
-                self._ended(later.fail, error)
+                return bind(later.fail, error)
             else:
-                self._ended(later.succeed, result)
+                return bind(later.succeed, result)
+            finally:
+                self.is_running = False
 
         jobs = self._lanes.setdefault(lane, deque())
         jobs.append(run)
@@ -58,19 +66,29 @@ class SlowJobs:
         slowness = self._slowness.get(lane)
         if slowness is None:
             slowness = self._slowness[lane] = self._chance.choice((0.2, 1.0, 1.0, 10.0))
-        self._timers.call_later(self._delay_ms() * slowness, lambda: self._run(lane))
+        before_ms, after_ms = self._delay_ms() * slowness, 0.0
+        if lane in self.lane_ms:
+            before_ms += self.lane_ms[lane]
+            if self._chance.random() < 0.5:
+                before_ms, after_ms = after_ms, before_ms
+        self._timers.call_later(before_ms, lambda: self._run(lane, after_ms))
 
-    def _run(self, lane: str) -> None:
+    def _run(self, lane: str, after_ms: float) -> None:
+        """What the job does happens now, all at once; it may take a while to end."""
+        tell = self._lanes[lane][0]()
+        if after_ms:
+            self._timers.call_later(after_ms, lambda: self._end(lane, tell))
+        else:
+            self._end(lane, tell)
+
+    def _end(self, lane: str, tell: Callable[[], None]) -> None:
+        self._outcomes.append(tell)
+        # Timers of one delay fire in order; a different delay for each would reorder outcomes.
+        self._timers.call_later(self._outcome_delay_ms(), self._tell_next)
         jobs = self._lanes[lane]
-        jobs[0]()
         jobs.popleft()
         if jobs:
             self._start(lane)
-
-    def _ended(self, tell: Callable[[T], None], outcome: T) -> None:
-        self._outcomes.append(lambda: tell(outcome))
-        # Timers of one delay fire in order; a different delay for each would reorder outcomes.
-        self._timers.call_later(self._outcome_delay_ms(), self._tell_next)
 
     def _tell_next(self) -> None:
         if self._outcomes:

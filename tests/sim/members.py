@@ -433,7 +433,7 @@ class Member(GroupClient):
         life, sent_ms = self._accepted
         due_ms = sent_ms + min(self.plan.session_timeout_ms, self.plan.rebalance_timeout_ms)
         in_time = self.world.clock.monotonic_ms() < due_ms
-        if self.instance is None and life == self.world.service.life_number and in_time:
+        if self.instance is None and life == self.world.service.coordinator_life and in_time:
             raise Anomaly("lost-member", f"{self.name} {self.who} was heard of, and is out: {what}")
 
     def _wants_twice(self) -> bool:

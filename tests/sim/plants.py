@@ -6,7 +6,7 @@ Each is a small change of one method of the broker, made only while `planted` is
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest.mock import patch
@@ -24,6 +24,7 @@ from plogd.coordinator.rebalance import Rebalances
 from plogd.coordinator.result import Result
 from plogd.coordinator.waiting import WaitingResults, answer_of, tell
 from plogd.log.flush import SyncTicket
+from plogd.log.lane_writes import LaneWrites, Prepared
 from plogd.log.log import Log
 from plogd.log.producer_state import ProducerStateManager
 from plogd.ports import Later, spawn
@@ -64,6 +65,29 @@ def _forget_refusals(stack: ExitStack) -> None:
     stack.enter_context(
         patch.object(ProducerStateManager, "note_refused", lambda state, header, now_ms: None)
     )
+
+
+def _keep_unwritten_sequences(stack: ExitStack) -> None:
+    """What a slow disk did not take still counts in the sequence of its producer."""
+    forget = LaneWrites._forget
+
+    def keep(lane: LaneWrites, unwritten: Sequence[Prepared], error: OSError | None) -> None:
+        lane._log.producer_state.producers.update(lane._producers.producers)
+        forget(lane, unwritten, error)
+
+    stack.enter_context(patch.object(LaneWrites, "_forget", keep))
+
+
+def _ack_unwritten(stack: ExitStack) -> None:
+    """Offsets alone say whether a record is safe, though others got those of one that failed."""
+    is_waiting = PartitionAppend.is_waiting
+
+    def by_offset(append: PartitionAppend, acks: int) -> bool:
+        if append.info is not None and append.info.writing is not None:
+            append.info = append.info._replace(writing=None)
+        return is_waiting(append, acks)
+
+    stack.enter_context(patch.object(PartitionAppend, "is_waiting", by_offset))
 
 
 def _answer_before_durable(stack: ExitStack) -> None:
@@ -148,6 +172,8 @@ PLANTS: dict[str, Callable[[ExitStack], None]] = {
     "ack-before-hw": _ack_before_hw,
     "forget-producers": _forget_producers,
     "forget-refusals": _forget_refusals,
+    "keep-unwritten-sequences": _keep_unwritten_sequences,
+    "ack-unwritten": _ack_unwritten,
     "answer-before-durable": _answer_before_durable,
     "accept-old-generations": _accept_old_generations,
     "forget-groups": _forget_groups,

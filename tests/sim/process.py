@@ -40,6 +40,8 @@ class Process:
         self.number = number
         self.is_alive = True
         self.is_serving = False
+        self.loads_anew = 0
+        """How often a coordinator had to forget what it knew."""
         self._logs: list[Log] = []
         self.reports: deque[str] = deque(maxlen=_REPORTS_KEPT)
         self._world = world
@@ -62,6 +64,7 @@ class Process:
             on_bug=lambda where, error: world.fail(self.crash(error)),
         )
         self.broker.on_last_log_dir_failed = self._give_up_soon
+        world.slow_directory.meets(self)
 
     def start(self) -> None:
         """Begin to start; `Service.started` or `Service.failed` hears of the end."""
@@ -117,6 +120,9 @@ class Process:
     def report(self, message: str, **fields: object) -> None:
         """What the broker would log."""
         text = message.format(**fields)
+        if "loads anew" in text:
+            self.loads_anew += 1
+            self._world.service.coordinator_loads_anew()
         self.reports.append(text)
         self._world.trace(f"broker: {text}")
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from tests.sim.world import World
 
 _MAX_DOWN_MS = 200.0
+_MAX_LOADS = 1_000_000
 
 
 class Service:
@@ -29,6 +30,17 @@ class Service:
         self._has_served = False
         self._everything_is_durable = False
         """The last stop was a clean one, and nothing has been written since."""
+
+    @property
+    def coordinator_life(self) -> int:
+        """The number of the life of the coordinators: one ends when what it knew may be lost."""
+        loads = 0 if self.process is None else self.process.loads_anew
+        return self.life_number * _MAX_LOADS + loads
+
+    def coordinator_loads_anew(self) -> None:
+        """What a slow disk did not take was told to members: for them it is as a crash."""
+        for connection in list(self._world.network.connections):
+            connection.close_by_server()
 
     @property
     def is_serving(self) -> bool:

@@ -31,6 +31,8 @@ FOUND_AS = {
     "ack-before-hw": LOSS,
     "forget-producers": {"duplicate"},
     "forget-refusals": {"nonmonotonic-send", "false-out-of-order"},
+    "keep-unwritten-sequences": LOSS | {"nonmonotonic-send"},
+    "ack-unwritten": LOSS | {"false-out-of-order"},
 }
 GROUP_LOSS = {
     "spurious-reset",

@@ -34,6 +34,7 @@ from tests.sim.outsiders import FinalOffsets, Outsider
 from tests.sim.plan import LOG_DIRS, REMADE_TOPICS, make_config, make_tasks, make_topics
 from tests.sim.producers import IdempotentProducer, PlainProducer
 from tests.sim.service import Service
+from tests.sim.slow_directory import SlowDirectory
 from tests.sim.topics import Topics
 
 _PATIENCE_MS = 40_000.0
@@ -90,10 +91,11 @@ class World:
         """When the disk was last in trouble."""
         self._producer_ids: set[tuple[int, int]] = set()
         self.service = Service(self)
-        self.groups = GroupHistory(self.clock.monotonic_ms, lambda: self.service.life_number)
+        self.groups = GroupHistory(self.clock.monotonic_ms, lambda: self.service.coordinator_life)
         for plan in self.group_plans:
             plan.view = self.groups.view(plan.name)
         self.nemesis = Nemesis(self)
+        self.slow_directory = SlowDirectory(self)
 
     def _derive(self) -> random.Random:
         """Chance for one part of the world, so that parts do not disturb each other's."""
@@ -106,8 +108,11 @@ class World:
         self.service.start()
         self._start_clients()
         self.start(self.nemesis.run(), "nemesis")
+        if self.slow_directory.is_enabled:
+            self.start(self.slow_directory.run(), "slow directory")
         self._run_until(lambda: not self.working, _WORK_MS, "the work")
         self.nemesis.heal()
+        self.slow_directory.heal()
         if self.service.has_failed_disk:
             self.service.stop()
         self._run_until(lambda: not self._running, _DRAIN_MS, "the last answers")
@@ -261,6 +266,7 @@ class World:
         self.trace(f"life {self.service.life_number} begins")
         if self._monitor is not None:
             self._monitor.new_life()
+        self.files.append_ms = self.slow_directory.write_ms
         if self._trace_operations:
             self.files.on_operation = lambda operation: self.trace(f"disk: {operation}")
 

@@ -155,19 +155,20 @@ class Log:
             raise self.not_open()
         assert leader_epoch >= self.leader_epochs.latest_epoch, "an append by a deposed leader"
         batch = validate_batch(batches, rules=self._rules, now_ms=now_ms, origin=origin)
-        if self.refuses_writes:
-            raise KafkaStorageError(
-                f"{self.topic_partition}: there was no room on the disk for this broker's start; "
-                "it takes no writes until there is"
-            )
-        if self._lane is not None or self._writes.is_slow:
-            return self._append_by_job(batch, leader_epoch, now_ms, origin)
-        if batch.header.producer_id >= 0:
+        by_job = self._lane is not None or self._writes.is_slow
+        if not by_job and batch.header.producer_id >= 0:
             duplicate = self.producer_state.check(batch.header, origin)
             if duplicate is not None:
                 first, last = duplicate.first_offset, duplicate.last_offset
                 return AppendInfo(first, last, -1, self.log_start_offset, duplicate=True)
         try:
+            if self.refuses_writes:
+                raise KafkaStorageError(
+                    f"{self.topic_partition}: there was no room on the disk for this broker's "
+                    "start; it takes no writes until there is"
+                )
+            if by_job:
+                return self._append_by_job(batch, leader_epoch, now_ms, origin)
             return self._append(batch, leader_epoch, now_ms)
         except KafkaStorageError:
             self.producer_state.note_refused(batch.header, now_ms)
