@@ -18,20 +18,16 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
 from plogd.log.binding import bind
 from plogd.log.call_each import call_each
+from plogd.log.sync_costs import SyncCosts
 from plogd.ports import Clock, File, Files, Jobs, Later, Turn, gather, ready, spawn
 
 _PARALLEL_LANES = 8
-_MISTRUST_MS = 30_000.0
-"""How long ``syncfs`` is avoided after it took far longer than predicted: strangers write a lot."""
-_SURPRISE = 4.0
-_WEIGHT = 0.2
-"""Of the newest observation in a running cost."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,28 +77,6 @@ class SyncFailed(Exception):
         self.error = error
 
 
-@dataclass(slots=True)
-class _Costs:
-    """Running costs in ms, from which the cheaper kind of round is chosen."""
-
-    file_ms: float = 0.3
-    file_system_ms: float = 6.0
-    mistrusted_until_ms: float = field(default=float("-inf"))
-
-    def prefers_file_system(self, file_count: int, now_ms: float) -> bool:
-        return (
-            now_ms >= self.mistrusted_until_ms and file_count * self.file_ms > self.file_system_ms
-        )
-
-    def observe_files(self, file_count: int, took_ms: float) -> None:
-        self.file_ms += _WEIGHT * (took_ms / file_count - self.file_ms)
-
-    def observe_file_system(self, took_ms: float, now_ms: float) -> None:
-        if took_ms > _SURPRISE * self.file_system_ms:
-            self.mistrusted_until_ms = now_ms + _MISTRUST_MS
-        self.file_system_ms += _WEIGHT * (took_ms - self.file_system_ms)
-
-
 class SyncRounds:
     """The sync rounds of one file system; see the module's text.
 
@@ -133,7 +107,7 @@ class SyncRounds:
         self._max_unsynced_bytes = max_unsynced_bytes
         self._may_sync_fs = use_sync_fs and files.supports_sync_fs(self._path)
         self._lane = f"sync:{files.device(self._path)}"
-        self._costs = _Costs()
+        self._costs = SyncCosts()
         self._dirty: dict[Syncable, int] = {}
         """Logs that asked, in the order they did, with the bytes each appended since."""
         self._unsynced_bytes = 0
@@ -243,7 +217,8 @@ class SyncRounds:
             except OSError as error:
                 failures.append(SyncFailed([ticket.log.log_dir], error))
         if count:
-            self._costs.observe_files(count, self._clock.monotonic_ms() - started_ms)
+            now_ms = self._clock.monotonic_ms()
+            self._costs.observe_files(count, now_ms - started_ms, now_ms)
         return failures
 
     def _sync_directory(self, log: Syncable, directory: str) -> None:
