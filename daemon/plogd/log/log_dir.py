@@ -46,6 +46,8 @@ class LogDir:
             name: {} for name in OFFSET_CHECKPOINTS
         }
         """What each checkpoint file says."""
+        self._unwritten = set(OFFSET_CHECKPOINTS)
+        """Checkpoints that this process has not written."""
         self.files = files
         self._report = report
         self._unlock: Callable[[], None] | None = None
@@ -114,6 +116,11 @@ class LogDir:
         """Replace one of the three checkpoint files as a whole."""
         checkpoints.write_offsets(self.files, posixpath.join(self.path, name), offsets)
         self._offsets[name] = offsets
+        self._unwritten.discard(name)
+
+    def has_written(self, name: str, offsets: Mapping[TopicPartition, int]) -> bool:
+        """Whether that is what this process has last written there."""
+        return name not in self._unwritten and self._offsets[name] == offsets
 
     def forget(self, topic_partitions: Collection[TopicPartition]) -> None:
         """Take the entries of logs that are gone out of the checkpoints, if there are any.

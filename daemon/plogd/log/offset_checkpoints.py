@@ -54,7 +54,7 @@ class OffsetCheckpoints:
             await self.write(log_dir, name)
 
     async def write(self, log_dir: LogDir, name: str) -> bool:
-        """Write one checkpoint; whether it could be.
+        """Write one checkpoint, unless nothing has moved; whether the file says what is true now.
 
         A full disk leaves the old one, which is still true; whatever else goes wrong takes the
         directory offline.
@@ -62,6 +62,8 @@ class OffsetCheckpoints:
         if log_dir.offline:
             return False
         offsets = self._offsets(log_dir, name)
+        if log_dir.has_written(name, offsets):
+            return True
         try:
             await self._jobs.submit(log_dir.lane, lambda: log_dir.write_offsets(name, offsets))
         except OSError as error:

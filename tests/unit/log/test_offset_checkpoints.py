@@ -51,6 +51,41 @@ def test_a_high_watermark_is_written_only_as_far_as_it_is_durable() -> None:
     assert _on_disk(site, names.HIGH_WATERMARK_CHECKPOINT) == {T0: 10, U0: 0}
 
 
+def test_a_checkpoint_is_written_when_something_has_moved_and_not_else() -> None:
+    site = _site()
+    site.settle()
+    paths = spied(site.files, "rename")
+    for _ in range(3):
+        site.settle(site.manager.write_high_watermarks())
+    written = f"/a/{names.HIGH_WATERMARK_CHECKPOINT}.tmp"
+    assert paths() == [written]
+    site.append(site.log("u-0"))
+    site.settle(site.manager.write_high_watermarks())
+    site.settle(site.manager.write_high_watermarks())
+    assert paths() == [written] * 2
+    assert _on_disk(site, names.HIGH_WATERMARK_CHECKPOINT)[U0] == 1
+
+
+def test_what_an_earlier_process_wrote_is_written_once_more() -> None:
+    """So a checkpoint that was damaged, or missing, is there again after the first look."""
+    site = _site()
+    site.settle(site.manager.write_high_watermarks())
+    site = site.kill()
+    paths = spied(site.files, "rename")
+    site.settle(site.manager.write_high_watermarks())
+    site.settle(site.manager.write_high_watermarks())
+    assert len(paths()) == 1
+
+
+def test_a_checkpoint_that_could_not_be_written_is_tried_again() -> None:
+    site = _site()
+    site.files.fail_when(lambda operation: operation.name == "create", errno.ENOSPC)
+    site.settle(site.manager.write_high_watermarks())
+    site.files.fail_no_more()
+    site.settle(site.manager.write_high_watermarks())
+    assert _on_disk(site, names.HIGH_WATERMARK_CHECKPOINT)[T0] == 12
+
+
 def test_a_high_watermark_below_the_durable_end_is_written_as_it_is() -> None:
     site = _site()
     site.log("t-0").high_watermark = 7
