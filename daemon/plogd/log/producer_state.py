@@ -89,13 +89,16 @@ class ProducerState:
         "batches",
         "coordinator_epoch",
         "current_txn_first_offset",
+        "generation",
         "last_timestamp",
         "producer_epoch",
         "producer_id",
     )
 
-    def __init__(self, producer_id: int) -> None:
+    def __init__(self, producer_id: int, generation: int = 0) -> None:
         self.producer_id = producer_id
+        self.generation = generation
+        """How many snapshots had been begun when it was made: see `prepare_snapshot`."""
         self.producer_epoch = NO_PRODUCER_EPOCH
         self.coordinator_epoch = -1
         self.last_timestamp = -1
@@ -119,9 +122,9 @@ class ProducerState:
             )
         return state
 
-    def copy(self) -> ProducerState:
+    def copy(self, generation: int = 0) -> ProducerState:
         """The same once more, to be changed apart."""
-        state = ProducerState(self.producer_id)
+        state = ProducerState(self.producer_id, generation)
         state.producer_epoch = self.producer_epoch
         state.coordinator_epoch = self.coordinator_epoch
         state.last_timestamp = self.last_timestamp
@@ -169,13 +172,22 @@ class ProducerState:
 class ProducerStateManager:
     """All producers of one partition, and their snapshots in its directory."""
 
-    __slots__ = ("_files", "_refused", "directory", "expiration_ms", "producers")
+    __slots__ = (
+        "_files",
+        "_generation",
+        "_refused",
+        "directory",
+        "expiration_ms",
+        "producers",
+    )
 
     def __init__(self, files: Files, directory: str, *, expiration_ms: int) -> None:
         self._files = files
         self.directory = directory
         """Where snapshots are; set anew when the directory is renamed."""
         self.expiration_ms = expiration_ms
+        self._generation = 0
+        """How many snapshots were begun; what is older in `producers` may be in one of them."""
         self.producers: dict[int, ProducerState] = {}
         self._refused: dict[int, _Refused] = {}
         """The first batch of each producer we know nothing else of, if there was no room for it."""
@@ -265,11 +277,7 @@ class ProducerStateManager:
 
         `max_timestamp` is for a batch that got the broker's time after `header` was read.
         """
-        state = self.producers.get(header.producer_id)
-        if state is None:
-            assert header.producer_id >= 0
-            self._refused.pop(header.producer_id, None)
-            state = self.producers[header.producer_id] = ProducerState(header.producer_id)
+        state = self._to_change(header.producer_id)
         timestamp = header.max_timestamp if max_timestamp is None else max_timestamp
         delta = header.last_offset_delta
         state.enter_epoch(header.producer_epoch)
@@ -289,11 +297,25 @@ class ProducerStateManager:
         self, header: BatchHeader, *, coordinator_epoch: int, timestamp: int
     ) -> None:
         """A commit or abort marker of this producer was appended."""
-        state = self.producers.setdefault(header.producer_id, ProducerState(header.producer_id))
+        state = self._to_change(header.producer_id)
         state.enter_epoch(header.producer_epoch)
         state.coordinator_epoch = coordinator_epoch
         state.last_timestamp = timestamp
         state.current_txn_first_offset = None
+
+    def _to_change(self, producer_id: int) -> ProducerState:
+        """The producer's state, perhaps a new one, that no snapshot holds."""
+        state = self.producers.get(producer_id)
+        if state is not None and state.generation == self._generation:
+            return state
+        assert producer_id >= 0
+        if state is None:
+            self._refused.pop(producer_id, None)
+            state = ProducerState(producer_id, self._generation)
+        else:
+            state = state.copy(self._generation)
+        self.producers[producer_id] = state
+        return state
 
     def remove_expired(self, now_ms: int) -> int:
         """Forget the producers that have been silent too long; returns how many."""
@@ -320,10 +342,19 @@ class ProducerStateManager:
         self.prepare_snapshot(end_offset)()
 
     def prepare_snapshot(self, end_offset: int) -> Callable[[], None]:
-        """What a job has to do to write the state of this moment; see `write_snapshot`."""
-        content = encode_snapshot(state.to_snapshot() for state in self.producers.values())
+        """What a job has to do to write the state of this moment; see `write_snapshot`.
+
+        Costs next to nothing here: of a producer that changes before the job is done, or after,
+        the next change makes a copy.
+        """
+        self._generation += 1
+        states = list(self.producers.values())
         files, path = self._files, self.snapshot_path(end_offset)
-        return lambda: write_atomic(files, path, content)
+
+        def write() -> None:
+            write_atomic(files, path, encode_snapshot(state.to_snapshot() for state in states))
+
+        return write
 
     def snapshot_path(self, end_offset: int) -> str:
         """Where the snapshot of all below `end_offset` is, or would be."""

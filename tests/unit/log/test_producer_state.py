@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from plog.errors import InvalidProducerEpoch, InvalidTxnState, OutOfOrderSequenceNumber
 from plog.records.batch import BatchHeader, parse_header
 from plogd.log.batch_validator import AppendOrigin
-from plogd.log.producer_state import BatchMetadata, ProducerStateManager
+from plogd.log.producer_state import BatchMetadata, ProducerState, ProducerStateManager
 from tests.helpers.log_data import T0, client_batch
 from tests.helpers.sim_files import SimFiles
 
@@ -235,6 +235,40 @@ def test_snapshot_is_of_the_moment_it_was_prepared() -> None:
     loaded = _manager(files)
     loaded.load(0, 101, T0)
     assert loaded.producers[PID].last_sequence == 0
+
+
+def test_each_of_several_snapshots_under_way_is_of_its_moment() -> None:
+    files = SimFiles()
+    manager = _manager(files)
+    writes = []
+    for number in range(3):
+        _append(manager, _header(number), 100 + number)
+        _append(manager, _header(0, pid=number), 200 + number)
+        writes.append(manager.prepare_snapshot(101 + number))
+    manager.remove_expired(T0 + DAY_MS)
+    assert manager.producers == {}
+    for number in reversed(range(3)):
+        writes[number]()
+        loaded = _manager(files)
+        loaded.load(0, 101 + number, T0)
+        assert loaded.producers[PID].last_sequence == number
+        assert len(loaded.producers) == number + 2
+
+
+def test_preparing_a_snapshot_leaves_the_work_to_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    manager = _manager()
+    _append(manager, _header(0), 100)
+    encoded: list[int] = []
+    to_snapshot = ProducerState.to_snapshot
+    monkeypatch.setattr(
+        ProducerState,
+        "to_snapshot",
+        lambda state: encoded.append(state.producer_id) or to_snapshot(state),
+    )
+    write = manager.prepare_snapshot(101)
+    assert encoded == []
+    write()
+    assert encoded == [PID]
 
 
 def test_snapshot_is_durable_when_it_is_written() -> None:
