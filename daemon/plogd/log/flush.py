@@ -177,23 +177,26 @@ class SyncRounds:
         self._in_flight = True
         self.rounds += 1
         self.synced_logs += len(tickets)
-        spawn(self._sync(tickets)).then(
+        self._sync(tickets).then(
             lambda failures: self._finish(tickets, failures),
             lambda error: self._finish(tickets, [_as_failure(tickets, error)]),
         )
 
-    async def _sync(self, tickets: Sequence[SyncTicket]) -> list[SyncFailed]:
+    def _sync(self, tickets: Sequence[SyncTicket]) -> Later[list[SyncFailed]]:
         """Run one round; the failures, none of which concerns a ticket not named in them."""
         file_count = sum(len(ticket.files) + (ticket.directory is not None) for ticket in tickets)
         if not file_count:
-            return []
+            return ready([])
         if self._may_sync_fs and self._costs.prefers_file_system(
             file_count, self._clock.monotonic_ms()
         ):
             self.file_system_rounds += 1
-            return await self._jobs.submit(self._lane, lambda: self._sync_file_system(tickets))
+            return self._jobs.submit(self._lane, lambda: self._sync_file_system(tickets))
         if self._may_sync_fs or file_count < 2 * _PARALLEL_LANES:
-            return await self._jobs.submit(self._lane, lambda: self._sync_files(tickets))
+            return self._jobs.submit(self._lane, lambda: self._sync_files(tickets))
+        return spawn(self._sync_side_by_side(tickets))
+
+    async def _sync_side_by_side(self, tickets: Sequence[SyncTicket]) -> list[SyncFailed]:
         shares = [tickets[start::_PARALLEL_LANES] for start in range(_PARALLEL_LANES)]
         jobs = [
             self._jobs.submit(f"{self._lane}:{number}", bind(self._sync_files, share))
