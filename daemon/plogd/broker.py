@@ -155,6 +155,7 @@ class Broker:
             cache=self.cache,
             clock=self.clock,
             timers=self.timers,
+            jobs=self.jobs,
             turn=self._turn,
             stats=self.topic_stats,
             on_bug=self.report_bug,

@@ -78,6 +78,22 @@ class OsFile:
             missing -= len(data)
         return b"".join(pieces)
 
+    def pread_nowait(self, length: int, position: int) -> Buffer | None:
+        """`length` bytes from `position`, if all are in the page cache; else None.
+
+        Where the file system cannot tell, it is a read as any other.
+        """
+        data = bytearray(length)
+        try:
+            nbytes = os.preadv(self._fd, [data], position, os.RWF_NOWAIT)
+        except BlockingIOError:
+            return None
+        except OSError as error:
+            if error.errno != errno.EOPNOTSUPP:
+                raise
+            return self.pread(length, position)
+        return data if nbytes == length else None
+
     def size(self) -> int:
         """Bytes in the file."""
         return os.fstat(self._fd).st_size

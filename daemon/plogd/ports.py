@@ -298,6 +298,10 @@ class File(Protocol):
         """Up to `length` bytes from `position`; fewer only at the end of the file."""
         ...
 
+    def pread_nowait(self, length: int, position: int) -> Buffer | None:
+        """`length` bytes from `position`, if all are in the page cache; else None."""
+        ...
+
     def size(self) -> int:
         """Bytes in the file."""
         ...

@@ -25,6 +25,7 @@ class Inode:
         "_stable",
         "content",
         "device",
+        "is_warm",
         "modified_ms",
         "reserved_end",
     )
@@ -35,6 +36,8 @@ class Inode:
         self.modified_ms = 0
         self.reserved_end = 0
         """Up to here there is room on the disk, whatever else fills it."""
+        self.is_warm = False
+        """Whether it was read since the page cache was dropped; matters if not all is cached."""
         self._stable = len(content)
         """Bytes in front that are the same on disk."""
         self._disk_tail = b""

@@ -79,7 +79,15 @@ class SimFile:
     def pread(self, length: int, position: int) -> bytes:
         self._check()
         self._files.reading("pread", self.path)
+        self._inode.is_warm = True
         return bytes(self._inode.content[position : position + length])
+
+    def pread_nowait(self, length: int, position: int) -> Buffer | None:
+        self._check()
+        if not (self._files.everything_cached or self._inode.is_warm):
+            return None
+        data = self.pread(length, position)
+        return data if len(data) == length else None
 
     def size(self) -> int:
         self._check()

@@ -20,9 +20,12 @@ from typing import NamedTuple
 
 from plog.errors import CorruptMessage, PlogError
 from plog.records.batch import HEADER_SIZE, LOG_OVERHEAD, BatchHeader, parse_header
+from plogd.log.cold_read import cold_range
 from plogd.ports import Buffer, File
 
 READ_CHUNK_BYTES = 64 * 1024
+_WARM_BYTES = 1 << 20
+"""What a job reads from where a look-up found nothing in memory: the batches that will be sent."""
 
 _PLACE = struct.Struct(">qi4xb6xi")
 """What finding a batch takes: base offset, batch length, magic, last offset delta."""
@@ -166,25 +169,39 @@ class FileRecords:
         for place, chunk, chunk_position in self._walk(position, end_position):
             yield place.position, parse_header(chunk, place.position - chunk_position)
 
-    def places_from(
-        self, position: int = 0, end_position: int | None = None
-    ) -> Iterator[BatchPlace]:
-        """Like `batches_from`, only cheaper: just where each batch is."""
-        for place, _, _ in self._walk(position, end_position):
+    def places_from(self, position: int = 0, *, nowait: bool = False) -> Iterator[BatchPlace]:
+        """Like `batches_from`, only cheaper: just where each batch is.
+
+        Raises ColdRead, with `nowait`.
+        """
+        for place, _, _ in self._walk(position, None, nowait=nowait):
             yield place
 
-    def find_offset(self, offset: int, position: int) -> BatchPlace | None:
-        """The first batch from `position` on that ends at or above `offset`, if there is one."""
-        for place in self.places_from(position):
+    def find_offset(self, offset: int, position: int, *, nowait: bool = False) -> BatchPlace | None:
+        """The first batch from `position` on that ends at or above `offset`, if there is one.
+
+        Raises ColdRead, with `nowait`.
+        """
+        for place in self.places_from(position, nowait=nowait):
             if place.last_offset >= offset:
                 return place
         return None
 
+    def _read_cached(self, position: int, nbytes: int) -> Buffer:
+        """As `read`, from the page cache. Raises ColdRead."""
+        left = self.size_bytes - position
+        data = self.file.pread_nowait(min(nbytes, left), position)
+        if data is None:
+            raise cold_range(self.file, position, min(_WARM_BYTES, left))
+        return data
+
     def _walk(
-        self, position: int, end_position: int | None
-    ) -> Iterator[tuple[BatchPlace, bytes, int]]:
+        self, position: int, end_position: int | None, *, nowait: bool = False
+    ) -> Iterator[tuple[BatchPlace, Buffer, int]]:
         """Each batch with a chunk that holds its whole header, and the chunk's position."""
-        chunk, chunk_position = b"", position
+        chunk: Buffer = b""
+        chunk_position = position
+        read = self._read_cached if nowait else self.read
         end = self.size_bytes if end_position is None else min(end_position, self.size_bytes)
         while True:
             position = self._behind_damage(position)
@@ -193,7 +210,7 @@ class FileRecords:
             if position + HEADER_SIZE > chunk_position + len(chunk):
                 # One index interval first: most walks look for an offset near an index entry.
                 wanted = READ_CHUNK_BYTES if chunk else READ_CHUNK_BYTES // 8
-                chunk, chunk_position = self.read(position, wanted), position
+                chunk, chunk_position = read(position, wanted), position
             if position - chunk_position + HEADER_SIZE > len(chunk):
                 raise self._corrupt(position, "the file ends inside a batch header")
             base_offset, length, magic, delta = _PLACE.unpack_from(chunk, position - chunk_position)

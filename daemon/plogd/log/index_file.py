@@ -18,7 +18,8 @@ import struct
 from typing import Any
 
 from plog.errors import PlogError
-from plogd.ports import File, Files
+from plogd.log.cold_read import cold_range
+from plogd.ports import Buffer, File, Files
 
 _BLOCK_ENTRIES = 512
 """Below so many candidates one pread fetches them all."""
@@ -57,23 +58,24 @@ class IndexFile:
             raise
         self.count += 1
 
-    def entry(self, slot: int) -> tuple[Any, ...]:
-        """The fields of one entry. Raises CorruptIndex if it is not there."""
-        return self._layout.unpack(self._read(slot, slot + 1))
+    def entry(self, slot: int, *, nowait: bool = False) -> tuple[Any, ...]:
+        """The fields of one entry. Raises CorruptIndex if it is not there; ColdRead."""
+        return self._layout.unpack(self._read(slot, slot + 1, nowait))
 
-    def floor_slot(self, field: int, key: int) -> int:
+    def floor_slot(self, field: int, key: int, *, nowait: bool = False) -> int:
         """The last slot whose `field` is <= `key`; -1 if there is none.
 
-        O(log n), one pread for each halving until 512 entries are left, and one for those.
+        O(log n), one pread for each halving until 512 entries are left, and one for those. Raises
+        ColdRead, with `nowait`.
         """
         low, high = 0, self.count  # Slots below low are <= key, from high on > key.
         while high - low > _BLOCK_ENTRIES:
             middle = (low + high) // 2
-            if self.entry(middle)[field] <= key:
+            if self.entry(middle, nowait=nowait)[field] <= key:
                 low = middle + 1
             else:
                 high = middle
-        block, start = self._read(low, high), low
+        block, start = self._read(low, high, nowait), low
         while low < high:
             middle = (low + high) // 2
             entry = self._layout.unpack_from(block, (middle - start) * self._layout.size)
@@ -101,8 +103,13 @@ class IndexFile:
         """Let go of the file."""
         self.file.close()
 
-    def _read(self, start: int, end: int) -> bytes:
+    def _read(self, start: int, end: int, nowait: bool) -> Buffer:
         size = self._layout.size
+        if nowait:
+            cached = self.file.pread_nowait((end - start) * size, start * size)
+            if cached is None:
+                raise cold_range(self.file, 0, self.count * size)
+            return cached
         data = self.file.pread((end - start) * size, start * size)
         if len(data) != (end - start) * size:
             raise CorruptIndex(f"{self.file.path} is shorter than its {self.count} entries")

@@ -18,11 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from plog.errors import (
-    KafkaStorageError,
-    OffsetOutOfRange,
-    RecordListTooLarge,
-)
+from plog.errors import KafkaStorageError, OffsetOutOfRange, RecordListTooLarge
 from plog.records.batch import BatchHeader, set_base_offset_and_epoch
 from plogd.log.batch_validator import AppendOrigin, BatchRules, ValidatedBatch, validate_batch
 from plogd.log.dir_writes import SLOW_WRITE_MS, DirWrites
@@ -345,13 +341,19 @@ class Log:
     # -- read ---------------------------------------------------------------------------------
 
     def read(
-        self, offset: int, max_bytes: int, *, end_offset: int, at_least_one: bool = True
+        self,
+        offset: int,
+        max_bytes: int,
+        *,
+        end_offset: int,
+        at_least_one: bool = True,
+        nowait: bool = False,
     ) -> FetchData:
         """The batches from the one holding `offset` on, as a slice of one segment file.
 
         `end_offset` is the first offset not to be shown (the high watermark, or the log's end for a
         follower). With `at_least_one` the first batch comes whole even if it exceeds `max_bytes`.
-        Raises OffsetOutOfRange, KafkaStorageError. Cost: one index look-up, usually one pread.
+        Raises OffsetOutOfRange, KafkaStorageError; ColdRead, with `nowait`. One index look-up.
         """
         if not self.log_start_offset <= offset <= self.log_end_offset:
             raise OffsetOutOfRange(
@@ -362,12 +364,12 @@ class Log:
         if offset >= end_offset or (max_bytes <= 0 and not at_least_one):
             return NO_DATA
         try:
-            return self._read(offset, max_bytes, end_offset, at_least_one=at_least_one)
+            return self._read(offset, max_bytes, end_offset, at_least_one, nowait)
         except OSError as error:
             raise self.disk_failed("read", error) from error
 
     def _read(
-        self, offset: int, max_bytes: int, end_offset: int, *, at_least_one: bool
+        self, offset: int, max_bytes: int, end_offset: int, at_least_one: bool, nowait: bool
     ) -> FetchData:
         for segment in self._segments.starting_at(offset):
             if segment.base_offset >= end_offset:
@@ -375,14 +377,15 @@ class Log:
             region = segment.read(
                 offset,
                 max_bytes,
-                max_position=self._position_of(end_offset, segment),
+                max_position=self._position_of(end_offset, segment, nowait),
                 at_least_one=at_least_one,
+                nowait=nowait,
             )
             if region is not None:
                 return as_fetch_data(region)
         return NO_DATA
 
-    def _position_of(self, end_offset: int, segment: LogSegment) -> int:
+    def _position_of(self, end_offset: int, segment: LogSegment, nowait: bool) -> int:
         """Where in `segment` the bytes below `end_offset` end."""
         known_offset, known_segment, known_position = self._end_position
         if known_segment is segment and known_offset == end_offset:
@@ -392,7 +395,7 @@ class Log:
                 return self._active_size()
         elif end_offset >= self._segments.end_offset_of(segment, self.log_end_offset):
             return segment.size_bytes
-        return segment.position_of(end_offset)
+        return segment.position_of(end_offset, nowait=nowait)
 
     def _active_size(self) -> int:
         """Bytes of the active segment that are part of the log."""
@@ -454,10 +457,9 @@ class Log:
         if self.closed or self.offline or in_doubt or not active.size_bytes:
             return
         if 0 <= policy.retention_ms < now_ms - active.largest_timestamp:
-            if self._writes.is_slow:
+            if self._writes.is_slow:  # The next look at retention finds it done.
                 self._lane = LaneWrites(self, self._files, self._rounds, self._writes)
-                self._lane.roll()  # The next look at retention finds it done.
-                return
+                return self._lane.roll()
             try:
                 self.roll()
             except KafkaStorageError as error:

@@ -17,7 +17,6 @@ from __future__ import annotations
 import contextlib
 import zlib
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 from plog.errors import CorruptMessage
 from plog.records.batch import BatchHeader
@@ -29,17 +28,9 @@ from plogd.log.names import LOG_SUFFIX, SEGMENT_SUFFIXES, segment_path
 from plogd.log.offset_index import OffsetIndex
 from plogd.log.recent_batches import RecentBatches
 from plogd.log.segment_indexes import SegmentIndexes
-from plogd.log.time_index import NO_TIMESTAMP, TimeIndex, TimestampOffset
+from plogd.log.time_index import NO_TIMESTAMP, TimeIndex, TimestampAndOffset, TimestampOffset
 from plogd.ports import Buffer, File, Files
 from plogd.topic_config import TopicConfig
-
-
-class TimestampAndOffset(NamedTuple):
-    """A record found by time: its timestamp, its offset, the leader epoch of its batch."""
-
-    timestamp: int
-    offset: int
-    leader_epoch: int
 
 
 class LogSegment:
@@ -247,18 +238,18 @@ class LogSegment:
 
     # -- read ---------------------------------------------------------------------------------
 
-    def find_offset(self, offset: int) -> BatchPlace | None:
+    def find_offset(self, offset: int, *, nowait: bool = False) -> BatchPlace | None:
         """The first batch that ends at or above `offset`; None if the segment ends before it.
 
         No pread for a recent batch, else a look-up and usually one pread. Raises CorruptMessage if
-        the bytes on the way there are no batches.
+        the bytes on the way there are no batches; ColdRead, with `nowait`.
         """
         recent = self._recent.find(offset, self.size_bytes)
         if recent is not None:
             return recent
         try:
-            hint = self.offset_index.lookup(offset)
-            place = self.records.find_offset(offset, hint.position)
+            hint = self.indexes.look_up(offset, nowait=nowait)
+            place = self.records.find_offset(offset, hint.position, nowait=nowait)
             if place is None or place.position != hint.position or place.base_offset <= offset:
                 return place
         except (CorruptIndex, CorruptMessage):
@@ -268,24 +259,30 @@ class LogSegment:
         self.index_is_suspect = True
         return self.records.find_offset(offset, 0)
 
-    def position_of(self, offset: int) -> int:
+    def position_of(self, offset: int, *, nowait: bool = False) -> int:
         """Where the batches that lie wholly below `offset` end, or the damage that holds it."""
         for damaged in self.corrupt_ranges:
             if damaged.base_offset <= offset < damaged.end_offset:
                 return damaged.position
-        place = self.find_offset(offset)
+        place = self.find_offset(offset, nowait=nowait)
         return self.size_bytes if place is None else place.position
 
     def read(
-        self, offset: int, max_bytes: int, *, max_position: int, at_least_one: bool
+        self,
+        offset: int,
+        max_bytes: int,
+        *,
+        max_position: int,
+        at_least_one: bool,
+        nowait: bool = False,
     ) -> FileRegion | None:
         """The batches from the one holding `offset` on, up to `max_position`.
 
         The last one may be cut by `max_bytes`; with `at_least_one` the first one is not. None if
         all batches here lie below `offset`; an empty region if `max_position` or `max_bytes` leave
-        nothing. Raises CorruptMessage if the batch is known to be damaged.
+        nothing. Raises CorruptMessage if the batch is known to be damaged; ColdRead, with `nowait`.
         """
-        place = self._sound_place(offset)
+        place = self._sound_place(offset, nowait)
         if place is None:
             return None
         end_position = max_position
@@ -297,7 +294,7 @@ class LogSegment:
             place.position, max(0, min(nbytes, end_position - place.position))
         )
 
-    def _sound_place(self, offset: int) -> BatchPlace | None:
+    def _sound_place(self, offset: int, nowait: bool) -> BatchPlace | None:
         """`find_offset`, unless it leads into damage. Raises CorruptMessage."""
         for damaged in self.corrupt_ranges:
             if damaged.base_offset <= offset < damaged.end_offset:
@@ -305,7 +302,7 @@ class LogSegment:
                     f"{self.records.file.path}: offsets {damaged.base_offset} to "
                     f"{damaged.end_offset - 1} are damaged on disk"
                 )
-        return self.find_offset(offset)
+        return self.find_offset(offset, nowait=nowait)
 
     def find_offset_by_timestamp(
         self, timestamp: int, starting_offset: int

@@ -65,16 +65,19 @@ class OffsetIndex:
         self._index.append(relative_offset, position)
         self.last_entry = OffsetPosition(offset, position)
 
-    def lookup(self, offset: int) -> OffsetPosition:
-        """The last entry at or below `offset`; (base offset, 0) if there is none."""
+    def lookup(self, offset: int, *, nowait: bool = False) -> OffsetPosition:
+        """The last entry at or below `offset`; (base offset, 0) if there is none.
+
+        Raises ColdRead, with `nowait`.
+        """
         if self.count and offset >= self.last_entry.offset:
             return self.last_entry
-        slot = self._index.floor_slot(_OFFSET, offset - self.base_offset)
-        return self.entry(slot) if slot >= 0 else OffsetPosition(self.base_offset, 0)
+        slot = self._index.floor_slot(_OFFSET, offset - self.base_offset, nowait=nowait)
+        return self.entry(slot, nowait=nowait) if slot >= 0 else OffsetPosition(self.base_offset, 0)
 
-    def entry(self, slot: int) -> OffsetPosition:
-        """One entry; the first is number 0."""
-        relative_offset, position = self._index.entry(slot)
+    def entry(self, slot: int, *, nowait: bool = False) -> OffsetPosition:
+        """One entry; the first is number 0. Raises ColdRead, with `nowait`."""
+        relative_offset, position = self._index.entry(slot, nowait=nowait)
         return OffsetPosition(self.base_offset + relative_offset, position)
 
     def truncate_to(self, offset: int) -> None:

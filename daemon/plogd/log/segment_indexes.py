@@ -11,10 +11,11 @@ Invariant: an entry is made in both indexes or in none.
 
 from __future__ import annotations
 
+from plogd.log.cold_read import cold_file
 from plogd.log.index_file import MAX_RELATIVE_OFFSET, CorruptIndex
 from plogd.log.io_errors import is_out_of_files, is_refusal
 from plogd.log.names import INDEX_SUFFIX, TIME_INDEX_SUFFIX, segment_path
-from plogd.log.offset_index import OffsetIndex
+from plogd.log.offset_index import OffsetIndex, OffsetPosition
 from plogd.log.time_index import NO_TIMESTAMP, TimeIndex, TimestampOffset
 from plogd.ports import File, Files
 from plogd.topic_config import TopicConfig
@@ -33,6 +34,7 @@ class SegmentIndexes:
         "_last_indexed_position",
         "_max_bytes",
         "_maximum",
+        "_may_open",
         "_offset_index",
         "_paths",
         "_time_index",
@@ -48,6 +50,8 @@ class SegmentIndexes:
         self._max_bytes = config.segment_index_bytes
         self._offset_index: OffsetIndex | None = None
         self._time_index: TimeIndex | None = None
+        self._may_open = False
+        """Whether a job was asked to read the ``.index``: to open it does not wait then."""
         # None: not read from the files, or not asked for since they changed.
         self._is_full: bool | None = None
         self._maximum: TimestampOffset | None = None
@@ -75,6 +79,13 @@ class SegmentIndexes:
                 return self._offset_index
             self._offset_index = index
         return index
+
+    def look_up(self, offset: int, *, nowait: bool) -> OffsetPosition:
+        """`OffsetIndex.lookup`; with `nowait` an index that is not open is cold, too."""
+        if nowait and self._offset_index is None and not self._may_open:
+            self._may_open = True
+            raise cold_file(self._files, self._paths[0])
+        return self.by_offset.lookup(offset, nowait=nowait)
 
     @property
     def by_time(self) -> TimeIndex:
@@ -194,6 +205,7 @@ class SegmentIndexes:
         if self._offset_index is not None and self._time_index is not None:
             self._is_full = self.is_full  # So that it is known without them.
             self._last_indexed_position = self._offset_index.last_entry.position
+        self._may_open = False
         for index in (self._offset_index, self._time_index):
             if index is not None:
                 index.close()

@@ -33,6 +33,14 @@ class TimestampOffset(NamedTuple):
     offset: int
 
 
+class TimestampAndOffset(NamedTuple):
+    """A record found by time: its timestamp, its offset, the leader epoch of its batch."""
+
+    timestamp: int
+    offset: int
+    leader_epoch: int
+
+
 class TimeIndex:
     """The time index of one segment. Offsets are absolute here, relative only on disk."""
 

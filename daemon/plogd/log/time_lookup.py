@@ -7,7 +7,7 @@ asks for it (replica/offset_lookup.py). Source: Kafka 3.9 UnifiedLog.fetchOffset
 from __future__ import annotations
 
 from plogd.log.log import Log
-from plogd.log.log_segment import TimestampAndOffset
+from plogd.log.time_index import TimestampAndOffset
 
 
 def offset_for_timestamp(log: Log, timestamp_ms: int) -> TimestampAndOffset | None:

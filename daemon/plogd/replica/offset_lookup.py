@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from plog.errors import KafkaStorageError
 from plogd.log.deletion import lane_of
 from plogd.log.log import Log
-from plogd.log.log_segment import TimestampAndOffset
+from plogd.log.time_index import TimestampAndOffset
 from plogd.log.time_lookup import max_timestamp_offset, offset_for_timestamp
 from plogd.ports import Jobs, MaybeLater, spawn
 from plogd.replica.partition import Partition

@@ -224,8 +224,12 @@ class Partition:
         leader_epoch: int = NO_EPOCH,
         last_fetched_epoch: int = NO_EPOCH,
         at_least_one: bool,
+        nowait: bool = False,
     ) -> PartitionRead:
-        """What a consumer may see from `offset` on; an error is a value, for a fetch reads many."""
+        """What a consumer may see from `offset` on; an error is a value, for a fetch reads many.
+
+        Raises ColdRead, with `nowait`.
+        """
         log = self.log
         if self.leader_epoch != leader_epoch or self.gone or log.offline:
             try:
@@ -245,7 +249,13 @@ class Partition:
         if offset == high_watermark:
             return PartitionRead(None, high_watermark, log_start_offset)
         try:
-            data = log.read(offset, max_bytes, end_offset=high_watermark, at_least_one=at_least_one)
+            data = log.read(
+                offset,
+                max_bytes,
+                end_offset=high_watermark,
+                at_least_one=at_least_one,
+                nowait=nowait,
+            )
         except KafkaError as error:
             return PartitionRead(error)
         return PartitionRead(None, high_watermark, log_start_offset, data.region)

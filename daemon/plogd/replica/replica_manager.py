@@ -24,12 +24,13 @@ from plog.errors import (
 )
 from plog.types import ZERO_UUID, TopicPartition
 from plogd.config import BrokerConfig
+from plogd.log.cold_read import ColdRead
 from plogd.log.creation import NewLog
 from plogd.log.flush import SyncRounds
 from plogd.log.log import Log
 from plogd.log.log_manager import LogManager
 from plogd.metadata.cache import MetadataCache, TopicState
-from plogd.ports import Clock, Later, MaybeLater, Timers, Turn, spawn
+from plogd.ports import Clock, Jobs, Later, MaybeLater, Timers, Turn, gather, settle, spawn
 from plogd.replica.delayed import (
     DelayedFetch,
     DelayedProduce,
@@ -47,8 +48,17 @@ _OWN_DISK_TIMEOUT_MS = 30_000
 """How long acks=1 waits at least: the timeout is about followers, and in Kafka acks=1 waits for
 nothing. Told too early, it would send again what is about to be durable."""
 
+_WARMINGS = 8
+"""How often a fetch may find something cold: an index, its entries, batches, twice over."""
+
 Entry = tuple[TopicPartition, memoryview]
 """Records for one partition."""
+
+_COLD = PartitionRead(None)
+"""In place of a read that has to wait for the disk."""
+
+ColdPartition = tuple[str, ColdRead]
+"""A log directory, and what is to be read there."""
 
 
 class ReplicaManager:
@@ -62,6 +72,7 @@ class ReplicaManager:
         cache: MetadataCache,
         clock: Clock,
         timers: Timers,
+        jobs: Jobs,
         turn: Turn,
         stats: TopicStats,
         on_bug: Callable[[str, Exception], None],
@@ -71,6 +82,7 @@ class ReplicaManager:
         self._log_manager = log_manager
         self._cache = cache
         self._clock = clock
+        self._jobs = jobs
         self._turn = turn
         self._stats = stats
         self._on_bug = on_bug
@@ -187,7 +199,38 @@ class ReplicaManager:
 
         The results have the order of `items`; whoever gets them closes their regions.
         """
-        reads = self._read_all(items, params)
+        cold: list[ColdPartition] = []
+        reads = self._read_all(items, params, cold)
+        if cold:
+            return spawn(self._fetch_cold(items, params, reads, cold))
+        return self._answer_or_wait(items, params, reads)
+
+    async def _fetch_cold(
+        self,
+        items: Sequence[FetchItem],
+        params: FetchParams,
+        reads: Sequence[PartitionRead],
+        cold: list[ColdPartition],
+    ) -> list[PartitionRead]:
+        """As `fetch_records`, after jobs have read what the look-ups need and `reads` lack."""
+        for left in reversed(range(_WARMINGS)):
+            for read in reads:
+                read.close()
+            laters = [self._jobs.submit(f"read:{path}", found.warm) for path, found in cold]
+            cold = []
+            try:
+                await gather(laters)
+            except OSError:
+                left = 0  # The look-up meets the error again, and knows what to tell of it.
+            # A page cache under pressure might forget for ever: the last one waits for the disk.
+            reads = self._read_all(items, params, cold if left else None)
+            if not cold:
+                break
+        return await settle(self._answer_or_wait(items, params, list(reads)))
+
+    def _answer_or_wait(
+        self, items: Sequence[FetchItem], params: FetchParams, reads: list[PartitionRead]
+    ) -> MaybeLater[list[PartitionRead]]:
         if params.max_wait_ms <= 0 or is_enough(reads, params.min_bytes):
             return reads
         for read in reads:
@@ -207,20 +250,37 @@ class ReplicaManager:
     def _find(self, item: FetchItem) -> Partition | None:
         return self._partitions.get((item.topic or "", item.request.partition))
 
-    def _read_all(self, items: Sequence[FetchItem], params: FetchParams) -> list[PartitionRead]:
-        """Read in order until `max_bytes` are together; the first batch found comes whole."""
+    def _read_all(
+        self,
+        items: Sequence[FetchItem],
+        params: FetchParams,
+        cold: list[ColdPartition] | None = None,
+    ) -> list[PartitionRead]:
+        """Read in order until `max_bytes` are together; the first batch found comes whole.
+
+        With a list `cold`, a look-up that would wait for the disk is noted there instead of made.
+        """
         left = params.max_bytes
         at_least_one = True
         reads: list[PartitionRead] = []
         for item in items:
-            read = self._read(item, left, at_least_one)
+            read = self._read(item, left, at_least_one, cold)
             reads.append(read)
+            if read is _COLD:  # As if it had found all it may.
+                at_least_one = False
+                left = max(0, left - item.request.partition_max_bytes)
             if read.region is not None:
                 at_least_one = False
                 left = max(0, left - read.region.nbytes)
         return reads
 
-    def _read(self, item: FetchItem, max_bytes: int, at_least_one: bool) -> PartitionRead:
+    def _read(
+        self,
+        item: FetchItem,
+        max_bytes: int,
+        at_least_one: bool,
+        cold: list[ColdPartition] | None,
+    ) -> PartitionRead:
         request = item.request
         partition = self._partitions.get((item.topic or "", request.partition))
         if partition is None:
@@ -236,7 +296,12 @@ class ReplicaManager:
                 leader_epoch=request.current_leader_epoch,
                 last_fetched_epoch=request.last_fetched_epoch,
                 at_least_one=at_least_one,
+                nowait=cold is not None,
             )
+        except ColdRead as found:
+            assert cold is not None
+            cold.append((partition.log.log_dir, found))
+            return _COLD
         except OSError as error:
             return PartitionRead(KafkaStorageError(f"{partition.topic_partition}: {error}"))
         except Exception as error:  # As for appends: the other partitions are not to blame.

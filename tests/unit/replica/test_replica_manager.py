@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from plog.errors import ErrorCode, KafkaError, KafkaStorageError, UnknownTopicOrPartition
+from plog.records.batch import iter_batches
 from plog.types import TopicPartition
 from plog.wire.messages.fetch import FetchPartition
 from plogd.ports import Later
@@ -17,7 +18,7 @@ from plogd.replica.fetch_sessions import FetchItem
 from plogd.replica.partition import PartitionRead
 from plogd.replica.replica_manager import ReplicaManager
 from tests.helpers.sim_broker import SimBroker, create_topic, records_of
-from tests.helpers.sim_files import SimFiles
+from tests.helpers.sim_files import SimFile, SimFiles
 from tests.helpers.sim_ports import outcome
 
 
@@ -54,6 +55,106 @@ def sizes(reads: list[PartitionRead]) -> list[int]:
     for read in reads:
         read.close()
     return [read.nbytes for read in reads]
+
+
+class TestColdFetch:
+    """F10: what is not in the page cache is read by jobs, look-ups too."""
+
+    def _cold(self, partitions: int = 1) -> tuple[SimBroker, ReplicaManager]:
+        """Partitions with many batches that no memory knows of."""
+        broker, manager = make(partitions, log_index_interval_bytes=100)
+        for number in range(partitions):
+            for _ in range(30):
+                append(manager, number)
+        broker.settle()
+        broker = broker.restart()
+        broker.files.everything_cached = False
+        for log in broker.broker.log_manager.logs.values():
+            for segment in log.segments:
+                segment.release_indexes()
+                for file in segment.sync_files():
+                    file._inode.is_warm = False  # type: ignore[attr-defined]
+                segment.release_indexes()
+        return broker, broker.broker.replica_manager
+
+    def test_the_look_up_is_a_job_and_the_answer_the_same(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        broker, manager = self._cold()
+        read_now: list[str] = []
+        pread = SimFile.pread
+
+        def spy(file: SimFile, length: int, position: int) -> bytes:
+            read_now.append(file.path)
+            return pread(file, length, position)
+
+        monkeypatch.setattr(SimFile, "pread", spy)
+        fetched = manager.fetch_records([item(0, 12)], params())
+        assert isinstance(fetched, Later)
+        assert read_now == []
+        broker.settle()
+        [read] = outcome(fetched)
+        assert read.region is not None
+        assert next(iter_batches(read.region.read()))[1].base_offset == 12
+        read.close()
+        again = manager.fetch_records([item(0, 12)], params())
+        assert isinstance(again, list), "by now it is cached"
+        sizes(again)
+
+    def test_a_disk_that_cannot_read_it_is_told(self) -> None:
+        broker, manager = self._cold()
+        fetched = manager.fetch_records([item(0, 12)], params())
+        broker.files.fail_when(lambda operation: operation.is_read, errno.EIO)
+        broker.settle()
+        assert isinstance(fetched, Later)
+        [read] = outcome(fetched)
+        assert isinstance(read.error, KafkaStorageError)
+        assert broker.bugs == []
+
+    def test_a_page_cache_that_forgets_does_not_keep_a_fetch_for_ever(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        broker, manager = self._cold()
+        monkeypatch.setattr(SimFile, "pread_nowait", lambda file, length, position: None)
+        fetched = manager.fetch_records([item(0, 12)], params())
+        broker.settle()
+        assert isinstance(fetched, Later)
+        assert sizes(outcome(fetched)) == [1000]
+
+    def test_no_more_is_read_than_the_answer_may_hold(self) -> None:
+        broker, manager = self._cold(3)
+        fetched = manager.fetch_records(
+            [item(number, 12, max_bytes=400) for number in range(3)], params(max_bytes=500)
+        )
+        broker.settle()
+        assert isinstance(fetched, Later)
+        reads = outcome(fetched)
+        assert [read.nbytes for read in reads] == [400, 100, 0]
+        sizes(reads)
+        for number in range(3):
+            log = manager.partition("t", number).log
+            assert log.segments.active.records_file._holders == 1  # type: ignore[attr-defined]
+
+    def test_a_client_that_leaves_meanwhile_leaves_no_file_open(self) -> None:
+        broker, manager = self._cold()
+        fetched = manager.fetch_records([item(0, 12)], params())
+        assert isinstance(fetched, Later)
+        fetched.then(lambda reads: pytest.fail("nobody is there"), lambda error: None)
+        fetched.cancel()
+        broker.settle()
+        log = manager.partition("t", 0).log
+        assert log.segments.active.records_file._holders == 1  # type: ignore[attr-defined]
+
+    def test_a_segment_deleted_meanwhile_is_no_error(self) -> None:
+        broker, manager = self._cold()
+        fetched = manager.fetch_records([item(0, 12)], params())
+        stopped = manager.stop_topic(broker.broker.cache.topic("t"))  # type: ignore[arg-type]
+        broker.settle()
+        outcome(stopped)
+        assert isinstance(fetched, Later)
+        [read] = outcome(fetched)
+        assert read.error is not None
+        assert broker.bugs == []
 
 
 class TestAppend:

@@ -1,0 +1,59 @@
+"""Bytes that are on the disk and not in memory, met on the reactor: who reads them, and when.
+
+A look-up made for the reactor (``nowait``) reads nothing that it would have to wait for. It raises
+`ColdRead` instead, whose `warm` is a job's work; then the look-up is made again. A fetch may need
+that a few times, each time a step further: the index is opened, its entries, the batches.
+
+Raised by segment_indexes.py, index_file.py and file_records.py, caught by ReplicaManager.
+Invariant: the file stays open until `warm` is done, so `warm` is called exactly once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from plogd.ports import File, Files
+
+_PIECE_BYTES = 128 * 1024
+
+
+class ColdRead(Exception):
+    """What was asked for is not in the page cache. `warm` brings it there, or raises OSError."""
+
+    def __init__(self, warm: Callable[[], None]) -> None:
+        super().__init__("not in the page cache")
+        self.warm = warm
+
+
+def cold_range(file: File, position: int, nbytes: int) -> ColdRead:
+    """These bytes of an open file have to be read."""
+    file.retain()
+
+    def warm() -> None:
+        try:
+            _read_through(file, position, position + nbytes)
+        finally:
+            file.close()
+
+    return ColdRead(warm)
+
+
+def cold_file(files: Files, path: str) -> ColdRead:
+    """This file is not even open; it may be gone when its turn comes."""
+
+    def warm() -> None:
+        try:
+            file = files.open_read(path)
+        except FileNotFoundError:
+            return  # Deleted meanwhile, or never made: the look-up itself will find out.
+        try:
+            _read_through(file, 0, file.size())
+        finally:
+            file.close()
+
+    return ColdRead(warm)
+
+
+def _read_through(file: File, start: int, end: int) -> None:
+    for position in range(start, end, _PIECE_BYTES):
+        file.pread(min(_PIECE_BYTES, end - position), position)
