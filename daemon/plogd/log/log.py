@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from plog.errors import KafkaStorageError, OffsetOutOfRange, RecordListTooLarge
+from plog.errors import KafkaStorageError, OffsetOutOfRange
 from plog.records.batch import BatchHeader, set_base_offset_and_epoch
 from plogd.log.batch_validator import AppendOrigin, BatchRules, ValidatedBatch, validate_batch
 from plogd.log.dir_writes import SLOW_WRITE_MS, DirWrites
@@ -29,7 +29,7 @@ from plogd.log.log_results import NO_DATA, AppendInfo, FetchData, as_fetch_data
 from plogd.log.log_segment import LogSegment
 from plogd.log.log_state import LogHooks, LogState
 from plogd.log.retention import KEEP_EVERYTHING, RetentionPolicy, deletable_segments
-from plogd.log.segment_writes import HalfWritten, make_successor, take_back
+from plogd.log.segment_writes import HalfWritten, check_fits, make_successor, take_back
 from plogd.log.segments import Segments
 from plogd.ports import Files
 from plogd.topic_config import TopicConfig
@@ -193,7 +193,7 @@ class Log:
     ) -> LogSegment:
         """The segment for the next batch: the active one, or a new one if that is due."""
         active = self._segments.active
-        self._check_fits(nbytes)
+        check_fits(self.topic_partition, nbytes, self._config)
         try:
             is_full = active.should_roll(self._config, nbytes, timestamp_ms, last_offset, now_ms)
         except OSError as error:
@@ -202,13 +202,6 @@ class Log:
             self.roll()
             return self._segments.active
         return active
-
-    def _check_fits(self, nbytes: int) -> None:
-        if nbytes > self._config.segment_bytes:
-            raise RecordListTooLarge(
-                f"{self.topic_partition}: a batch of {nbytes} bytes does not fit into a segment of "
-                f"{self._config.segment_bytes} (segment.bytes)"
-            )
 
     def disk_failed(self, what: str, error: OSError) -> KafkaStorageError:
         """What to tell the client. A full disk only refuses; else the log directory is lost."""
@@ -237,7 +230,7 @@ class Log:
         self, batch: ValidatedBatch, leader_epoch: int, now_ms: int, origin: AppendOrigin
     ) -> AppendInfo:
         """As all appends go from the first slow one until none is left that is not written."""
-        self._check_fits(len(batch.view))
+        check_fits(self.topic_partition, len(batch.view), self._config)
         lane = self._lane or LaneWrites(self, self._files, self._rounds, self._writes)
         info = lane.append(batch, leader_epoch=leader_epoch, now_ms=now_ms, origin=origin)
         if lane.is_busy:

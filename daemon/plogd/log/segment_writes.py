@@ -8,6 +8,8 @@ Source: Kafka 3.9 LocalLog.append, LocalLog.roll.
 
 from __future__ import annotations
 
+from plog.errors import RecordListTooLarge
+from plog.types import TopicPartition
 from plogd.log.batch_validator import ValidatedBatch
 from plogd.log.log_segment import LogSegment
 from plogd.ports import Files
@@ -16,6 +18,15 @@ from plogd.topic_config import TopicConfig
 
 class HalfWritten(OSError):
     """Part of a batch stays in the file: nothing may be appended behind it."""
+
+
+def check_fits(topic_partition: TopicPartition, nbytes: int, config: TopicConfig) -> None:
+    """Raise RecordListTooLarge if no segment may hold a batch of this size."""
+    if nbytes > config.segment_bytes:
+        raise RecordListTooLarge(
+            f"{topic_partition}: a batch of {nbytes} bytes does not fit into a segment of "
+            f"{config.segment_bytes} (segment.bytes)"
+        )
 
 
 def must_roll(
