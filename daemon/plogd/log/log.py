@@ -122,11 +122,6 @@ class Log:
         return sum(segment.size_bytes for segment in self._segments)
 
     @property
-    def segment_count(self) -> int:
-        """How many segments there are, the active one included."""
-        return len(self._segments)
-
-    @property
     def segments(self) -> Segments:
         """The segments, for those who walk them."""
         return self._segments
@@ -159,10 +154,8 @@ class Log:
                 return AppendInfo(first, last, -1, self.log_start_offset, duplicate=True)
         try:
             if self.refuses_writes:
-                raise KafkaStorageError(
-                    f"{self.topic_partition}: there was no room on the disk for this broker's "
-                    "start; it takes no writes until there is"
-                )
+                why = "no room on the disk for this broker's start; no writes until there is"
+                raise KafkaStorageError(f"{self.topic_partition}: {why}")
             if by_job:
                 return self._append_by_job(batch, leader_epoch, now_ms, origin)
             return self._append(batch, leader_epoch, now_ms)
@@ -191,7 +184,6 @@ class Log:
     def _segment_for(
         self, nbytes: int, timestamp_ms: int, last_offset: int, now_ms: int
     ) -> LogSegment:
-        """The segment for the next batch: the active one, or a new one if that is due."""
         active = self._segments.active
         check_fits(self.topic_partition, nbytes, self._config)
         try:
@@ -399,11 +391,7 @@ class Log:
 
     def apply_retention(self, now_ms: int) -> int:
         """Delete the segments that time, size or the log's start let go; returns how many."""
-        deletes = self.config.deletes_old_segments
-        policy = RetentionPolicy(
-            retention_ms=self.config.retention_ms if deletes else -1,
-            retention_bytes=self.config.retention_bytes if deletes else -1,
-        )
+        policy = RetentionPolicy.of(self.config)
         self._roll_if_expired(policy, now_ms)
         if self.closed or self.offline:
             return 0

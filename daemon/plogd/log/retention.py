@@ -15,6 +15,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from plogd.topic_config import TopicConfig
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentInfo:
@@ -32,6 +34,13 @@ class RetentionPolicy:
 
     retention_ms: int
     retention_bytes: int
+
+    @classmethod
+    def of(cls, config: TopicConfig) -> RetentionPolicy:
+        """What a topic's settings say; without ``delete`` in ``cleanup.policy``, no limits."""
+        if not config.deletes_old_segments:
+            return KEEP_EVERYTHING
+        return cls(retention_ms=config.retention_ms, retention_bytes=config.retention_bytes)
 
 
 KEEP_EVERYTHING = RetentionPolicy(retention_ms=-1, retention_bytes=-1)

@@ -82,9 +82,12 @@ class SegmentIndexes:
 
     def look_up(self, offset: int, *, nowait: bool) -> OffsetPosition:
         """`OffsetIndex.lookup`; with `nowait` an index that is not open is cold, too."""
-        if nowait and self._offset_index is None and not self._may_open:
-            self._may_open = True
-            raise cold_file(self._files, self._paths[0])
+        if self._offset_index is None:
+            if self._last_indexed_position == 0:  # As is known, it has no entries.
+                return OffsetPosition(self.base_offset, 0)
+            if nowait and not self._may_open:
+                self._may_open = True
+                raise cold_file(self._files, self._paths[0])
         return self.by_offset.lookup(offset, nowait=nowait)
 
     @property

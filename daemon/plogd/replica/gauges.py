@@ -97,7 +97,7 @@ def _register_sessions(metrics: Registry, sessions: FetchSessionCache) -> None:
 def _register_logs(metrics: Registry, manager: ReplicaManager, log_manager: LogManager) -> None:
     for name, help, of in (
         ("size", "Bytes of records.", lambda log: log.size_bytes),
-        ("numlogsegments", "Segments.", lambda log: log.segment_count),
+        ("numlogsegments", "Segments.", lambda log: len(log.segments)),
         ("logstartoffset", "The first offset.", lambda log: log.log_start_offset),
         ("logendoffset", "The offset of the next record.", lambda log: log.log_end_offset),
     ):

@@ -57,8 +57,8 @@ Entry = tuple[TopicPartition, memoryview]
 _COLD = PartitionRead(None)
 """In place of a read that has to wait for the disk."""
 
-ColdPartition = tuple[str, ColdRead]
-"""A log directory, and what is to be read there."""
+Cold = list[tuple[str, Callable[[], None]]]
+"""Log directories, and the jobs that read there."""
 
 
 class ReplicaManager:
@@ -199,7 +199,7 @@ class ReplicaManager:
 
         The results have the order of `items`; whoever gets them closes their regions.
         """
-        cold: list[ColdPartition] = []
+        cold: Cold = []
         reads = self._read_all(items, params, cold)
         if cold:
             return spawn(self._fetch_cold(items, params, reads, cold))
@@ -210,13 +210,13 @@ class ReplicaManager:
         items: Sequence[FetchItem],
         params: FetchParams,
         reads: Sequence[PartitionRead],
-        cold: list[ColdPartition],
+        cold: Cold,
     ) -> list[PartitionRead]:
         """As `fetch_records`, after jobs have read what the look-ups need and `reads` lack."""
         for left in reversed(range(_WARMINGS)):
             for read in reads:
                 read.close()
-            laters = [self._jobs.submit(f"read:{path}", found.warm) for path, found in cold]
+            laters = [self._jobs.submit(f"read:{path}", warm) for path, warm in cold]
             cold = []
             try:
                 await gather(laters)
@@ -251,10 +251,7 @@ class ReplicaManager:
         return self._partitions.get((item.topic or "", item.request.partition))
 
     def _read_all(
-        self,
-        items: Sequence[FetchItem],
-        params: FetchParams,
-        cold: list[ColdPartition] | None = None,
+        self, items: Sequence[FetchItem], params: FetchParams, cold: Cold | None = None
     ) -> list[PartitionRead]:
         """Read in order until `max_bytes` are together; the first batch found comes whole.
 
@@ -275,11 +272,7 @@ class ReplicaManager:
         return reads
 
     def _read(
-        self,
-        item: FetchItem,
-        max_bytes: int,
-        at_least_one: bool,
-        cold: list[ColdPartition] | None,
+        self, item: FetchItem, max_bytes: int, at_least_one: bool, cold: Cold | None
     ) -> PartitionRead:
         request = item.request
         partition = self._partitions.get((item.topic or "", request.partition))
@@ -300,7 +293,7 @@ class ReplicaManager:
             )
         except ColdRead as found:
             assert cold is not None
-            cold.append((partition.log.log_dir, found))
+            cold.append((partition.log.log_dir, found.warm))
             return _COLD
         except OSError as error:
             return PartitionRead(KafkaStorageError(f"{partition.topic_partition}: {error}"))

@@ -26,7 +26,7 @@ def test_a_full_segment_is_followed_by_one_that_begins_at_the_logs_end() -> None
     site, log = _site()
     site.fill(log, 11)
     assert base_offsets(log) == [0, 5, 10]
-    assert log.segment_count == 3
+    assert len(log.segments) == 3
     assert "rolled segment of t-0 at offset 5" in site.reports
     site.settle()
     assert batch_offsets(log) == list(range(11))
