@@ -7,7 +7,7 @@ slow one: from then on all its logs write by jobs on its lane (lane_writes.py), 
 took as long for 30 s.
 
 Called on the reactor's thread, one object a directory, made by log_manager.py.
-See docs/decisions/0005-slow-directories-write-on-their-lane.md.
+See docs/decisions/0007-slow-directories-write-on-their-lane.md.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ take back when a write fails: this batch and those prepared behind it, whose off
 it, are forgotten and their appends told (`Writing.error`).
 
 Belongs to one `Log`, from the first such append until none is left. Reactor thread but for `_write`
-and what it calls. Source: docs/decisions/0005-slow-directories-write-on-their-lane.md.
+and what it calls. Source: docs/decisions/0007-slow-directories-write-on-their-lane.md.
 Invariants: one job at a time for each log; readers see the segments as they were when the last
 outcome arrived (`written_bytes`).
 """
