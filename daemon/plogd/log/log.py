@@ -154,8 +154,7 @@ class Log:
                 return AppendInfo(first, last, -1, self.log_start_offset, duplicate=True)
         try:
             if self.refuses_writes:
-                why = "no room on the disk for this broker's start; no writes until there is"
-                raise KafkaStorageError(f"{self.topic_partition}: {why}")
+                raise KafkaStorageError(f"{self.topic_partition}: no room for this broker's start yet")
             if by_job:
                 return self._append_by_job(batch, leader_epoch, now_ms, origin)
             return self._append(batch, leader_epoch, now_ms)
