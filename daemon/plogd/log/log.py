@@ -70,8 +70,7 @@ class Log:
         self._files = files
         self._rounds = rounds
         self._writes = writes
-        self._lane: LaneWrites | None = None
-        """Appends that are not in the log yet, because the disk is slow."""
+        self._lane: LaneWrites | None = None  # Appends a slow disk has not taken yet.
         self._hooks = hooks
         self._unsealed = [self._segments.active]
         """Segments not yet sealed, oldest first; the active one is last."""
@@ -154,7 +153,8 @@ class Log:
                 return AppendInfo(first, last, -1, self.log_start_offset, duplicate=True)
         try:
             if self.refuses_writes:
-                raise KafkaStorageError(f"{self.topic_partition}: no room for this broker's start yet")
+                why = "no room on the disk for this broker's start; no writes until there is"
+                raise KafkaStorageError(f"{self.topic_partition}: {why}")
             if by_job:
                 return self._append_by_job(batch, leader_epoch, now_ms, origin)
             return self._append(batch, leader_epoch, now_ms)
