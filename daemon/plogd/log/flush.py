@@ -25,9 +25,13 @@ from typing import Protocol
 from plogd.log.binding import bind
 from plogd.log.call_each import call_each
 from plogd.log.sync_costs import SyncCosts
-from plogd.ports import Clock, File, Files, Jobs, Later, Turn, gather, ready, spawn
+from plogd.ports import Clock, File, Files, Jobs, Later, Timers, Turn, gather, ready, spawn
 
 _PARALLEL_LANES = 8
+_GATHER_MAX_MS = 0.2
+"""How long after a round's end the next one may wait for those whom that one has answered."""
+_GATHER_MAX_LOOKS = 30
+"""How often it looks whether they are there; before each look the reactor reads what has come."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +97,7 @@ class SyncRounds:
         jobs: Jobs,
         clock: Clock,
         turn: Turn,
+        timers: Timers,
         on_failure: Callable[[Sequence[str], OSError], None],
         max_unsynced_bytes: int,
         use_sync_fs: bool,
@@ -103,6 +108,7 @@ class SyncRounds:
         self._jobs = jobs
         self._clock = clock
         self._turn = turn
+        self._timers = timers
         self._on_failure = on_failure
         self._max_unsynced_bytes = max_unsynced_bytes
         self._may_sync_fs = use_sync_fs and files.supports_sync_fs(self._path)
@@ -115,6 +121,10 @@ class SyncRounds:
         self._unwritten_bytes = 0
         self._in_flight = False
         self._scheduled = False
+        self._asked = self._asked_before = 0
+        """How often the next round was asked for, and the one before it."""
+        self._looks = 0
+        self._ended_ms = -_GATHER_MAX_MS
         self._waiting_for_room: deque[Later[None]] = deque()
         self._waiting_for_idle: list[Later[None]] = []
         self.rounds = 0
@@ -125,6 +135,7 @@ class SyncRounds:
         """`log` appended `nbytes` and wants them durable in the next round."""
         self._dirty[log] = self._dirty.get(log, 0) + nbytes
         self._unsynced_bytes += nbytes
+        self._asked += 1
         self._schedule()
 
     def hold(self, nbytes: int) -> None:
@@ -170,7 +181,17 @@ class SyncRounds:
             self._turn.defer(self._start)
 
     def _start(self) -> None:
+        """Begin a round; but first let those come back whom the last one has just answered.
+
+        A client with several requests in flight would be cut in two otherwise: half of them in the
+        round under way, half in the next, and so on for ever.
+        """
+        if self._asked < self._asked_before and self._may_gather():
+            self._looks += 1
+            self._timers.call_later(0, self._start)
+            return
         self._scheduled = False
+        self._asked, self._asked_before, self._looks = 0, self._asked, 0
         tickets = [ticket for log in self._dirty if (ticket := log.begin_sync()) is not None]
         self._dirty.clear()
         self._round_bytes = self._unsynced_bytes
@@ -181,6 +202,10 @@ class SyncRounds:
             lambda failures: self._finish(tickets, failures),
             lambda error: self._finish(tickets, [_as_failure(tickets, error)]),
         )
+
+    def _may_gather(self) -> bool:
+        elapsed_ms = self._clock.monotonic_ms() - self._ended_ms
+        return elapsed_ms < _GATHER_MAX_MS and self._looks < _GATHER_MAX_LOOKS
 
     def _sync(self, tickets: Sequence[SyncTicket]) -> Later[list[SyncFailed]]:
         """Run one round; the failures, none of which concerns a ticket not named in them."""
@@ -244,6 +269,7 @@ class SyncRounds:
 
     def _finish(self, tickets: Sequence[SyncTicket], failures: Sequence[SyncFailed]) -> None:
         self._in_flight = False
+        self._ended_ms = self._clock.monotonic_ms()
         self._unsynced_bytes -= self._round_bytes
         failed_dirs = {log_dir for failure in failures for log_dir in failure.log_dirs}
         durable = [ticket for ticket in tickets if ticket.log.log_dir not in failed_dirs]

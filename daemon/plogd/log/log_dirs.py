@@ -20,7 +20,7 @@ from plogd.log.checkpoints import MetaProperties
 from plogd.log.dir_writes import DirWrites
 from plogd.log.flush import SyncRounds
 from plogd.log.log_dir import LogDir, LogDirUnusable
-from plogd.ports import Clock, Files, Jobs, Random, Report, Turn
+from plogd.ports import Clock, Files, Jobs, Random, Report, Timers, Turn
 
 
 class LogDirs:
@@ -36,6 +36,7 @@ class LogDirs:
         random: Random,
         jobs: Jobs,
         turn: Turn,
+        timers: Timers,
         report: Report,
         on_failure: Callable[[Sequence[str], OSError], None],
     ) -> None:
@@ -45,6 +46,7 @@ class LogDirs:
         self._random = random
         self._jobs = jobs
         self._turn = turn
+        self._timers = timers
         self._report = report
         self._on_failure = on_failure
         self._dirs = {log_dir.path: log_dir for log_dir in log_dirs}
@@ -193,6 +195,7 @@ class LogDirs:
                 jobs=self._jobs,
                 clock=self._clock,
                 turn=self._turn,
+                timers=self._timers,
                 on_failure=self._on_failure,
                 max_unsynced_bytes=self._config.plog_unsynced_max_bytes,
                 use_sync_fs=self._config.plog_flush_syncfs != "never",

@@ -92,6 +92,7 @@ class LogManager:
             random=random,
             jobs=jobs,
             turn=turn,
+            timers=timers,
             report=report,
             on_failure=self._syncs_failed,
         )

@@ -66,6 +66,7 @@ class Site:
             jobs=self.ports.jobs,
             clock=self.ports.clock,
             turn=self.ports.turn,
+            timers=self.ports.timers,
             on_failure=lambda log_dirs, error: self.failures.append((log_dirs, error.errno)),
             max_unsynced_bytes=max_unsynced_bytes,
             use_sync_fs=True,
@@ -115,6 +116,50 @@ def test_a_round_begins_when_the_turn_ends_and_makes_durable_what_it_found() -> 
     site.ports.jobs.run_all()
     assert log.durable == [2]
     assert site.operations == ["sync"]
+
+
+def test_a_round_waits_a_moment_for_those_whom_the_last_one_answered() -> None:
+    """Else five requests in flight would be one and four, and four and one, for ever."""
+    site = Site()
+    log = site.log()
+    with site.ports.turn:
+        for _ in range(5):
+            log.append()
+    site.ports.settle()
+    log.append()
+    site.ports.timers.run_next()
+    assert site.ports.jobs.waiting == [], "four more may be on their way"
+    with site.ports.turn:
+        for _ in range(4):
+            log.append()
+    site.ports.timers.run_next()
+    assert site.ports.jobs.waiting == ["sync:1"]
+    site.ports.settle()
+    assert log.durable == [5, 10]
+
+
+def test_a_round_does_not_wait_for_those_who_do_not_come_back() -> None:
+    site = Site()
+    log = site.log()
+    with site.ports.turn:
+        for _ in range(5):
+            log.append()
+    site.ports.settle()
+    log.append()
+    site.ports.settle()  # No time passes: it has looked a few times.
+    assert log.durable == [5, 6]
+    log.append()
+    site.end_turn()
+    assert site.ports.jobs.waiting == ["sync:1"], "one was answered, one has come"
+    site.ports.settle()
+    with site.ports.turn:
+        log.append()
+        log.append()
+    site.ports.settle()
+    site.ports.advance(0.3)
+    log.append()
+    site.ports.timers.run_next()
+    assert site.ports.jobs.waiting == ["sync:1"], "they had time enough"
 
 
 def test_appends_during_a_round_join_the_next() -> None:

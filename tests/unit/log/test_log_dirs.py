@@ -37,6 +37,7 @@ def _dirs(
         random=ports.random,
         jobs=ports.jobs,
         turn=ports.turn,
+        timers=ports.timers,
         report=report,
         on_failure=lambda log_dirs, error: None,
     )
