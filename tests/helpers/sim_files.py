@@ -177,6 +177,7 @@ class SimFiles:
         self.capacity_bytes: int | None = None
         self.everything_cached = True
         self.sync_fs_supported = True
+        self.reserve_supported = True
         for path in (*directories, *self._device_by_path):
             self.mkdir(path)
         for device in {1, *self._device_by_path.values()}:
@@ -204,6 +205,7 @@ class SimFiles:
         successor._disk = disk
         successor.capacity_bytes = self.capacity_bytes
         successor.sync_fs_supported = self.sync_fs_supported
+        successor.reserve_supported = self.reserve_supported
         return successor
 
     def crash_at(self, number: int | None) -> None:
@@ -278,6 +280,8 @@ class SimFiles:
     def reserve(self, inode: Inode, nbytes: int) -> bool:
         """Keep room behind a file's end, if there is any; no operation that may fail."""
         end = len(inode.content) + nbytes
+        if not self.reserve_supported:
+            return False
         if end > inode.used_bytes and self._is_full(end - inode.used_bytes):
             return False
         inode.reserved_end = max(inode.reserved_end, end)

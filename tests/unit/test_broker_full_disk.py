@@ -1,4 +1,7 @@
-"""F8: a broker starts on a full disk, serves what it can, and goes on when there is room."""
+"""F8: a broker starts on a full disk, serves what it can, and goes on when there is room.
+
+On a file system that keeps no room for the metadata log (log/reserve.py), or where that is used up.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,9 @@ FULL = ErrorCode.KAFKA_STORAGE_ERROR
 
 def used(how: str, batches: int = 4) -> tuple[SimBroker, SimFiles]:
     """A broker that has something, and what its end leaves."""
-    broker = SimBroker().start()
+    broker = SimBroker()
+    broker.files.reserve_supported = False
+    broker.start()
     create_topic(broker, "t", segment_bytes="1048576")
     for number in range(batches):
         assert broker.produce("t", b"%d" % number * 200_000).error_code == 0
