@@ -115,7 +115,7 @@ class ReceiveBuffer:
     def target(self, *, is_blocked: bool) -> memoryview:
         """Where the next bytes go; empty if none may be read now."""
         if self._view is self._shared and not is_blocked:
-            return self._shared  # Between two turns nothing of ours is in it.
+            return self._shared[:]  # Between two turns nothing of ours is in it.
         if self._lease is not None:
             return self._view[self._end : self._end + READ_MAX_BYTES]
         if not self.may_read(is_blocked=is_blocked):
