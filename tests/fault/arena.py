@@ -76,6 +76,11 @@ class Lives:
         """The disk has been in trouble in this life, or it ends: refusals are no surprise."""
         self.has_failed_disk = False
 
+    @property
+    def coordinator_life(self) -> int:
+        """Coordinators live as long as the process; one that loads anew would show as a loss."""
+        return self.life_number
+
 
 class Arena:
     """See the module's text. `seed` decides what the clients do."""
@@ -91,7 +96,7 @@ class Arena:
         self.topics = Topics()
         self.plans: list[TopicPlan] = list(TOPICS)
         self.service = Lives()
-        self.groups = GroupHistory(self.clock.monotonic_ms, lambda: self.service.life_number)
+        self.groups = GroupHistory(self.clock.monotonic_ms, lambda: self.service.coordinator_life)
         self.group_plans: list[GroupPlan] = []
         if groups:
             self._plan_groups(groups)
