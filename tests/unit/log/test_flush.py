@@ -3,103 +3,15 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from plogd.log.flush import SyncRounds, SyncTicket
-from plogd.ports import File
-from tests.helpers.sim_files import Operation, SimFiles
-from tests.helpers.sim_ports import SimPorts, outcome
-
-
-class DirtyLog:
-    """A log as group commit sees it: some files, an end, and the ends it was told are durable."""
-
-    def __init__(self, site: Site, name: str, log_dir: str, file_count: int) -> None:
-        self.log_dir = log_dir
-        self.directory = f"{log_dir}/{name}"
-        self.closed = False
-        self.end_offset = 0
-        self.durable: list[int] = []
-        self.directory_is_dirty = False
-        self._rounds = site.rounds
-        site.files.mkdir(self.directory)
-        self.files: list[File] = [
-            site.files.open_append(f"{self.directory}/{number}") for number in range(file_count)
-        ]
-
-    def append(self, nbytes: int = 10) -> None:
-        for file in self.files:
-            file.append(b"x" * nbytes)
-        self.end_offset += 1
-        self._rounds.request(self, nbytes)
-
-    def begin_sync(self) -> SyncTicket | None:
-        if self.closed:
-            return None
-        for file in self.files:
-            file.retain()
-        directory = self.directory if self.directory_is_dirty else None
-        return SyncTicket(
-            log=self, end_offset=self.end_offset, files=self.files, directory=directory
-        )
-
-    def complete_sync(self, ticket: SyncTicket) -> None:
-        self.durable.append(ticket.end_offset)
-
-
-class Site:
-    """The rounds of one device with two log directories on it."""
-
-    def __init__(self, *, sync_fs: bool = True, max_unsynced_bytes: int = 1000) -> None:
-        self.ports = SimPorts()
-        self.files = SimFiles(["/a", "/b"])
-        self.files.sync_fs_supported = sync_fs
-        self.failures: list[tuple[Sequence[str], int | None]] = []
-        self.operations: list[str] = []
-        self.rounds = SyncRounds(
-            log_dirs=["/a", "/b"],
-            files=self.files,
-            jobs=self.ports.jobs,
-            clock=self.ports.clock,
-            turn=self.ports.turn,
-            timers=self.ports.timers,
-            on_failure=lambda log_dirs, error: self.failures.append((log_dirs, error.errno)),
-            max_unsynced_bytes=max_unsynced_bytes,
-            use_sync_fs=True,
-        )
-        self.files.on_operation = self._hear
-
-    def _hear(self, operation: Operation) -> None:
-        if operation.name.startswith("sync"):
-            self.operations.append(operation.name)
-
-    def log(self, name: str = "t-0", log_dir: str = "/a", file_count: int = 1) -> DirtyLog:
-        return DirtyLog(self, name, log_dir, file_count)
-
-    def end_turn(self) -> None:
-        self.ports.timers.run_due()
-
-    def let_take(self, **ms: float) -> None:
-        """How long operations take, by their names."""
-
-        def hear(operation: Operation) -> None:
-            self._hear(operation)
-            took_ms = ms.get(operation.name, 0.0)
-            self.ports.clock.advance_to(self.ports.clock.monotonic_ms() + took_ms)
-
-        self.files.on_operation = hear
-
-    def sync(self, log: DirtyLog) -> list[str]:
-        """What one round of this log's does on the disk."""
-        self.operations.clear()
-        log.append()
-        self.ports.settle()
-        return self.operations
-
+from tests.helpers.sim_files import Operation
+from tests.helpers.sim_ports import outcome
+from tests.helpers.sync_site import DirtyLog, Site
 
 # -- rounds -----------------------------------------------------------------------------------
 
