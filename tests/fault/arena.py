@@ -35,6 +35,7 @@ from tests.sim.members import Member
 from tests.sim.outsiders import FinalOffsets, Outsider
 from tests.sim.plan import REMADE_TOPICS
 from tests.sim.producers import IdempotentProducer, PlainProducer
+from tests.sim.stage import Stage
 from tests.sim.topics import Topics
 
 SETTINGS = {
@@ -82,10 +83,11 @@ class Lives:
         return self.life_number
 
 
-class Arena:
+class Arena(Stage):
     """See the module's text. `seed` decides what the clients do."""
 
     def __init__(self, broker: BrokerProcess, seed: int, *, groups: int = 6) -> None:
+        super().__init__(TOPICS)
         self.broker = broker
         self.seed = seed
         self.chance = random.Random(seed)
@@ -94,19 +96,15 @@ class Arena:
         self.network = SocketNetwork(self.clock, lambda: self.broker.bootstrap_servers)
         self.history = History()
         self.topics = Topics()
-        self.plans: list[TopicPlan] = list(TOPICS)
         self.service = Lives()
         self.groups = GroupHistory(self.clock.monotonic_ms, lambda: self.service.coordinator_life)
         self.group_plans: list[GroupPlan] = []
         if groups:
             self._plan_groups(groups)
         self.working = True
-        self.counts: Counter[str] = Counter()
         self._failure: Exception | None = None
         self._running: Counter[str] = Counter()
-        self._troubles = 0
         self._last_trouble_ms = 0.0
-        self._producer_ids: set[tuple[int, int]] = set()
         self._began_ms = self.clock.monotonic_ms()
 
     def _plan_groups(self, members: int) -> None:
@@ -353,33 +351,12 @@ class Arena:
     def trace(self, text: str) -> None:
         """Nobody looks on."""
 
-    def count(self, what: str, number: int = 1) -> None:
-        """Count something for the summary."""
-        self.counts[what] += number
-
-    def plan_of(self, topic: str) -> TopicPlan | None:
-        """The plan of a topic that stays."""
-        return next((plan for plan in self.plans if plan.name == topic), None)
-
-    def may_be_deleted(self, topic: str) -> bool:
-        """Whether the topic is one that comes and goes, so that its name alone says little."""
-        return self.plan_of(topic) is None
-
-    def take_producer_id(self, producer_id: int, producer_epoch: int) -> None:
-        """A producer was given this id; it must be nobody else's."""
-        if (producer_id, producer_epoch) in self._producer_ids:
-            raise Anomaly("duplicate-producer-id", f"{producer_id} epoch {producer_epoch}")
-        self._producer_ids.add((producer_id, producer_epoch))
-
     @contextmanager
     def trouble(self) -> Iterator[None]:
-        """While the disk is in trouble, slow or missing answers are nobody's bug."""
-        self._troubles += 1
+        """As everywhere; and what clients are refused later in this life is no surprise."""
         self.service.has_met_faults = True
-        try:
+        with super().trouble():
             yield
-        finally:
-            self._troubles -= 1
 
 
 @contextmanager

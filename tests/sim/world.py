@@ -11,15 +11,13 @@ between.
 from __future__ import annotations
 
 import random
-from collections import Counter
-from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from plogd.ports import Later, spawn
 from tests.helpers.sim_files import Operation, SimCrash, SimFiles
 from tests.helpers.sim_ports import SimClock, SimTimer, SimTimers
-from tests.sim.admins import Founder, Remaker, TopicPlan
+from tests.sim.admins import Founder, Remaker
 from tests.sim.checker import Anomaly, History
 from tests.sim.client import Client
 from tests.sim.consumers import Consumer
@@ -35,6 +33,7 @@ from tests.sim.plan import LOG_DIRS, REMADE_TOPICS, make_config, make_tasks, mak
 from tests.sim.producers import IdempotentProducer, PlainProducer
 from tests.sim.service import Service
 from tests.sim.slow_directory import SlowDirectory
+from tests.sim.stage import Stage
 from tests.sim.topics import Topics
 
 _PATIENCE_MS = 40_000.0
@@ -43,7 +42,7 @@ _DRAIN_MS = 300_000.0
 _WORK_MS = 10_000_000.0
 
 
-class World:
+class World(Stage):
     """See the module's text. `trace` hears a line for each thing worth a look."""
 
     def __init__(
@@ -69,14 +68,13 @@ class World:
         self.topics = Topics()
         self.network = Network(self.clock, self.timers, self._derive(), self.fail)
         self.config = make_config(self.chance)
-        self.plans = make_topics(self.chance)
+        super().__init__(make_topics(self.chance))
         self.tasks = make_tasks(self.chance, self.config)
         self.group_plans, topic = make_groups(random.Random(f"groups {seed}"), members)
         if self.group_plans:
             self.plans.append(topic)
         self.max_job_ms = 5.0
         self.working = True
-        self.counts: Counter[str] = Counter()
         self.crash_is_power_loss = True
         self.largest_now_ms = self.clock.now_ms()
         self._trace = trace
@@ -85,11 +83,9 @@ class World:
         self._steps_done = 0
         self._failure: Exception | None = None
         self._running: dict[str, int] = {}
-        self._troubles = 0
         self._last_trouble_ms = 0.0
         self.last_fault_ms = -1.0
         """When the disk was last in trouble."""
-        self._producer_ids: set[tuple[int, int]] = set()
         self.service = Service(self)
         self.groups = GroupHistory(self.clock.monotonic_ms, lambda: self.service.coordinator_life)
         for plan in self.group_plans:
@@ -274,33 +270,6 @@ class World:
         """Tell whoever looks on."""
         if self._trace is not None:
             self._trace(f"{self.clock.monotonic_ms():10.2f} {text}")
-
-    def count(self, what: str, number: int = 1) -> None:
-        """Count something for the summary."""
-        self.counts[what] += number
-
-    def plan_of(self, topic: str) -> TopicPlan | None:
-        """The plan of a topic that stays."""
-        return next((plan for plan in self.plans if plan.name == topic), None)
-
-    def may_be_deleted(self, topic: str) -> bool:
-        """Whether the topic is one that comes and goes, so that its name alone says little."""
-        return self.plan_of(topic) is None
-
-    def take_producer_id(self, producer_id: int, producer_epoch: int) -> None:
-        """A producer was given this id; it must be nobody else's."""
-        if (producer_id, producer_epoch) in self._producer_ids:
-            raise Anomaly("duplicate-producer-id", f"{producer_id} epoch {producer_epoch}")
-        self._producer_ids.add((producer_id, producer_epoch))
-
-    @contextmanager
-    def trouble(self) -> Iterator[None]:
-        """While the disk is in trouble, slow or missing answers are nobody's bug."""
-        self._troubles += 1
-        try:
-            yield
-        finally:
-            self._troubles -= 1
 
     def set_speed(self, *, job_ms: float | None = None, network_ms: float | None = None) -> None:
         """How long a job, a frame may take at most."""
