@@ -18,9 +18,9 @@ from twisted.internet.task import LoopingCall
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from plog.settings import LONG_MAX, settings_of
 from plogd.broker import Broker
 from plogd.config import BrokerConfig
-from plogd.config.setting import LONG_MAX, settings_of
 from plogd.metrics import Counter, Registry
 from plogd.net.connections import Connections
 from plogd.ports import Later

@@ -17,9 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from plog.errors import InvalidConfig
-from plogd.config.broker_config import BrokerConfig, synonyms_of
-from plogd.config.log_settings import CLEANUP_POLICIES, COMPRESSION_TYPES, TIMESTAMP_TYPES
-from plogd.config.setting import (
+from plog.settings import (
     DAY_MS,
     GIB,
     HOUR_MS,
@@ -27,9 +25,6 @@ from plogd.config.setting import (
     LONG_MAX,
     MIB,
     MINUTE_MS,
-    ConfigEntry,
-    ConfigSource,
-    ConfigSynonym,
     Setting,
     SettingType,
     Value,
@@ -37,6 +32,9 @@ from plogd.config.setting import (
     setting,
     settings_of,
 )
+from plogd.config.broker_config import BrokerConfig, synonyms_of
+from plogd.config.config_entry import ConfigEntry, ConfigSource, ConfigSynonym
+from plogd.config.log_settings import CLEANUP_POLICIES, COMPRESSION_TYPES, TIMESTAMP_TYPES
 
 _LONG = SettingType.LONG
 _PROBLEMS_MAX = 20

@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from plog.settings import INT_MAX, LONG_MAX
 from plogd.config import BrokerConfig
-from plogd.config.setting import INT_MAX, LONG_MAX
 from tests.sim.admins import TopicPlan
 
 if TYPE_CHECKING:

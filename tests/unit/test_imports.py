@@ -21,7 +21,8 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 BASE = ("plog.error_base", "plog.error_codes", "plog.errors", "plog.types", "plog.hashing")
-LIBRARY = (*BASE, "plog.wire", "plog.records")
+SETTINGS = ("plog.properties", "plog.settings", "plog.settings_text")
+LIBRARY = (*BASE, *SETTINGS, "plog.wire", "plog.records")
 COMMON = ("plogd.ports", "plogd.config", "plogd.topic_config", "plogd.metrics")
 SHARED = (
     "plogd.metadata.store",
@@ -68,6 +69,7 @@ class Room:
 
 ROOMS = (
     Room(names=BASE, pure=True),
+    Room(names=SETTINGS, may_import=BASE, pure=True),
     Room(names=("plog.wire",), may_import=BASE, pure=True),
     Room(
         names=("plog.records",),
@@ -81,7 +83,7 @@ ROOMS = (
     Room(names=("plog.zookeeper",), may_import=BASE, outside=("kazoo", "twisted")),
     Room(names=("plog.testing",), may_import=("plog", "plogd.testing")),
     Room(names=("plog",), may_import=(*LIBRARY, "plog.client")),
-    Room(names=COMMON, may_import=BASE, pure=True),
+    Room(names=COMMON, may_import=(*BASE, *SETTINGS), pure=True),
     Room(names=SHARED, may_import=(*LIBRARY, *COMMON), pure=True),
     Room(names=("plogd.log",), may_import=(*LIBRARY, *COMMON), pure=True),
     Room(names=("plogd.replica",), may_import=(*LIBRARY, *COMMON, *SHARED, "plogd.log"), pure=True),

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from plog.errors import InvalidConfig
+from plog.settings import Setting, settings_of
 from plogd.config import BrokerConfig, ConfigSource, load_config
-from plogd.config.setting import Setting, settings_of
 from plogd.topic_config import TopicConfig, describe, validate_overrides
 
 ROWS = settings_of(TopicConfig)

@@ -13,11 +13,11 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from plog.errors import InvalidRequest, KafkaError
+from plog.settings import Setting, settings_of
 from plog.wire.messages.alter_configs import AlterConfigsResourceResponse
 from plogd.apis.in_slices import WRITES_AT_ONCE, ask_in_slices, check_changes
 from plogd.config import BrokerConfig
 from plogd.config.dynamic import broker_id_of
-from plogd.config.setting import Setting, settings_of
 from plogd.ports import Later, ready, spawn
 from plogd.topic_config import TopicConfig
 

@@ -1,10 +1,11 @@
 """The broker's settings: their table, reading them, describing them. Re-exports only."""
 
+from plog.settings import ConfigError, SettingType
 from plogd.config.broker_config import BrokerConfig, DynamicSettings, cross_check
+from plogd.config.config_entry import ConfigEntry, ConfigSource, ConfigSynonym
 from plogd.config.general_settings import DEFAULT_DATA_DIR
 from plogd.config.listener import Listener
-from plogd.config.loading import ConfigError, LoadedConfig, Origin, Reload, load_config, reloadable
-from plogd.config.setting import ConfigEntry, ConfigSource, ConfigSynonym, SettingType
+from plogd.config.loading import LoadedConfig, Origin, Reload, load_config, reloadable
 
 __all__ = [
     "DEFAULT_DATA_DIR",

@@ -14,7 +14,7 @@ from enum import IntEnum
 from typing import Final
 
 from plog.errors import InvalidConfig, InvalidRequest
-from plogd.config.setting import Setting, SettingType
+from plog.settings import Setting, SettingType
 
 _ITEMS_END: Final = ","
 _VALUE_MAX_BYTES: Final = 32_767

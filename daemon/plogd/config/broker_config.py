@@ -17,6 +17,8 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from plog.settings import Setting, Value, nearest_name, settings_of
+from plogd.config.config_entry import ConfigEntry, ConfigSource, ConfigSynonym
 from plogd.config.general_settings import DEFAULT_DATA_DIR, GeneralSettings
 from plogd.config.group_settings import GroupSettings
 from plogd.config.known_settings import EARLIER_NAMES, KAFKA_4_NAMES, is_known_to_kafka
@@ -30,15 +32,6 @@ from plogd.config.listener_overrides import overridden_row, override_name, tls_s
 from plogd.config.log_settings import LogSettings
 from plogd.config.network_settings import NetworkSettings
 from plogd.config.offsets_settings import OffsetsSettings
-from plogd.config.setting import (
-    ConfigEntry,
-    ConfigSource,
-    ConfigSynonym,
-    Setting,
-    Value,
-    nearest_name,
-    settings_of,
-)
 from plogd.config.tls_settings import TlsSettings, check_tls
 
 

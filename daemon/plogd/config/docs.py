@@ -9,12 +9,19 @@ Pure: tables in, text out. Both files are kept in the repository, and a test hol
 from __future__ import annotations
 
 import sys
-import textwrap
-from collections.abc import Iterator, Mapping
 
+from plog.settings import Setting, settings_of
+from plog.settings_text import (
+    Columns,
+    allowed_cell,
+    by_group,
+    commented,
+    default_cell,
+    meaning_cell,
+    name_cell,
+    table,
+)
 from plogd.config.broker_config import BrokerConfig
-from plogd.config.properties import escape_value
-from plogd.config.setting import HOUR_MS, INT_MAX, LONG_MAX, Setting, settings_of
 from plogd.topic_config import TopicConfig
 
 _MARKDOWN_HEAD = """\
@@ -77,88 +84,42 @@ _FACTS = {
 
 def markdown() -> str:
     """The text of docs/configuration.md."""
+    broker: Columns = {
+        "Setting": name_cell,
+        "Default": default_cell,
+        "Allowed": allowed_cell,
+        "Changes": _changes_cell,
+        "Meaning": meaning_cell,
+    }
+    topic: Columns = {
+        "Setting": name_cell,
+        "Default": default_cell,
+        "Allowed": allowed_cell,
+        "Falls back to": _falls_back_cell,
+        "Meaning": meaning_cell,
+    }
     parts = [_MARKDOWN_HEAD]
-    for group, rows in _by_group(settings_of(BrokerConfig)):
-        parts.append(f"## {group}\n")
-        parts.append(_table(("Setting", "Default", "Allowed", "Changes", "Meaning"), rows))
-    parts.append(_TOPICS_HEAD)
-    topic_rows = list(settings_of(TopicConfig).values())
-    parts.append(_table(("Setting", "Default", "Allowed", "Falls back to", "Meaning"), topic_rows))
+    for group, rows in by_group(settings_of(BrokerConfig).values()):
+        parts += [f"## {group}\n", table(broker, rows)]
+    parts += [_TOPICS_HEAD, table(topic, settings_of(TopicConfig).values())]
     return "\n".join(parts)
 
 
 def properties() -> str:
     """The text of etc/server.properties: nothing but comments."""
     parts = [_PROPERTIES_HEAD]
-    for group, rows in _by_group(settings_of(BrokerConfig)):
+    for group, rows in by_group(settings_of(BrokerConfig).values()):
         parts.append(f"# ---- {group} ----\n")
-        parts.extend(_commented(row) for row in rows)
+        parts.extend(commented(row, _FACTS[row.update]) for row in rows)
     return "\n".join(parts)
 
 
-def _by_group(rows: Mapping[str, Setting]) -> Iterator[tuple[str, list[Setting]]]:
-    group = ""
-    members: list[Setting] = []
-    for row in rows.values():
-        if row.group:
-            if members:
-                yield group, members
-            group, members = row.group, []
-        members.append(row)
-    yield group, members
+def _changes_cell(row: Setting) -> str:
+    return _CHANGES[row.update]
 
 
-def _table(columns: tuple[str, ...], rows: list[Setting]) -> str:
-    lines = [" | ".join(columns), " | ".join("---" for _ in columns)]
-    for row in rows:
-        cells = {
-            "Setting": "<br>".join([f"`{row.name}`", *(f"or `{name}`" for name in row.aliases)]),
-            "Default": _default_cell(row),
-            "Allowed": row.type.name.lower() + (f": {row.allowed}" if row.allowed else ""),
-            "Changes": _CHANGES[row.update],
-            "Falls back to": "<br>".join(f"`{name}`" for name, _ in row.synonyms),
-            "Meaning": row.doc,
-        }
-        lines.append(" | ".join(cells[column] for column in columns))
-    return "".join(f"| {line} |\n" for line in lines)
-
-
-def _default_cell(row: Setting) -> str:
-    text = row.format(row.default)
-    if text is None:
-        return "not set"
-    # An entry of a list has no white space, so that a table may break behind its comma.
-    shown = f"`{text.replace(',', ', ')}`" if text else "empty"
-    readable = _readable(row)
-    return f"{shown} {readable}".strip()
-
-
-def _readable(row: Setting) -> str:
-    """The unit, and what a large number amounts to: ``(1 GiB)``, ``ms (7 days)``."""
-    value = row.default
-    if isinstance(value, bool) or not isinstance(value, int):
-        return ""
-    if value in (INT_MAX, LONG_MAX):
-        return f"{row.unit} (the largest number)".strip()
-    units: tuple[tuple[int, str], ...] = ()
-    if row.unit == "bytes":
-        units = ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
-    elif row.unit == "ms":
-        units = ((24 * HOUR_MS, "d"), (HOUR_MS, "h"), (60_000, "min"), (1_000, "s"))
-    for size, name in units:
-        if value >= size and value % size == 0:
-            return f"{row.unit} ({value // size} {name})"
-    return row.unit
-
-
-def _commented(row: Setting) -> str:
-    text = textwrap.wrap(row.doc.replace("`", ""), 98, break_on_hyphens=False)
-    facts = [f"Allowed: {row.allowed}" if row.allowed else "", row.unit and f"Unit: {row.unit}"]
-    facts.append(_FACTS[row.update])
-    text += [". ".join(fact for fact in facts if fact) + "."] if any(facts) else []
-    value = row.format(row.default)
-    shown = "" if value is None else escape_value(value)
-    return "".join(f"# {line}\n" for line in text) + f"#{row.name}={shown}\n"
+def _falls_back_cell(row: Setting) -> str:
+    return "<br>".join(f"`{name}`" for name, _ in row.synonyms)
 
 
 def main(arguments: list[str]) -> int:

@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from plog.errors import InvalidConfig, InvalidRequest, KafkaError
+from plog.settings import Value, settings_of
 from plogd.config.broker_config import (
     BrokerConfig,
     DynamicSettings,
@@ -24,7 +25,7 @@ from plogd.config.broker_config import (
     synonyms_of,
     why_unused,
 )
-from plogd.config.setting import ConfigEntry, ConfigSource, Value, settings_of
+from plogd.config.config_entry import ConfigEntry, ConfigSource
 
 _NUMBER = re.compile(r"[+-]?[0-9]{1,10}", re.ASCII)
 _TOLD_CHARACTERS = 1_000

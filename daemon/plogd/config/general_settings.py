@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from plogd.config.setting import SettingType, setting
+from plog.settings import SettingType, setting
 
 DEFAULT_DATA_DIR = "./plog-data"
 LOG_LEVELS = ("debug", "info", "warn", "error", "critical")

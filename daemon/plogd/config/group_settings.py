@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from plogd.config.setting import INT_MAX, MINUTE_MS, SECOND_MS, setting
+from plog.settings import INT_MAX, MINUTE_MS, SECOND_MS, setting
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
+from plog.settings import Setting, Value, settings_of
 from plogd.config.listener import Listener
-from plogd.config.setting import Setting, Value, settings_of
 from plogd.config.tls_settings import TlsSettings
 
 _PREFIX = "listener.name."

@@ -14,26 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from plog.errors import PlogError
+from plog.properties import PropertiesError, decode_properties, parse_properties
+from plog.settings import ConfigError, Setting, Value, settings_of
 from plogd.config.broker_config import BrokerConfig, cross_check, why_unused
 from plogd.config.known_settings import REFUSED
 from plogd.config.listener_overrides import overridden_row, overrides_of_nobody
-from plogd.config.properties import PropertiesError, parse_properties
-from plogd.config.setting import Setting, Value, settings_of
 from plogd.config.tls_settings import TlsSettings
-
-
-class ConfigError(PlogError):
-    """The settings cannot be used; `problems` are all there is to correct, one line each.
-
-    `warnings` is what would have been warned about had they been right: a misspelt name is often
-    why a value is wrong.
-    """
-
-    def __init__(self, problems: Sequence[str], warnings: Sequence[str] = ()) -> None:
-        super().__init__("\n".join(problems))
-        self.problems = tuple(problems)
-        self.warnings = tuple(warnings)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,11 +184,7 @@ def _read_file(file: Path, problems: list[str]) -> Iterator[_Given]:
         problems.append(f"{file}: {error.strerror}")
         return
     try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        text = data.decode("latin-1")  # As Java has always read such files.
-    try:
-        assignments = parse_properties(text)
+        assignments = parse_properties(decode_properties(data))
     except PropertiesError as error:
         problems.append(f"{file}:{error.line}: {error.problem}")
         return

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from plogd.config.setting import (
+from plog.settings import (
     DAY_MS,
     GIB,
     HOUR_MS,

@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from typing import Final, Protocol
 
 from plog.errors import InvalidConfig, InvalidRequest
+from plog.settings import SettingType
 from plogd.config.alterations import Alteration, Operation
-from plogd.config.setting import ConfigEntry, ConfigSource, SettingType
+from plogd.config.config_entry import ConfigEntry, ConfigSource
 
 ROOT: Final = "root"
 _LEVEL_BY_NAME: Final = {

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from plog.settings import INT_MAX, KIB, MIB, MINUTE_MS, SECOND_MS, SettingType, setting
 from plogd.config.listener import SECURITY_PROTOCOLS
-from plogd.config.setting import INT_MAX, KIB, MIB, MINUTE_MS, SECOND_MS, SettingType, setting
 
 
 @dataclass(frozen=True, kw_only=True)

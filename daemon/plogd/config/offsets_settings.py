@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from plogd.config.setting import KIB, MIB, MINUTE_MS, SECOND_MS, SettingType, setting
+from plog.settings import KIB, MIB, MINUTE_MS, SECOND_MS, SettingType, setting
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from plogd.config.setting import SettingType, setting
+from plog.settings import SettingType, setting
 
 CONVERT_KEYSTORE = (
     "convert it once: keytool -importkeystore -srckeystore FILE -destkeystore broker.p12"

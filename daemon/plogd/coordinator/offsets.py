@@ -27,9 +27,9 @@ from plog.errors import (
     OffsetMetadataTooLarge,
     UnstableOffsetCommit,
 )
+from plog.settings import LONG_MAX, MINUTE_MS
 from plog.wire.internal.group_records import NO_TIMESTAMP, OffsetCommitKey, OffsetCommitValue
 from plogd.config import BrokerConfig
-from plogd.config.setting import LONG_MAX, MINUTE_MS
 from plogd.coordinator.offset_table import CommittedOffset, OffsetsByTopic, OffsetTable
 from plogd.coordinator.offsets_owner import OffsetsOwner, OffsetsOwners
 from plogd.coordinator.result import CoordinatorRecord, Result

@@ -17,11 +17,11 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from plog.errors import InvalidConfig
+from plog.settings import settings_of
 from plog.types import TopicPartition, Uuid
 from plogd.config import BrokerConfig
 from plogd.config.broker_config import DynamicSettings
 from plogd.config.dynamic import overlay
-from plogd.config.setting import settings_of
 from plogd.coordinator.producer_ids import BLOCK_SIZE
 from plogd.tools.storage_cluster import CLUSTER_DEFAULT, ClusterState, KafkaPartition, KafkaTopic
 from plogd.tools.storage_logs import LogFacts

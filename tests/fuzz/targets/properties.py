@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from plogd.config.properties import Assignment, PropertiesError, escape_value, parse_properties
+from plog.properties import Assignment, PropertiesError, escape_value, parse_properties
 from tests.fuzz.target import Target
 
 _EXAMPLE = Path(__file__).parents[3] / "etc" / "server.properties"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from plog.errors import InvalidConfig, InvalidRequest
+from plog.settings import settings_of
 from plogd.config.alterations import Alteration, Operation, altered, check_alterations
-from plogd.config.setting import settings_of
 from plogd.topic_config import TopicConfig
 
 ROWS = settings_of(TopicConfig)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from plog.settings import Setting, settings_of
 from plogd.config import BrokerConfig, ConfigSource, ConfigSynonym, SettingType, load_config
 from plogd.config.known_settings import KAFKA_4_NAMES
-from plogd.config.setting import Setting, settings_of
 
 ROWS = settings_of(BrokerConfig)
 every_row = pytest.mark.parametrize("row", ROWS.values(), ids=lambda row: row.name)

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from plog.properties import parse_properties
+from plog.settings import settings_of
 from plogd.config import BrokerConfig, docs, load_config
-from plogd.config.properties import parse_properties
-from plogd.config.setting import settings_of
 from plogd.topic_config import TopicConfig
 
 ROOT = Path(__file__).parents[3]

@@ -8,12 +8,12 @@ import errno
 import pytest
 
 from plog.errors import CoordinatorNotAvailable, NotCoordinator
+from plog.settings import DAY_MS
 from plog.wire.internal.group_records import (
     GroupMetadataKey,
     GroupMetadataValue,
     MemberMetadata,
 )
-from plogd.config.setting import DAY_MS
 from plogd.coordinator.group_coordinator import OFFSETS_TOPIC, java_hash
 from plogd.coordinator.group_shard import SLICE_RECORDS
 from plogd.coordinator.result import CoordinatorRecord, Result

@@ -20,9 +20,9 @@ from plog.errors import (
     UnknownMemberId,
     UnstableOffsetCommit,
 )
+from plog.settings import DAY_MS, LONG_MAX
 from plog.wire.internal.group_records import OffsetCommitKey, OffsetCommitValue
 from plogd.config import BrokerConfig
-from plogd.config.setting import DAY_MS, LONG_MAX
 from plogd.coordinator.groups import Groups
 from plogd.coordinator.offsets import FetchedOffset, OffsetCommit, Offsets, OffsetToCommit
 from plogd.coordinator.result import Result

@@ -6,15 +6,7 @@ import dataclasses
 
 import pytest
 
-from plogd.config.setting import (
-    LONG_MAX,
-    Setting,
-    SettingType,
-    Value,
-    nearest_name,
-    setting,
-    settings_of,
-)
+from plog.settings import LONG_MAX, Setting, SettingType, Value, nearest_name, setting, settings_of
 
 
 def row(type: SettingType, **rest: object) -> Setting:

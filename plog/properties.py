@@ -3,7 +3,7 @@ r"""Java's .properties text format, in which Kafka writes its settings.
 Pure: text in, assignments with their line numbers out. Follows java.util.Properties: comments with
 ``#`` or ``!``, keys ended by ``=``, ``:`` or white space, a line continued by an odd number of
 backslashes at its end, ``\t \n \r \f \uXXXX`` escapes; any other escaped character stands for
-itself. Reading files is loading.py's work.
+itself. Finding and reading files is the callers' work.
 """
 
 from __future__ import annotations
@@ -36,6 +36,14 @@ class Assignment:
     line: int
     key: str
     value: str
+
+
+def decode_properties(data: bytes) -> str:
+    """The text of a file: UTF-8, or else Latin-1, as which Java has always read such files."""
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return data.decode("latin-1")
 
 
 def parse_properties(text: str) -> list[Assignment]:

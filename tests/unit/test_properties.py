@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plogd.config.properties import PropertiesError, escape_value, parse_properties
+from plog.properties import PropertiesError, escape_value, parse_properties
 
 
 def pairs(text: str) -> list[tuple[str, str]]:

@@ -1,21 +1,23 @@
 """What a setting is: its name, type, default, bounds and text, declared once as a dataclass field.
 
-`config.BrokerConfig` and `topic_config.TopicConfig` are tables of such fields. Everything else is
-made from them: reading a text value, refusing a wrong one, DescribeConfigs, docs/configuration.md
-and etc/server.properties. This module knows no single setting.
+The broker's `BrokerConfig` and `TopicConfig` and the clients' `ClientSettings` are tables of such
+fields. Everything else is made from them: reading a value, refusing a wrong one, DescribeConfigs,
+the pages and example files of docs/ and etc/. This module knows no single setting.
 
-Type and source numbers are those of DescribeConfigs. Values are read as Kafka's ConfigDef reads
-them: trimmed; whole numbers in decimal; booleans in any case; lists separated by commas.
+Type numbers are those of DescribeConfigs. Texts are read as Kafka's ConfigDef reads them: trimmed;
+whole numbers in decimal; booleans in any case; lists separated by commas.
 """
 
 from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from enum import IntEnum
 from typing import Any, Literal, TypeAlias, TypeVar, cast
+
+from plog.error_base import PlogError
 
 T = TypeVar("T")
 
@@ -36,6 +38,19 @@ MIB = 1024 * KIB
 GIB = 1024 * MIB
 
 
+class ConfigError(PlogError):
+    """The settings cannot be used; `problems` are all there is to correct, one line each.
+
+    `warnings` is what would have been warned about had they been right: a misspelt name is often
+    why a value is wrong.
+    """
+
+    def __init__(self, problems: Sequence[str], warnings: Sequence[str] = ()) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = tuple(problems)
+        self.warnings = tuple(warnings)
+
+
 class SettingType(IntEnum):
     """The type of a setting, numbered as DescribeConfigs numbers it."""
 
@@ -48,40 +63,6 @@ class SettingType(IntEnum):
     LIST = 7
     CLASS = 8
     PASSWORD = 9
-
-
-class ConfigSource(IntEnum):
-    """Where a value comes from, numbered as DescribeConfigs numbers it."""
-
-    DYNAMIC_TOPIC = 1
-    DYNAMIC_BROKER = 2
-    DYNAMIC_DEFAULT_BROKER = 3
-    STATIC_BROKER = 4
-    DEFAULT = 5
-    DYNAMIC_BROKER_LOGGER = 6
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConfigSynonym:
-    """One of the places a value could come from, strongest first in `ConfigEntry.synonyms`."""
-
-    name: str
-    value: str | None
-    source: ConfigSource
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConfigEntry:
-    """One setting as DescribeConfigs shows it; `value` is None for null and for what is secret."""
-
-    name: str
-    value: str | None
-    source: ConfigSource
-    read_only: bool
-    sensitive: bool
-    type: SettingType
-    documentation: str
-    synonyms: tuple[ConfigSynonym, ...]
 
 
 _INTEGER = re.compile(r"[+-]?[0-9]+", re.ASCII)
@@ -97,7 +78,8 @@ _WHOLE_NUMBER_LIMIT = {
 class Setting:
     """One row of a table. `also` holds values allowed outside the bounds, such as -1 for "none".
 
-    With `any_case` the values of `one_of` may be written in capitals, too.
+    `spellings` are other texts for the values of `one_of`, as (text, value); with `any_case` both
+    may be written in capitals or not.
     """
 
     name: str
@@ -108,6 +90,7 @@ class Setting:
     at_most: float | None = None
     also: tuple[int, ...] = ()
     one_of: tuple[str, ...] = ()
+    spellings: tuple[tuple[str, str], ...] = ()
     any_case: bool = False
     unit: str = ""
     importance: Importance = "medium"
@@ -139,7 +122,7 @@ class Setting:
             return "true, false"
         if self.one_of:
             some = "any of " if self.type is SettingType.LIST else ""
-            return some + ", ".join(self.one_of)
+            return some + ", ".join(value or "empty" for value in self.one_of)
         low, high = _number_text(self.at_least), _number_text(self.at_most)
         if low and high:
             bounds = f"{low} to {high}"
@@ -156,15 +139,28 @@ class Setting:
         >>> Setting(name="a.ms", type=SettingType.INT, default=1, doc="", at_least=1).parse(" 7 ")
         7
         """
-        text = text.strip()
         try:
-            value = self._read(text)
-            self._check(value)
+            return self._checked(self._read(text.strip()))
         except ValueError as error:
-            allowed = f"; allowed: {self.allowed}" if self.allowed else ""
-            unit = f" ({self.unit})" if self.unit and allowed else ""
-            raise ValueError(f"{error}{allowed}{unit}") from None
-        return value
+            raise self._refusal(error) from None
+
+    def take(self, given: object) -> Value:
+        """The value a program gave: a text, read as `parse` reads it, or a value of this type.
+
+        >>> Setting(name="a", type=SettingType.LIST, default=(), doc="").take(["x", "y"])
+        ('x', 'y')
+        """
+        if isinstance(given, str):
+            return self.parse(given)
+        try:
+            return self._checked(self._read_typed(given))
+        except ValueError as error:
+            raise self._refusal(error) from None
+
+    def _refusal(self, error: ValueError) -> ValueError:
+        allowed = f"; allowed: {self.allowed}" if self.allowed else ""
+        unit = f" ({self.unit})" if self.unit and allowed else ""
+        return ValueError(f"{error}{allowed}{unit}")
 
     def _read(self, text: str) -> Value:
         if self.type is SettingType.BOOLEAN:
@@ -180,10 +176,36 @@ class Setting:
                 raise ValueError("not a number")
             return float(text)
         if self.type is SettingType.LIST:
-            return tuple(item.strip() for item in text.split(",")) if text else ()
-        return text.lower() if self.any_case else text
+            return tuple(self._spelt(item.strip()) for item in text.split(",")) if text else ()
+        return self._spelt(text)
 
-    def _check(self, value: Value) -> None:
+    def _read_typed(self, given: object) -> Value:
+        if self.type is SettingType.LIST:
+            if not isinstance(given, list | tuple):
+                raise ValueError(f"a {type(given).__name__} is not a list")
+            return tuple(self._spelt(str(item).strip()) for item in given)
+        if isinstance(given, bool):
+            return self._read("true" if given else "false")
+        if isinstance(given, float) and self.type is not SettingType.DOUBLE:
+            if not given.is_integer():
+                raise ValueError("not a whole number")
+            given = int(given)
+        if isinstance(given, int | float):
+            return self._read(str(given))
+        as_path = getattr(given, "__fspath__", None)
+        path = as_path() if callable(as_path) else None
+        if isinstance(path, str):
+            return self._read(path)
+        raise ValueError(f"a {type(given).__name__} is no value of this setting")
+
+    def _spelt(self, text: str) -> str:
+        """The value of `one_of` that `text` is another spelling of, or `text`."""
+        if self.any_case:
+            known = (*self.one_of, *(other for other, _ in self.spellings))
+            text = next((each for each in known if each.lower() == text.lower()), text)
+        return dict(self.spellings).get(text, text)
+
+    def _checked(self, value: Value) -> Value:
         if isinstance(value, tuple):
             self._check_list(value)
         elif isinstance(value, str):
@@ -191,6 +213,7 @@ class Setting:
                 raise ValueError("not one of the possible values")
         elif not isinstance(value, bool) and isinstance(value, int | float):
             self._check_number(value)
+        return value
 
     def _check_list(self, items: tuple[str, ...]) -> None:
         if "" in items:
@@ -259,6 +282,7 @@ def setting(
     at_most: float | None = None,
     also: tuple[int, ...] = (),
     one_of: tuple[str, ...] = (),
+    spellings: tuple[tuple[str, str], ...] = (),
     any_case: bool = False,
     unit: str = "",
     importance: Importance = "medium",
@@ -277,6 +301,7 @@ def setting(
         at_most=at_most,
         also=also,
         one_of=one_of,
+        spellings=spellings,
         any_case=any_case,
         unit=unit,
         importance=importance,
@@ -286,7 +311,8 @@ def setting(
         synonyms=synonyms,
     )
     # For a type checker the field's type is the default's; at run time it is a dataclass field.
-    return field(default=default, metadata={"setting": row})
+    # What is secret stays out of the table's text form, which ends up in logs and tracebacks.
+    return field(default=default, repr=not row.sensitive, metadata={"setting": row})
 
 
 _rows_by_table: dict[type[Any], Mapping[str, Setting]] = {}
