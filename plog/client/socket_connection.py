@@ -10,7 +10,8 @@ import socket
 from struct import Struct
 from typing import TypeVar
 
-from plog.errors import ErrorCode, KafkaError, RequestTimedOut
+from plog.client.errors import ConnectionFailed as ConnectionFailed
+from plog.errors import KafkaError, RequestTimedOut
 from plog.wire.header import RequestHeader, decode_response_header, encode_request
 from plog.wire.schema import ApiMessage, WireError
 
@@ -19,12 +20,6 @@ _MAX_RESPONSE_BYTES = 256 << 20
 _RECEIVE_BYTES = 1 << 20
 
 _Response = TypeVar("_Response", bound=ApiMessage)
-
-
-class ConnectionFailed(KafkaError):
-    """The broker cannot be reached, or the connection to it broke."""
-
-    code = ErrorCode.NETWORK_EXCEPTION
 
 
 class SocketConnection:
