@@ -1,0 +1,32 @@
+"""Durations as Java's `Duration.parse` reads them, in settings and on command lines: ``P1DT2H30M``.
+
+Pure. Only days and what is shorter: a month has no fixed length.
+"""
+
+from __future__ import annotations
+
+import re
+
+_DURATION = re.compile(
+    r"(?P<sign>[+-])?P(?:(?P<days>[+-]?[0-9]+)D)?"
+    r"(?P<time>T(?:(?P<hours>[+-]?[0-9]+)H)?(?:(?P<minutes>[+-]?[0-9]+)M)?"
+    r"(?:(?P<seconds>[+-]?[0-9]+)(?:[.,](?P<fraction>[0-9]{0,9}))?S)?)?",
+    re.ASCII | re.IGNORECASE,
+)
+_UNITS_MS = {"days": 86_400_000, "hours": 3_600_000, "minutes": 60_000, "seconds": 1_000}
+
+
+def duration_ms(text: str) -> int:
+    """The milliseconds `text` stands for; below one, nothing. Raises ValueError.
+
+    >>> duration_ms("PT1H30M"), duration_ms("P7D"), duration_ms("pt0.25s"), duration_ms("-PT1S")
+    (5400000, 604800000, 250, -1000)
+    """
+    match = _DURATION.fullmatch(text.strip())
+    given = match.groupdict() if match else {}
+    if not any(given.get(unit) for unit in _UNITS_MS) or (given.get("time") or "").upper() == "T":
+        raise ValueError("not a duration like PT1H30M or P7D")
+    total_ms = sum(int(given[unit] or 0) * size_ms for unit, size_ms in _UNITS_MS.items())
+    fraction_ms = int((given["fraction"] or "").ljust(3, "0")[:3])
+    total_ms += -fraction_ms if (given["seconds"] or "").startswith("-") else fraction_ms
+    return -total_ms if given["sign"] == "-" else total_ms

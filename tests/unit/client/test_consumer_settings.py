@@ -1,0 +1,87 @@
+"""What a consumer's settings mean together: group, commits, where to begin, how to fetch."""
+
+from __future__ import annotations
+
+import pytest
+
+from plog.client.settings import ConfigError, ConsumerSettings, OffsetReset
+
+JAVA = "org.apache.kafka.clients.consumer."
+
+
+def _settings(**keywords: object) -> ConsumerSettings:
+    return ConsumerSettings.from_options(bootstrap_servers="localhost", **keywords)
+
+
+def test_without_a_group_nothing_is_committed() -> None:
+    assert _settings().enable_auto_commit is False
+    assert _settings(group_id="g").enable_auto_commit is True
+    with pytest.raises(ConfigError, match=r"enable_auto_commit=True: needs a group\.id"):
+        _settings(enable_auto_commit=True)
+
+
+@pytest.mark.parametrize(
+    ("text", "reset"),
+    [
+        ("earliest", OffsetReset("earliest")),
+        ("largest", OffsetReset("latest")),
+        ("none", OffsetReset("none")),
+        ("by_duration:P1DT1H", OffsetReset("by_duration", 25 * 3_600_000)),
+        ("by_duration:PT0S", OffsetReset("by_duration", 0)),
+    ],
+)
+def test_where_to_begin_without_an_offset(text: str, reset: OffsetReset) -> None:
+    assert _settings(auto_offset_reset=text).offset_reset == reset
+
+
+@pytest.mark.parametrize(
+    "text", ["", "Earliest", "by_duration", "by_duration:", "by_duration:1h", "by_duration:-PT1S"]
+)
+def test_elsewhere_nobody_begins(text: str) -> None:
+    with pytest.raises(ConfigError, match="auto_offset_reset="):
+        _settings(auto_offset_reset=text)
+
+
+def test_assignors_may_have_the_names_of_javas_classes() -> None:
+    settings = _settings(
+        partition_assignment_strategy=f"{JAVA}StickyAssignor,roundrobin, RangeAssignor"
+    )
+    assert settings.partition_assignment_strategy == ("sticky", "roundrobin", "range")
+    with pytest.raises(ConfigError, match="none of the possible values"):
+        _settings(partition_assignment_strategy="com.example.Mine")
+    with pytest.raises(ConfigError, match="has an entry twice"):
+        _settings(partition_assignment_strategy=["range", "RangeAssignor"])
+    with pytest.raises(ConfigError, match="names no way to share"):
+        _settings(partition_assignment_strategy=[])
+
+
+def test_heartbeats_come_within_a_session() -> None:
+    with pytest.raises(ConfigError, match=r"heartbeat.interval.ms=3000 \(the default\): has to be"):
+        _settings(session_timeout_ms=3000)
+    assert _settings(session_timeout_ms=3001).session_timeout_ms == 3001
+
+
+def test_a_fetch_ends_before_its_request_times_out() -> None:
+    with pytest.raises(ConfigError, match=r"below request.timeout.ms \(30000\)"):
+        _settings(fetch_max_wait_ms=30_000)
+
+
+def test_a_fetch_that_can_never_be_full_is_doubtful() -> None:
+    assert "every fetch will wait" in _settings(fetch_min_bytes=2, fetch_max_bytes=1).warnings[0]
+
+
+@pytest.mark.parametrize("name", ["", ".", "a b", "x" * 250])
+def test_an_instance_has_a_name_like_a_topics(name: str) -> None:
+    with pytest.raises(ConfigError, match="allowed: 1 to 249"):
+        _settings(group_id="g", group_instance_id=name)
+
+
+def test_an_empty_group_is_no_group() -> None:
+    with pytest.raises(ConfigError, match="leave it out"):
+        _settings(group_id="")
+
+
+def test_the_new_protocol_of_groups_is_not_spoken() -> None:
+    assert _settings(group_protocol="CLASSIC").group_protocol == "classic"
+    with pytest.raises(ConfigError, match="allowed: classic"):
+        _settings(group_protocol="consumer")

@@ -1,0 +1,69 @@
+"""What a producer's settings mean together: idempotence and the time a delivery may take."""
+
+from __future__ import annotations
+
+import pytest
+
+from plog.client.settings import ConfigError, ProducerSettings
+
+
+def _settings(**keywords: object) -> ProducerSettings:
+    return ProducerSettings.from_options(bootstrap_servers="localhost", **keywords)
+
+
+@pytest.mark.parametrize(("acks", "number"), [("all", -1), ("-1", -1), (-1, -1), (0, 0), ("1", 1)])
+def test_acks_are_sent_as_numbers(acks: object, number: int) -> None:
+    assert _settings(acks=acks).required_acks == number
+
+
+@pytest.mark.parametrize("others", [{"acks": "1"}, {"acks": 0}, {"retries": 0}])
+def test_what_excludes_idempotence_switches_it_off(others: dict[str, object]) -> None:
+    settings = _settings(**others)
+    assert settings.enable_idempotence is False
+    assert settings.warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("others", "problem"),
+    [
+        ({"acks": "1"}, "acks=1: enable.idempotence needs acks=all"),
+        ({"retries": 0}, "retries=0: enable.idempotence needs retries above 0"),
+    ],
+)
+def test_asked_for_idempotence_is_not_switched_off(others: dict[str, object], problem: str) -> None:
+    with pytest.raises(ConfigError, match=problem):
+        _settings(enable_idempotence=True, **others)
+
+
+def test_idempotence_needs_few_requests_in_flight_asked_for_or_not() -> None:
+    for keywords in ({}, {"enable_idempotence": True}):
+        with pytest.raises(ConfigError, match=r"=6: enable\.idempotence needs at most 5"):
+            _settings(max_in_flight_requests_per_connection=6, **keywords)
+    for keywords in ({"enable_idempotence": False}, {"acks": "1"}):
+        settings = _settings(max_in_flight_requests_per_connection=6, **keywords)
+        assert settings.max_in_flight_requests_per_connection == 6
+
+
+def test_a_delivery_may_take_as_long_as_waiting_and_one_request() -> None:
+    with pytest.raises(ConfigError, match=r"delivery_timeout_ms=30000: is below .* 30005"):
+        _settings(delivery_timeout_ms=30_000)
+    assert _settings(delivery_timeout_ms=30_005).delivery_timeout_ms == 30_005
+
+
+def test_a_delivery_timeout_nobody_set_follows() -> None:
+    settings = _settings(linger_ms=100_000)
+    assert settings.delivery_timeout_ms == 130_000
+    assert "delivery.timeout.ms is taken to be 130000" in settings.warnings[0]
+    assert _settings(linger_ms=2**40).delivery_timeout_ms == 2**31 - 1
+
+
+@pytest.mark.parametrize(
+    "name", ["RoundRobinPartitioner", "org.apache.kafka.clients.producer.RoundRobinPartitioner"]
+)
+def test_javas_partitioner_is_ours(name: str) -> None:
+    assert _settings(partitioner_class=name).partitioner_class == "RoundRobinPartitioner"
+
+
+def test_another_partitioner_of_java_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"partitioner_class=com\.example\.Mine: not one"):
+        _settings(partitioner_class="com.example.Mine")

@@ -1,0 +1,59 @@
+"""docs/client-configuration.md and etc/client.properties say what the tables say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from plog.client import settings_docs
+from plog.client.settings import AdminSettings, ClientSettings, ConsumerSettings, ProducerSettings
+from plog.properties import parse_properties
+from plog.settings import settings_of
+
+ROOT = Path(__file__).parents[3]
+KINDS = [ProducerSettings, ConsumerSettings, AdminSettings]
+
+
+@pytest.mark.parametrize(
+    ("path", "what"),
+    [("docs/client-configuration.md", "markdown"), ("etc/client.properties", "properties")],
+)
+def test_the_file_in_the_repository_is_the_printed_one(
+    path: str, what: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert settings_docs.main([what]) == 0
+    printed = capsys.readouterr().out
+    hint = f"print it again: python -m plog.client.settings_docs {what} > {path}"
+    assert (ROOT / path).read_text() == printed, hint
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_example_file_sets_every_setting_to_its_default(kind: type[ClientSettings]) -> None:
+    assert parse_properties(settings_docs.properties()) == []
+    lines = settings_docs.properties().splitlines()
+    uncommented = "\n".join(line[1:] for line in lines if line[:1] == "#" and line[1:2].isalpha())
+    given = {a.key: a.value for a in parse_properties(uncommented)}
+    for name, row in settings_of(kind).items():
+        common = settings_of(ClientSettings).get(name, row)
+        if common.default is not None:
+            assert row.parse(given[name]) == common.default
+        else:
+            assert given[name] == ""
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_setting_has_a_row_in_the_table(kind: type[ClientSettings]) -> None:
+    text = settings_docs.markdown()
+    for name in settings_of(kind):
+        assert text.count(f"| `{name}`") == 1
+
+
+def test_a_default_of_one_kind_of_client_stands_beside_the_common_one() -> None:
+    (line,) = [x for x in settings_docs.markdown().splitlines() if "`receive.buffer.bytes`" in x]
+    assert "`65536` bytes (64 KiB); `32768` for producers |" in line
+
+
+def test_a_wrong_argument_prints_the_usage(capsys: pytest.CaptureFixture[str]) -> None:
+    assert settings_docs.main([]) == 2
+    assert "usage" in capsys.readouterr().err
