@@ -1,3 +1,1 @@
 """The plog broker: a pure core (log, replica, controller, apis) and a thin Twisted shell."""
-
-__version__ = "0.1.0"

@@ -26,7 +26,7 @@ from twisted.logger import Logger, LogLevel
 from twisted.python.failure import Failure
 
 from plog.errors import PlogError
-from plogd import __version__
+from plog.version import VERSION
 from plogd.broker import Broker
 from plogd.config import BrokerConfig, ConfigError, LoadedConfig, Reload, reloadable
 from plogd.config.loading import without_tls
@@ -110,7 +110,7 @@ class BrokerService(Service):
             log.warn("{warning}", warning=warning)
         log.info(
             "plog {version} starts as broker {node_id}; it may open {limit} files",
-            version=__version__,
+            version=VERSION,
             node_id=config.node_id,
             limit=_raise_descriptor_limit(),
         )
@@ -236,7 +236,7 @@ class BrokerService(Service):
 
     def _ready(self) -> Status:
         serving = self.broker.is_ready and self._listeners is not None and not self._stopping
-        return Status(ok=serving, details={"version": __version__})
+        return Status(ok=serving, details={"version": VERSION})
 
     # -- reload -------------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ from functools import cache
 from twisted.application.service import IService
 from twisted.python import usage
 
-from plogd import __version__
+from plog.version import VERSION
 from plogd.config import ConfigError, LoadedConfig, load_config
 from plogd.logging import LineObserver, stream_observer
 
@@ -51,7 +51,7 @@ class Options(usage.Options):
 
     def opt_version(self) -> None:
         """Print the version and exit."""
-        print(f"plog {__version__}")
+        print(f"plog {VERSION}")
         raise SystemExit(0)
 
     def load(self) -> LoadedConfig:

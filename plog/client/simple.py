@@ -48,6 +48,7 @@ class SimpleClient:
         self, host: str, port: int, *, timeout_s: float = 10.0, client_id: str = "plog-simple"
     ) -> None:
         self._connection = SocketConnection(host, port, timeout_s=timeout_s, client_id=client_id)
+        self._timeout_s = timeout_s
         self._timeout_ms = int(timeout_s * 1000)
         self._versions: dict[int, tuple[int, int]] = {}
 
@@ -185,7 +186,10 @@ class SimpleClient:
     ) -> _Response:
         """One request in the highest version both sides speak, and its answer."""
         return self._connection.ask(
-            request, response_type, self._version_of(request), wait_ms=wait_ms
+            request,
+            response_type,
+            self._version_of(request),
+            timeout_s=self._timeout_s + wait_ms / 1000,
         )
 
     def _version_of(self, request: ApiMessage) -> int:

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import socket
 from struct import Struct
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from plog.client.errors import ConnectionFailed as ConnectionFailed
 from plog.errors import KafkaError, RequestTimedOut
 from plog.wire.header import RequestHeader, decode_response_header, encode_request
 from plog.wire.schema import ApiMessage, WireError
+
+if TYPE_CHECKING:
+    from plog.client.security import Security
 
 _SIZE = Struct(">i")
 _MAX_RESPONSE_BYTES = 256 << 20
@@ -23,12 +26,20 @@ _Response = TypeVar("_Response", bound=ApiMessage)
 
 
 class SocketConnection:
-    """An open connection; `timeout_s` bounds each wait for the network.
+    """An open connection; `timeout_s` bounds each wait for the network, `security` encrypts.
 
     Raises ConnectionFailed, here and in every method, RequestTimedOut if the broker is silent.
     """
 
-    def __init__(self, host: str, port: int, *, timeout_s: float, client_id: str) -> None:
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        *,
+        timeout_s: float,
+        client_id: str | None,
+        security: Security | None = None,
+    ) -> None:
         self.address = f"{host}:{port}"
         self._timeout_s = timeout_s
         self._client_id = client_id
@@ -37,9 +48,17 @@ class SocketConnection:
         try:
             self._socket = socket.create_connection((host, port), timeout_s)
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if security is not None:
+                context = security.make_ssl_context()
+                self._socket = context.wrap_socket(self._socket, server_hostname=host)
         except OSError as error:
             self.close()
             raise ConnectionFailed(f"cannot connect to {self.address}: {error}") from error
+
+    @property
+    def is_open(self) -> bool:
+        """Whether something can be asked."""
+        return self._socket is not None
 
     def close(self) -> None:
         """End the connection; harmless when it has ended."""
@@ -48,14 +67,19 @@ class SocketConnection:
             self._socket = None
 
     def ask(
-        self, request: ApiMessage, answer: type[_Response], version: int, *, wait_ms: int = 0
+        self,
+        request: ApiMessage,
+        answer: type[_Response],
+        version: int,
+        *,
+        timeout_s: float | None = None,
     ) -> _Response:
-        """Send `request`, return its answer; the broker may take `wait_ms` of its own.
+        """Send `request`, return its answer, which may take `timeout_s` instead of the usual.
 
         Raises WireError for an answer that makes no sense.
         """
         self.send(request, version)
-        frame = self._receive_frame(wait_ms)
+        frame = self._receive_frame(self._timeout_s if timeout_s is None else timeout_s)
         try:
             correlation_id, position = decode_response_header(frame, request.api_key, version)
             if correlation_id != self._correlation_id:
@@ -77,11 +101,11 @@ class SocketConnection:
         except OSError as error:
             raise self._failed(error) from error
 
-    def _receive_frame(self, wait_ms: int) -> bytes:
+    def _receive_frame(self, timeout_s: float) -> bytes:
         """The next answer, without its size."""
         connection = self._open()
         try:
-            connection.settimeout(self._timeout_s + wait_ms / 1000)
+            connection.settimeout(timeout_s)
             (size,) = _SIZE.unpack(_receive_exactly(connection, _SIZE.size))
             if not 0 < size <= _MAX_RESPONSE_BYTES:
                 raise ConnectionError(f"an answer of {size} bytes; is this a Kafka port?")

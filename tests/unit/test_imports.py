@@ -20,7 +20,14 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 
-BASE = ("plog.error_base", "plog.error_codes", "plog.errors", "plog.types", "plog.hashing")
+BASE = (
+    "plog.version",
+    "plog.error_base",
+    "plog.error_codes",
+    "plog.errors",
+    "plog.types",
+    "plog.hashing",
+)
 SETTINGS = ("plog.properties", "plog.settings", "plog.settings_text")
 LIBRARY = (*BASE, *SETTINGS, "plog.wire", "plog.records")
 COMMON = ("plogd.ports", "plogd.config", "plogd.topic_config", "plogd.metrics")

@@ -1,0 +1,166 @@
+"""A channel that knows what its broker speaks and who we are: ready for any request.
+
+Opening one means TCP and TLS (the network's work), ApiVersions, and SASL where it is configured.
+Source: KIP-35, KIP-511, KIP-152, KIP-368.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING, TypeVar
+
+from plog.client.network import Channel, Network
+from plog.client.settings import ClientSettings
+from plog.errors import ErrorCode, UnsupportedVersion, error_from_code
+from plog.version import VERSION
+from plog.wire.api_keys import ApiKey
+from plog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from plog.wire.schema import ApiMessage, WireError
+
+if TYPE_CHECKING:
+    from plog.client.security import Security
+
+R = TypeVar("R", bound=ApiMessage)
+
+SOFTWARE_NAME = "plog"
+_FIRST_WITH_NAME = 3
+# From the next version on these name a topic by its id, which a client would have to look up.
+_HIGHEST_BY_NAME = {ApiKey.PRODUCE: 12, ApiKey.FETCH: 12, ApiKey.OFFSET_COMMIT: 9}
+_HIGHEST_BY_NAME |= {ApiKey.OFFSET_FETCH: 9}
+
+
+class Connection:
+    """An open, authenticated connection; `node_id` is -1 where nobody has told it yet."""
+
+    def __init__(
+        self,
+        channel: Channel,
+        versions: ApiVersionsResponse,
+        *,
+        node_id: int,
+        request_timeout_s: float,
+    ) -> None:
+        self.node_id = node_id
+        self.api_versions = versions
+        self.throttled_until_s = 0.0
+        """Until when the broker wants to be left alone (KIP-219)."""
+        self._channel = channel
+        self._request_timeout_s = request_timeout_s
+        self._ranges = {
+            api.api_key: (api.min_version, api.max_version) for api in versions.api_keys
+        }
+        self._version_by_key: dict[int, int] = {}
+
+    @property
+    def address(self) -> str:
+        """Host and port, for people."""
+        return self._channel.address
+
+    @property
+    def is_open(self) -> bool:
+        """Whether something can be asked."""
+        return self._channel.is_open
+
+    @property
+    def in_flight(self) -> int:
+        """Requests whose answer has not come."""
+        return self._channel.in_flight
+
+    def close(self) -> None:
+        """End it; harmless when it has ended."""
+        self._channel.close()
+
+    def version_of(self, request: type[ApiMessage] | ApiMessage) -> int:
+        """The highest version of this request that both sides speak. Raises UnsupportedVersion."""
+        version = self._version_by_key.get(request.api_key)
+        if version is None:
+            version = self._version_by_key[request.api_key] = self._common_version(request)
+        return version
+
+    def speaks(self, request: type[ApiMessage]) -> bool:
+        """Whether there is a version of this request that both sides know."""
+        try:
+            self.version_of(request)
+        except UnsupportedVersion:
+            return False
+        return True
+
+    def _common_version(self, request: type[ApiMessage] | ApiMessage) -> int:
+        key = ApiKey(request.api_key)
+        lowest, highest = self._ranges.get(key, (0, -1))
+        version = min(highest, request.max_version, _HIGHEST_BY_NAME.get(key, highest))
+        if version < max(lowest, request.min_version):
+            served = f"only versions {lowest} to {highest} of it" if highest >= 0 else "none of it"
+            raise UnsupportedVersion(
+                f"{key.name}: the broker at {self.address} serves {served}, "
+                f"this client speaks {request.min_version} to {request.max_version}"
+            )
+        return version
+
+    def ask(
+        self,
+        request: ApiMessage,
+        response: type[R],
+        *,
+        version: int | None = None,
+        timeout_s: float | None = None,
+    ) -> Awaitable[R]:
+        """Send `request` now; its answer. See `Channel.ask` for the order and the errors."""
+        return self._channel.ask(
+            request,
+            response,
+            self.version_of(request) if version is None else version,
+            timeout_s=self._request_timeout_s if timeout_s is None else timeout_s,
+        )
+
+    def send(self, request: ApiMessage, *, version: int | None = None) -> None:
+        """Send a request that has no answer. Raises ConnectionFailed."""
+        self._channel.send(request, self.version_of(request) if version is None else version)
+
+
+async def open_connection(
+    network: Network,
+    host: str,
+    port: int,
+    *,
+    settings: ClientSettings,
+    security: Security | None,
+    node_id: int,
+    timeout_s: float,
+) -> Connection:
+    """A connection ready for requests; TCP and TLS may take `timeout_s`.
+
+    Raises ConnectionFailed, AuthenticationFailed, and UnsupportedVersion for what is no broker.
+    """
+    request_timeout_s = settings.request_timeout_ms / 1000
+    channel = await network.connect(host, port, security, timeout_s=timeout_s)
+    try:
+        try:
+            versions = await _ask_versions(channel, _FIRST_WITH_NAME, request_timeout_s)
+        except WireError:  # A broker from before that version answers in version 0.
+            channel.close()
+            channel = await network.connect(host, port, security, timeout_s=timeout_s)
+            versions = await _ask_versions(channel, 0, request_timeout_s)
+        connection = Connection(
+            channel, versions, node_id=node_id, request_timeout_s=request_timeout_s
+        )
+        if settings.uses_sasl:
+            from plog.client.handshake import authenticate  # Only who needs it pays for it.
+
+            await authenticate(connection, settings, network, host=host)
+    except BaseException:
+        channel.close()
+        raise
+    return connection
+
+
+async def _ask_versions(channel: Channel, version: int, timeout_s: float) -> ApiVersionsResponse:
+    request = ApiVersionsRequest(
+        client_software_name=SOFTWARE_NAME, client_software_version=VERSION
+    )
+    versions = await channel.ask(request, ApiVersionsResponse, version, timeout_s=timeout_s)
+    if versions.error_code == ErrorCode.UNSUPPORTED_VERSION and version:
+        raise WireError("an answer in version 0")
+    if versions.error_code:
+        raise error_from_code(versions.error_code, f"{channel.address} refused ApiVersions")
+    return versions

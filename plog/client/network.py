@@ -1,0 +1,141 @@
+"""What the client's engine needs of the world: time, connections, and coroutines beside each other.
+
+The engine is coroutines over pure parts. It awaits only what a `Network` gives it, so that the same
+code runs on any reactor (twisted_network.py), on plain blocking sockets without one
+(socket_network.py), and in a test on virtual time against a whole broker in the same process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Coroutine, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from plog.errors import PlogError
+
+if TYPE_CHECKING:
+    from plog.client.security import Security
+    from plog.wire.schema import ApiMessage
+
+T = TypeVar("T")
+R = TypeVar("R", bound="ApiMessage")
+
+
+class Cancelled(PlogError):
+    """The coroutine was told to end: raised where it waits."""
+
+
+class Channel(Protocol):
+    """An open connection to a broker, its TLS done and nothing asked yet."""
+
+    @property
+    def address(self) -> str:
+        """Host and port, for people."""
+        ...
+
+    @property
+    def is_open(self) -> bool:
+        """Whether something can be asked."""
+        ...
+
+    @property
+    def in_flight(self) -> int:
+        """Requests whose answer has not come."""
+        ...
+
+    def ask(
+        self, request: ApiMessage, response: type[R], version: int, *, timeout_s: float
+    ) -> Awaitable[R]:
+        """Send `request` before this returns; its answer.
+
+        Requests go out in the order of the calls, and answers come in the same. Raises
+        ConnectionFailed if the connection breaks, RequestTimedOut if there is no answer in time
+        (nothing can be asked any more then; the broker may have done what was asked in both
+        cases), and WireError for an answer that makes no sense.
+        """
+        ...
+
+    def send(self, request: ApiMessage, version: int) -> None:
+        """Send a request that has no answer. Raises ConnectionFailed."""
+        ...
+
+    def close(self) -> None:
+        """End it; what has been asked fails with ConnectionFailed. Harmless when it has ended."""
+        ...
+
+
+class Task(Protocol):
+    """A coroutine that runs beside others."""
+
+    @property
+    def done(self) -> bool:
+        """Whether it has ended, one way or another."""
+        ...
+
+    def cancel(self) -> None:
+        """Raise `Cancelled` where it waits; nothing if it has ended."""
+        ...
+
+
+class Signal(Protocol):
+    """Something to wait for that happens again and again; it stays set until it is cleared."""
+
+    @property
+    def is_set(self) -> bool:
+        """Whether it has happened since it was last cleared."""
+        ...
+
+    def set(self) -> None:
+        """Wake all who wait."""
+        ...
+
+    def clear(self) -> None:
+        """From now on, wait for the next time."""
+        ...
+
+    def wait(self, timeout_s: float | None = None) -> Awaitable[bool]:
+        """Until it is set, True; or False when `timeout_s` have passed."""
+        ...
+
+
+class Network(Protocol):
+    """See the module's text."""
+
+    def now_s(self) -> float:
+        """Seconds on a clock that never goes back."""
+        ...
+
+    def wall_ms(self) -> int:
+        """Milliseconds since 1970, as records bear them."""
+        ...
+
+    def random(self) -> float:
+        """Chance from 0 up to 1, for what must not happen everywhere at once."""
+        ...
+
+    def sleep(self, seconds: float) -> Awaitable[None]:
+        """Nothing, after a while."""
+        ...
+
+    def connect(
+        self, host: str, port: int, security: Security | None, *, timeout_s: float
+    ) -> Awaitable[Channel]:
+        """A new connection, encrypted if `security` says so. Raises ConnectionFailed."""
+        ...
+
+    def spawn(self, coroutine: Coroutine[Any, Any, object], what: str) -> Task:
+        """Run `coroutine` beside the caller, until it waits for the first time at once.
+
+        What it raises is a bug, unless it is `Cancelled`: logged, with `what` it was about.
+        """
+        ...
+
+    def gather(self, coroutines: Sequence[Coroutine[Any, Any, T]]) -> Awaitable[list[T]]:
+        """The results of all, run beside each other where that is possible.
+
+        Raises the first error, in their order, when all have ended.
+        """
+        ...
+
+    def signal(self) -> Signal:
+        """A new signal, not set."""
+        ...

@@ -1,0 +1,119 @@
+"""One broker as the client knows it: its address, the connection to it, and when to try again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from plog.client.connection import Connection, open_connection
+from plog.client.errors import ClosedError
+from plog.client.network import Network
+from plog.client.settings import ClientSettings
+from plog.errors import KafkaError
+
+if TYPE_CHECKING:
+    from plog.client.security import Security
+
+_JITTER = 0.2
+_MAX_DOUBLINGS = 30
+
+
+class Node:
+    """See the module's text. Many may wait for its connection; one of them opens it."""
+
+    def __init__(
+        self,
+        network: Network,
+        settings: ClientSettings,
+        security: Security | None,
+        node_id: int,
+        host: str,
+        port: int,
+    ) -> None:
+        self.id = node_id
+        self.host = host
+        self.port = port
+        self.next_try_s = 0.0
+        """Not before then, after a try that has failed."""
+        self._network = network
+        self._settings = settings
+        self._security = security
+        self._connection: Connection | None = None
+        self._is_opening = False
+        self._opened = network.signal()
+        self._failures = 0
+        self._last_used_s = 0.0
+        self._is_closed = False
+
+    @property
+    def open_connection(self) -> Connection | None:
+        """The connection, if it is open."""
+        connection = self._connection
+        return None if connection is None or not connection.is_open else connection
+
+    async def connected(self) -> Connection:
+        """The open connection, or a new one. Raises ConnectionFailed, AuthenticationFailed."""
+        while (connection := self.open_connection) is None:
+            if self._is_closed:
+                raise ClosedError(f"the client, or its connection to {self.host}, is closed")
+            if self._is_opening:
+                await self._opened.wait()
+            else:
+                await self._open()
+        self._last_used_s = self._network.now_s()
+        return connection
+
+    async def _open(self) -> None:
+        settings = self._settings
+        self._is_opening = True
+        self._opened.clear()
+        try:
+            wait_s = self.next_try_s - self._network.now_s()
+            if wait_s > 0:
+                await self._network.sleep(wait_s)
+            connection = await open_connection(
+                self._network,
+                self.host,
+                self.port,
+                settings=settings,
+                security=self._security,
+                node_id=self.id,
+                timeout_s=self._growing(
+                    settings.socket_connection_setup_timeout_ms,
+                    settings.socket_connection_setup_timeout_max_ms,
+                ),
+            )
+            self._failures = 0
+            self._connection = connection
+            if self._is_closed:
+                connection.close()
+        except KafkaError:
+            self._failed()
+            raise
+        finally:
+            self._is_opening = False
+            self._opened.set()
+
+    def _failed(self) -> None:
+        settings = self._settings
+        wait_s = self._growing(settings.reconnect_backoff_ms, settings.reconnect_backoff_max_ms)
+        self._failures = min(self._failures + 1, _MAX_DOUBLINGS)
+        self.next_try_s = self._network.now_s() + wait_s
+
+    def _growing(self, first_ms: int, longest_ms: int) -> float:
+        """Seconds that double with each failure, a fifth more or less by chance."""
+        jitter = 1 + _JITTER * (2 * self._network.random() - 1)
+        return min(first_ms * (1 << self._failures), longest_ms) / 1000 * jitter
+
+    def close_if_idle(self, longest_s: float) -> None:
+        """Close a connection that nobody has used for so long; a negative number never does."""
+        connection = self._connection
+        if connection is None or connection.in_flight or longest_s < 0:
+            return
+        if self._network.now_s() - self._last_used_s > longest_s:
+            connection.close()
+
+    def close(self) -> None:
+        """Close it for good: it is not opened again."""
+        self._is_closed = True
+        if self._connection is not None:
+            self._connection.close()

@@ -1,0 +1,319 @@
+"""One connection to a broker over Twisted: frames out and in, answers to their requests.
+
+A frame that comes whole is read where it lies; the parts of a larger one are gathered in a buffer
+of its size, so that no byte is copied twice. Records in an answer are views of either.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections import deque
+from collections.abc import Awaitable
+from struct import Struct
+from typing import Any, TypeVar
+
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import (
+    IConnector,
+    IDelayedCall,
+    IHandshakeListener,
+    IReactorTime,
+)
+from twisted.internet.protocol import ClientFactory, Protocol
+from twisted.python.failure import Failure
+from zope.interface import implementer
+
+from plog.client.errors import ConnectionFailed
+from plog.client.network import Cancelled
+from plog.errors import KafkaError, RequestTimedOut
+from plog.wire.header import RequestHeader, decode_response_header, encode_request
+from plog.wire.schema import ApiMessage, WireError
+
+R = TypeVar("R", bound=ApiMessage)
+
+_SIZE = Struct(">i")
+_MAX_FRAME_BYTES = 1 << 30
+_MAX_CORRELATION_ID = 0x7FFFFFFF
+
+
+class _Asked:
+    """A request whose answer has not come; nobody may be waiting for it any more."""
+
+    __slots__ = ("answer", "api_key", "correlation_id", "deadline_s", "response", "version")
+
+    def __init__(
+        self,
+        request: ApiMessage,
+        response: type[ApiMessage],
+        version: int,
+        correlation_id: int,
+        deadline_s: float,
+    ) -> None:
+        self.api_key = request.api_key
+        self.response = response
+        self.version = version
+        self.correlation_id = correlation_id
+        self.deadline_s = deadline_s
+        self.answer: Deferred[Any] = Deferred(_cancel)
+
+
+def _cancel(answer: Deferred[Any]) -> None:
+    answer.errback(Failure(Cancelled()))
+
+
+@implementer(IHandshakeListener)
+class TwistedChannel(Protocol):
+    """See `Channel`. Made by a `ChannelFactory`."""
+
+    def __init__(self, factory: ChannelFactory) -> None:
+        self.address = factory.name
+        self.is_open = False
+        self._factory_of = factory
+        self._clock = factory.clock
+        self._client_id = factory.client_id
+        self._asked: deque[_Asked] = deque()
+        self._correlation_id = 0
+        self._timer: IDelayedCall | None = None
+        self._head = b""
+        self._frame: bytearray | None = None
+        self._filled = 0
+
+    # -- asking -------------------------------------------------------------------------------
+
+    @property
+    def in_flight(self) -> int:
+        return len(self._asked)
+
+    def ask(
+        self, request: ApiMessage, response: type[R], version: int, *, timeout_s: float
+    ) -> Awaitable[R]:
+        self.send(request, version)
+        deadline_s = self._clock.seconds() + timeout_s
+        asked = _Asked(request, response, version, self._correlation_id, deadline_s)
+        self._asked.append(asked)
+        if self._timer is None or self._timer.getTime() > deadline_s:
+            self._watch(timeout_s)
+        return asked.answer
+
+    def send(self, request: ApiMessage, version: int) -> None:
+        if not self.is_open:
+            raise ConnectionFailed(f"the connection to {self.address} is closed")
+        self._correlation_id = self._correlation_id % _MAX_CORRELATION_ID + 1
+        header = RequestHeader(request.api_key, version, self._correlation_id, self._client_id)
+        assert self.transport is not None
+        self.transport.write(encode_request(header, request))
+
+    def close(self) -> None:
+        self._end(ConnectionFailed(f"the connection to {self.address} was closed"))
+
+    # -- time ---------------------------------------------------------------------------------
+
+    def _watch(self, timeout_s: float) -> None:
+        """Look after `timeout_s` whether an answer is overdue."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._clock.callLater(max(0.0, timeout_s), self._look)
+
+    def _look(self) -> None:
+        self._timer = None
+        if not self._asked:
+            return
+        first = min(self._asked, key=lambda asked: asked.deadline_s)
+        left_s = first.deadline_s - self._clock.seconds()
+        if left_s > 0:
+            self._watch(left_s)
+        else:
+            self._end(RequestTimedOut(f"{self.address} has not answered in time"))
+
+    # -- what the transport calls -------------------------------------------------------------
+
+    def connectionMade(self) -> None:
+        self._factory_of.set_options(self.transport)
+        if not self._factory_of.expects_handshake:
+            self._ready()
+
+    def handshakeCompleted(self) -> None:
+        """TLS stands, and the peer is who it should be."""
+        self._ready()
+
+    def _ready(self) -> None:
+        self.is_open = True
+        self._factory_of.succeed(self)
+
+    def connectionLost(self, reason: Failure = Failure(ConnectionFailed())) -> None:  # noqa: B008
+        text = reason.getErrorMessage() or type(reason.value).__name__
+        error = ConnectionFailed(f"the connection to {self.address} broke: {text}")
+        self._factory_of.fail(error)
+        self._end(error)
+
+    def dataReceived(self, data: bytes) -> None:
+        try:
+            self._take(memoryview(data))
+        except KafkaError as error:
+            self._end(error)
+
+    # -- frames -------------------------------------------------------------------------------
+
+    def _take(self, data: memoryview) -> None:
+        """Cut `data` into frames. Raises KafkaError for what is no answer to what was asked."""
+        position, end = 0, len(data)
+        while position < end:
+            if self._frame is not None:
+                position += self._fill(self._frame, data[position:])
+                continue
+            if len(self._head) + end - position < _SIZE.size:
+                self._head += data[position:]
+                return
+            missing = _SIZE.size - len(self._head)
+            (size,) = _SIZE.unpack(self._head + data[position : position + missing])
+            position += missing
+            self._head = b""
+            if not 0 < size <= _MAX_FRAME_BYTES:
+                raise ConnectionFailed(
+                    f"{self.address} sent an answer of {size} bytes; is it a broker's port?"
+                )
+            if size <= end - position:
+                self._answered(data[position : position + size])
+                position += size
+            else:
+                self._frame, self._filled = bytearray(size), 0
+
+    def _fill(self, frame: bytearray, data: memoryview) -> int:
+        """Put the next bytes of an unfinished frame in their place; how many those were."""
+        used = min(len(data), len(frame) - self._filled)
+        frame[self._filled : self._filled + used] = data[:used]
+        self._filled += used
+        if self._filled == len(frame):
+            self._frame = None
+            self._answered(memoryview(frame))
+        return used
+
+    def _answered(self, frame: memoryview) -> None:
+        if not self.is_open:
+            return
+        if not self._asked:
+            raise ConnectionFailed(f"{self.address} sent an answer nobody asked for")
+        asked = self._asked.popleft()
+        try:
+            number, position = decode_response_header(frame, asked.api_key, asked.version)
+            if number != asked.correlation_id:
+                raise WireError(f"answer {number} to request {asked.correlation_id}")
+            response = asked.response.decode(frame[position:], asked.version)
+        except WireError as error:
+            self._end(ConnectionFailed(f"{self.address} sent what is no answer: {error}"))
+            self._finish(asked, error)
+            return
+        self._finish(asked, response)
+
+    def _finish(self, asked: _Asked, outcome: object) -> None:
+        if asked.answer.called:  # Nobody waits any more.
+            return
+        if isinstance(outcome, Exception):
+            asked.answer.errback(Failure(outcome))
+        else:
+            asked.answer.callback(outcome)
+
+    def _end(self, error: KafkaError) -> None:
+        """Close it, and tell all who wait: the first that is overdue of the silence."""
+        was_open, self.is_open = self.is_open, False
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if was_open and self.transport is not None:
+            _abort(self.transport)
+        now_s = self._clock.seconds()
+        asked, self._asked = self._asked, deque()
+        self._frame = None
+        for request in asked:
+            told: KafkaError = error
+            if isinstance(error, RequestTimedOut) and request.deadline_s > now_s:
+                told = ConnectionFailed(f"the connection to {self.address} was given up: {error}")
+            self._finish(request, told)
+
+
+class ChannelFactory(ClientFactory):
+    """Makes one channel; `opened` has it, or fails with ConnectionFailed."""
+
+    noisy = False
+
+    def __init__(
+        self,
+        clock: IReactorTime,
+        name: str,
+        *,
+        client_id: str | None,
+        socket_buffers: tuple[int, int] = (-1, -1),
+    ) -> None:
+        self.clock = clock
+        self.name = name
+        self.client_id = client_id
+        self.opened: Deferred[TwistedChannel] = Deferred(self._cancelled)
+        self.connector: IConnector | None = None
+        self.expects_handshake = False
+        self._socket_buffers = socket_buffers
+        self._channel: TwistedChannel | None = None
+        self._timer: IDelayedCall | None = None
+
+    def expect_handshake(self) -> None:
+        """The channel is open only when TLS stands."""
+        self.expects_handshake = True
+
+    def give_up_after(self, timeout_s: float) -> None:
+        """Fail if it is not open in time; the connector's own limit ends with TCP's handshake."""
+        if not self.opened.called:
+            self._timer = self.clock.callLater(timeout_s, self._too_late)
+
+    def buildProtocol(self, addr: object) -> TwistedChannel:
+        self._channel = TwistedChannel(self)
+        return self._channel
+
+    def clientConnectionFailed(self, connector: IConnector, reason: Failure) -> None:
+        self.fail(ConnectionFailed(f"cannot connect to {self.name}: {reason.getErrorMessage()}"))
+
+    def set_options(self, transport: Any) -> None:
+        """What the socket is told once."""
+        transport.setTcpNoDelay(True)
+        transport.setTcpKeepAlive(True)
+        handle = transport.getHandle()
+        sizes = zip((socket.SO_SNDBUF, socket.SO_RCVBUF), self._socket_buffers, strict=True)
+        for option, size in sizes:
+            if size > 0 and isinstance(handle, socket.socket):
+                handle.setsockopt(socket.SOL_SOCKET, option, size)
+
+    def succeed(self, channel: TwistedChannel) -> None:
+        """It is open."""
+        self._stop_timer()
+        if not self.opened.called:
+            self.opened.callback(channel)
+
+    def fail(self, error: KafkaError) -> None:
+        """It will not be opened; nothing if it has been."""
+        self._stop_timer()
+        if not self.opened.called:
+            self.opened.errback(Failure(error))
+
+    def _too_late(self) -> None:
+        self._timer = None
+        self.fail(ConnectionFailed(f"{self.name} took too long to connect"))
+        self._drop()
+
+    def _cancelled(self, opened: Deferred[TwistedChannel]) -> None:
+        opened.errback(Failure(Cancelled()))
+        self._stop_timer()
+        self._drop()
+
+    def _drop(self) -> None:
+        if self._channel is not None and self._channel.transport is not None:
+            _abort(self._channel.transport)
+        elif self.connector is not None:
+            self.connector.disconnect()
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+def _abort(transport: Any) -> None:
+    """End a connection without waiting for what has not left yet."""
+    transport.abortConnection()

@@ -1,0 +1,235 @@
+"""The engine's `Network` on a Twisted reactor, whichever it is: it is given and never imported.
+
+A private reactor in a thread of its own must not wake the global one, so nothing here uses what
+does: endpoints, deferToThread, bare LoopingCalls. Names are looked up in a thread that ends with
+its answer and does not hold up the end of the process.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import socket
+import threading
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from twisted.internet import defer
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IDelayedCall, IReactorTime
+from twisted.python.failure import Failure
+
+from plog.client.errors import ConnectionFailed
+from plog.client.network import Cancelled
+from plog.client.twisted_channel import ChannelFactory, TwistedChannel
+
+if TYPE_CHECKING:
+    from plog.client.security import Security
+
+log = logging.getLogger("plog.client")
+
+T = TypeVar("T")
+
+
+class DeferredNetwork:
+    """All of a `Network` but connections, on any clock: what waits is a Deferred."""
+
+    def __init__(self, clock: IReactorTime) -> None:
+        self._clock = clock
+
+    def now_s(self) -> float:
+        return float(self._clock.seconds())
+
+    def wall_ms(self) -> int:
+        return int(time.time() * 1000)
+
+    def random(self) -> float:
+        return random.random()
+
+    def sleep(self, seconds: float) -> Deferred[None]:
+        call: IDelayedCall
+
+        def cancelled(deferred: Deferred[None]) -> None:
+            call.cancel()
+            deferred.errback(Failure(Cancelled()))
+
+        deferred: Deferred[None] = Deferred(cancelled)
+        call = self._clock.callLater(max(0.0, seconds), deferred.callback, None)
+        return deferred
+
+    def spawn(self, coroutine: Coroutine[Any, Any, object], what: str) -> DeferredTask:
+        return DeferredTask(Deferred.fromCoroutine(coroutine), what)
+
+    async def gather(self, coroutines: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
+        outcomes: list[tuple[bool, Any]] = await defer.DeferredList(
+            [Deferred.fromCoroutine(coroutine) for coroutine in coroutines], consumeErrors=True
+        )
+        for succeeded, outcome in outcomes:
+            if not succeeded:
+                raise outcome.value
+        return [outcome for _, outcome in outcomes]
+
+    def signal(self) -> DeferredSignal:
+        return DeferredSignal(self._clock)
+
+
+class DeferredTask:
+    """See `Task`. Its end is seen to: what it raises is logged."""
+
+    def __init__(self, deferred: Deferred[Any], what: str) -> None:
+        self.done = False
+        self._deferred = deferred
+        self._what = what
+        deferred.addBoth(self._ended)
+
+    def cancel(self) -> None:
+        if not self.done:
+            self._deferred.cancel()
+
+    def _ended(self, outcome: object) -> None:
+        self.done = True
+        if isinstance(outcome, Failure) and outcome.check(Cancelled) is None:
+            error = outcome.value
+            log.error("%s failed: %s", self._what, error, exc_info=error)
+
+
+class DeferredSignal:
+    """See `Signal`."""
+
+    def __init__(self, clock: IReactorTime) -> None:
+        self.is_set = False
+        self._clock = clock
+        self._waiting: list[Deferred[bool]] = []
+
+    def set(self) -> None:
+        self.is_set = True
+        waiting, self._waiting = self._waiting, []
+        for deferred in waiting:
+            deferred.callback(True)
+
+    def clear(self) -> None:
+        self.is_set = False
+
+    def wait(self, timeout_s: float | None = None) -> Deferred[bool]:
+        if self.is_set:
+            return defer.succeed(True)
+        deferred: Deferred[bool] = Deferred(self._cancelled)
+        self._waiting.append(deferred)
+        if timeout_s is not None:
+            call = self._clock.callLater(max(0.0, timeout_s), self._timed_out, deferred)
+            deferred.addBoth(_stop_timer, call)
+        return deferred
+
+    def _timed_out(self, deferred: Deferred[bool]) -> None:
+        self._waiting.remove(deferred)
+        deferred.callback(False)
+
+    def _cancelled(self, deferred: Deferred[bool]) -> None:
+        self._waiting.remove(deferred)
+        deferred.errback(Failure(Cancelled()))
+
+
+def _stop_timer(outcome: T, call: IDelayedCall) -> T:
+    if call.active():
+        call.cancel()
+    return outcome
+
+
+class TwistedNetwork(DeferredNetwork):
+    """Real connections on `reactor`, which must be able to connect over TCP."""
+
+    def __init__(
+        self,
+        reactor: Any,  # IReactorTCP, IReactorTime and IReactorFromThreads: no type says all three.
+        *,
+        client_id: str | None = None,
+        send_buffer_bytes: int = -1,
+        receive_buffer_bytes: int = -1,
+    ) -> None:
+        super().__init__(reactor)
+        self._reactor = reactor
+        self._client_id = client_id
+        self._buffers = (send_buffer_bytes, receive_buffer_bytes)
+
+    async def connect(
+        self, host: str, port: int, security: Security | None, *, timeout_s: float
+    ) -> TwistedChannel:
+        deadline_s = self.now_s() + timeout_s
+        addresses = await self._addresses(host, port, timeout_s)
+        problems = []
+        for address in addresses:
+            left_s = deadline_s - self.now_s()
+            if left_s <= 0:
+                break
+            try:
+                return await self._connect_to(host, address, port, security, left_s)
+            except ConnectionFailed as error:
+                problems.append(str(error))
+        raise ConnectionFailed("; ".join(problems) or f"{host}:{port} did not answer in time")
+
+    def _connect_to(
+        self, host: str, address: str, port: int, security: Security | None, timeout_s: float
+    ) -> Deferred[TwistedChannel]:
+        name = f"{host}:{port}" if host == address else f"{host}:{port} ({address})"
+        factory = ChannelFactory(
+            self._reactor, name, client_id=self._client_id, socket_buffers=self._buffers
+        )
+        outer: Any = factory
+        if security is not None:
+            from plog.client.tls_twisted import wrap_client_factory  # Needs OpenSSL: 50 ms.
+
+            try:
+                outer = wrap_client_factory(factory, security, host, self._reactor)
+                factory.expect_handshake()
+            except Exception as error:
+                return defer.fail(error)
+        factory.connector = self._reactor.connectTCP(address, port, outer, timeout=timeout_s)
+        factory.give_up_after(timeout_s)
+        return factory.opened
+
+    def _addresses(self, host: str, port: int, timeout_s: float) -> Awaitable[list[str]]:
+        """All addresses of a name, in the order the system would try them."""
+        if _is_address(host):
+            return defer.succeed([host])
+        found: Deferred[list[str]] = Deferred(lambda d: d.errback(Failure(Cancelled())))
+        timer = self._reactor.callLater(
+            timeout_s, _settle, found.errback, _failure(f"{host}:{port}: its name took too long")
+        )
+        found.addBoth(_stop_timer, timer)
+
+        def look_up() -> None:
+            outcome: tuple[Callable[[Any], None], Any]
+            try:
+                infos = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+                outcome = found.callback, list(dict.fromkeys(str(info[4][0]) for info in infos))
+            except OSError as error:
+                outcome = found.errback, _failure(f"{host}:{port} has no address: {error.strerror}")
+            except UnicodeError:
+                outcome = found.errback, _failure(f"{host!r} is no name of a host")
+            self._reactor.callFromThread(_settle, *outcome)
+
+        threading.Thread(target=look_up, name=f"plog-look-up-{host}", daemon=True).start()
+        return found
+
+
+def _failure(text: str) -> Failure:
+    return Failure(ConnectionFailed(text))
+
+
+def _settle(finish: Callable[[Any], None], outcome: Any) -> None:
+    """Give an outcome to a Deferred that may have one already."""
+    try:
+        finish(outcome)
+    except defer.AlreadyCalledError:
+        pass
+
+
+def _is_address(host: str) -> bool:
+    for family in (socket.AF_INET, socket.AF_INET6):
+        try:
+            socket.inet_pton(family, host)
+        except OSError:
+            continue
+        return True
+    return False

@@ -1,0 +1,3 @@
+"""The version of this software; setup.cfg reads it from here."""
+
+VERSION = "0.1.0"
