@@ -271,7 +271,7 @@ class Cluster:
         while not self._is_closed:
             await self._stale.wait(settings.metadata_max_age_ms / 1000)
             self._stale.clear()
-            for node in self._nodes.values():
+            for node in (*self._nodes.values(), *self._seeds):
                 node.close_if_idle(settings.connections_max_idle_ms / 1000)
             try:
                 await self.refresh()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from plog.client.connection import Connection, open_connection
-from plog.client.errors import ClosedError
+from plog.client.errors import ConnectionFailed
 from plog.client.network import Network
 from plog.client.settings import ClientSettings
 from plog.errors import KafkaError
@@ -54,7 +54,7 @@ class Node:
         """The open connection, or a new one. Raises ConnectionFailed, AuthenticationFailed."""
         while (connection := self.open_connection) is None:
             if self._is_closed:
-                raise ClosedError(f"the client, or its connection to {self.host}, is closed")
+                raise ConnectionFailed(f"the connection to {self.host}:{self.port} is of no use now")
             if self._is_opening:
                 await self._opened.wait()
             else:
@@ -113,7 +113,7 @@ class Node:
             connection.close()
 
     def close(self) -> None:
-        """Close it for good: it is not opened again."""
+        """Close it for good: whoever waits for it hears ConnectionFailed."""
         self._is_closed = True
         if self._connection is not None:
             self._connection.close()
