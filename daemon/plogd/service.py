@@ -127,7 +127,7 @@ class BrokerService(Service):
 
     def _make_parts(self) -> None:
         config = self._loaded.config
-        self._jobs = ThreadJobs(self._reactor)
+        self._jobs = ThreadJobs(self._reactor, self._turn)
         self.broker = Broker(
             config,
             clock=self._clock,

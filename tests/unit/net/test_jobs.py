@@ -9,7 +9,8 @@ from collections.abc import Iterator
 import pytest
 
 from plogd.net.jobs import SWITCH_INTERVAL_S, JobsClosed, ThreadJobs
-from plogd.ports import Jobs, Later
+from plogd.net.ports import ReactorTimers
+from plogd.ports import Jobs, Later, Turn
 from tests.helpers.net_parts import Pump
 from tests.helpers.sim_ports import outcome
 
@@ -24,7 +25,7 @@ def pump() -> Iterator[Pump]:
 @pytest.fixture
 def jobs(pump: Pump) -> Iterator[ThreadJobs]:
     before = sys.getswitchinterval()
-    jobs = ThreadJobs(pump.reactor, max_threads=4)
+    jobs = ThreadJobs(pump.reactor, Turn(ReactorTimers(pump.reactor)), max_threads=4)
     yield jobs
     jobs.close()
     sys.setswitchinterval(before)
@@ -101,6 +102,47 @@ def test_a_lane_that_ran_dry_finds_a_thread_again(jobs: ThreadJobs, pump: Pump) 
         later: Later[int] = jobs.submit("lane", lambda n=number: n)  # type: ignore[misc]
         pump.until(lambda later=later: later.done)  # type: ignore[misc]
         assert outcome(later) == number
+
+
+def test_of_the_free_threads_only_the_one_that_was_last_at_work_wakes(
+    jobs: ThreadJobs, pump: Pump
+) -> None:
+    all_are_here = threading.Barrier(4)
+    laters = [jobs.submit(f"{n}", lambda: all_are_here.wait(10)) for n in range(4)]
+    pump.until(lambda: all(later.done for later in laters))
+    names: set[str] = set()
+    for _ in range(50):
+        later = jobs.submit("lane", lambda: names.add(threading.current_thread().name))
+        pump.until(lambda later=later: later.done)  # type: ignore[misc]
+    assert len(names) == 1
+
+
+def test_what_follows_a_job_waits_for_the_end_of_one_turn(pump: Pump) -> None:
+    turn = Turn(ReactorTimers(pump.reactor))
+    jobs = ThreadJobs(pump.reactor, turn)
+    told: list[str] = []
+
+    def on_value(value: str) -> None:
+        turn.defer(lambda: told.append(f"after {value}"))
+        told.append(value)
+
+    jobs.submit("lane", lambda: "this").then(on_value, lambda error: None)
+    jobs.submit("lane", lambda: "that").then(on_value, lambda error: None)
+    jobs.close()
+    assert told == []
+    pump.until(lambda: told)
+    assert told == ["this", "that", "after this", "after that"]
+
+
+def test_a_bug_in_what_follows_a_job_costs_no_other(jobs: ThreadJobs, pump: Pump) -> None:
+    def on_value(value: int) -> None:
+        raise ValueError("a bug")
+
+    for _ in range(3):
+        jobs.submit("lane", lambda: 42).then(on_value, lambda error: None)
+        after = jobs.submit("lane", lambda: "still here")
+        pump.until(lambda after=after: after.done)  # type: ignore[misc]
+        assert outcome(after) == "still here"
 
 
 def test_cancelling_drops_the_outcome_and_the_job_still_runs(jobs: ThreadJobs, pump: Pump) -> None:
