@@ -23,6 +23,7 @@ LOSS = {
     "inconsistent-offsets",
     "high-watermark-fell",
     "false-out-of-order",  # The batch before was acknowledged, and is forgotten.
+    "false-out-of-range",  # A reader is where the log ended once.
     "poll-skip",  # A reader comes to the place before the checker does.
 }
 FOUND_AS = {

@@ -2,8 +2,9 @@
 
 A file system (``st_dev``) has one `SyncRounds`. A log that appended asks for a sync; when no
 round is in flight one starts at the end of the turn and takes *every* log that asked, noting each
-log's end. Appends made during a round wait for the next. There is no timer and no linger: under
-load the rounds grow by themselves, an idle broker syncs at once.
+log's end. Appends made during a round wait for the next. Under load the rounds grow by themselves;
+an idle broker, or a single request in flight, is synced at once. Only for those whom the last round
+has just answered does one wait a moment (gathering.py).
 
 A round is some ``fdatasync`` calls, or a single ``syncfs`` where many files are dirty and the
 kernel reports its errors (ext4 and xfs, Linux >= 5.8); which one is cheaper is learned from
@@ -24,14 +25,11 @@ from typing import Protocol
 
 from plogd.log.binding import bind
 from plogd.log.call_each import call_each
+from plogd.log.gathering import Gathering
 from plogd.log.sync_costs import SyncCosts
 from plogd.ports import Clock, File, Files, Jobs, Later, Timers, Turn, gather, ready, spawn
 
 _PARALLEL_LANES = 8
-_GATHER_MAX_MS = 0.2
-"""How long after a round's end the next one may wait for those whom that one has answered."""
-_GATHER_MAX_LOOKS = 30
-"""How often it looks whether they are there; before each look the reactor reads what has come."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +106,6 @@ class SyncRounds:
         self._jobs = jobs
         self._clock = clock
         self._turn = turn
-        self._timers = timers
         self._on_failure = on_failure
         self._max_unsynced_bytes = max_unsynced_bytes
         self._may_sync_fs = use_sync_fs and files.supports_sync_fs(self._path)
@@ -121,10 +118,7 @@ class SyncRounds:
         self._unwritten_bytes = 0
         self._in_flight = False
         self._scheduled = False
-        self._asked = self._asked_before = 0
-        """How often the next round was asked for, and the one before it."""
-        self._looks = 0
-        self._ended_ms = -_GATHER_MAX_MS
+        self._company = Gathering(clock, timers, lambda: turn.defer(self._begin))
         self._waiting_for_room: deque[Later[None]] = deque()
         self._waiting_for_idle: list[Later[None]] = []
         self.rounds = 0
@@ -135,7 +129,7 @@ class SyncRounds:
         """`log` appended `nbytes` and wants them durable in the next round."""
         self._dirty[log] = self._dirty.get(log, 0) + nbytes
         self._unsynced_bytes += nbytes
-        self._asked += 1
+        self._company.came()
         self._schedule()
 
     def hold(self, nbytes: int) -> None:
@@ -181,17 +175,13 @@ class SyncRounds:
             self._turn.defer(self._start)
 
     def _start(self) -> None:
-        """Begin a round; but first let those come back whom the last one has just answered.
+        """Begin a round, now or when those are here whom the last one has answered."""
+        if self._waiting_for_room or not self._company.must_wait():
+            self._begin()
 
-        A client with several requests in flight would be cut in two otherwise: half of them in the
-        round under way, half in the next, and so on for ever.
-        """
-        if self._asked < self._asked_before and self._may_gather():
-            self._looks += 1
-            self._timers.call_later(0, self._start)
-            return
+    def _begin(self) -> None:
         self._scheduled = False
-        self._asked, self._asked_before, self._looks = 0, self._asked, 0
+        self._company.round_begins()
         tickets = [ticket for log in self._dirty if (ticket := log.begin_sync()) is not None]
         self._dirty.clear()
         self._round_bytes = self._unsynced_bytes
@@ -202,10 +192,6 @@ class SyncRounds:
             lambda failures: self._finish(tickets, failures),
             lambda error: self._finish(tickets, [_as_failure(tickets, error)]),
         )
-
-    def _may_gather(self) -> bool:
-        elapsed_ms = self._clock.monotonic_ms() - self._ended_ms
-        return elapsed_ms < _GATHER_MAX_MS and self._looks < _GATHER_MAX_LOOKS
 
     def _sync(self, tickets: Sequence[SyncTicket]) -> Later[list[SyncFailed]]:
         """Run one round; the failures, none of which concerns a ticket not named in them."""
@@ -269,7 +255,6 @@ class SyncRounds:
 
     def _finish(self, tickets: Sequence[SyncTicket], failures: Sequence[SyncFailed]) -> None:
         self._in_flight = False
-        self._ended_ms = self._clock.monotonic_ms()
         self._unsynced_bytes -= self._round_bytes
         failed_dirs = {log_dir for failure in failures for log_dir in failure.log_dirs}
         durable = [ticket for ticket in tickets if ticket.log.log_dir not in failed_dirs]
@@ -282,6 +267,8 @@ class SyncRounds:
         call_each(calls)
 
     def _go_on(self) -> None:
+        # What has become durable is answered in this turn, which takes longer the more that is.
+        self._turn.defer(self._company.round_answered)
         if self._dirty:
             self._schedule()
         call_each(self._to_wake())
