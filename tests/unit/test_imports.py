@@ -27,6 +27,9 @@ BASE = (
     "plog.errors",
     "plog.types",
     "plog.hashing",
+    "plog.cipher_suites",
+    "plog.pem",
+    "plog.scram",
 )
 SETTINGS = ("plog.properties", "plog.settings", "plog.settings_text")
 LIBRARY = (*BASE, *SETTINGS, "plog.wire", "plog.records")
@@ -85,6 +88,12 @@ ROOMS = (
         pure=True,
     ),
     Room(names=("plog.client",), may_import=LIBRARY, outside=("twisted", "zope")),
+    Room(names=("plog.openssl",), may_import=BASE, outside=("OpenSSL", "cryptography")),
+    Room(
+        names=("plog.client.tls_twisted",),
+        may_import=(*LIBRARY, "plog.client", "plog.openssl"),
+        outside=("OpenSSL", "cryptography", "service_identity", "twisted", "zope"),
+    ),
     Room(names=("plog.twisted", "plog.aio"), may_import=(*LIBRARY, "plog.client")),
     Room(names=("plog.cli", "plog.agent", "plog.spark"), may_import=(*LIBRARY, "plog.client")),
     Room(names=("plog.zookeeper",), may_import=BASE, outside=("kazoo", "twisted")),

@@ -4,14 +4,13 @@ What is wrong is said with the setting, the file and the remedy, because OpenSSL
 numbers, or only to the first client. Blocks on files: called at the start, and later from a job.
 Making a TLS context of what was read is tls_context.py's work.
 
-Source: KIP-651 and Kafka 4.3 DefaultSslEngineFactory.PemStore, which as here takes a PEM text
-without its line ends, and the first certificate for the broker's own; RFC 7468.
+Source: KIP-651 and Kafka 4.3 DefaultSslEngineFactory.PemStore, which as here takes the first
+certificate for the broker's own.
 """
 
 from __future__ import annotations
 
 import os
-import re
 import stat
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -23,14 +22,11 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 
 from plog.errors import PlogError
+from plog.pem import is_encrypted, other_form, pem_blocks
 from plogd.config.tls_settings import CONVERT_KEYSTORE, CONVERT_TRUSTSTORE, TlsSettings
 from plogd.net.x500_name import rfc2253_name
 
 EXPIRES_SOON = timedelta(days=14)
-
-_BLOCK = re.compile(rb"-----BEGIN ([A-Z0-9 ]+)-----(.*?)-----END \1-----", re.DOTALL)
-_JKS_MAGIC = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce")
-_DER_SEQUENCE = b"\x30"
 
 
 class TlsFileError(PlogError):
@@ -114,10 +110,9 @@ def _read_file(name: str, path: str, how_to_convert: str) -> _Source:
             data = file.read()
     except OSError as error:
         raise TlsFileError(f"{where} cannot be read: {error.strerror}") from error
-    if data.startswith(_JKS_MAGIC):
-        raise TlsFileError(f"{where} is a Java keystore (JKS), not PEM; {how_to_convert}")
-    if data.startswith(_DER_SEQUENCE):
-        raise TlsFileError(f"{where} is a PKCS12 or DER file, not PEM; {how_to_convert}")
+    form = other_form(data)
+    if form is not None:
+        raise TlsFileError(f"{where} is {form}, not PEM; {how_to_convert}")
     return _Source(where, data)
 
 
@@ -125,44 +120,27 @@ def _without_waiting(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NONBLOCK)
 
 
-def _blocks(source: _Source, kind: str) -> list[bytes]:
-    """The PEM blocks whose label ends in `kind`, with the line ends that belong there."""
-    found = []
-    for label, body in _BLOCK.findall(source.data):
-        if label.decode().endswith(kind):
-            begin, end = b"-----BEGIN %b-----\n" % label, b"-----END %b-----\n" % label
-            found.append(begin + _with_line_ends(body) + end)
-    return found
-
-
-def _with_line_ends(body: bytes) -> bytes:
-    if b":" in body:  # The headers of an old form of encrypted keys: lines matter.
-        return body.strip() + b"\n"
-    text = b"".join(body.split())
-    return b"".join(text[i : i + 64] + b"\n" for i in range(0, len(text), 64))
-
-
 def _private_key(source: _Source, password: str | None, password_setting: str) -> Any:
-    blocks = _blocks(source, "PRIVATE KEY")
+    blocks = pem_blocks(source.data, "PRIVATE KEY")
     if not blocks:
         raise TlsFileError(
             f"{source.where} holds no private key, a block that begins with -----BEGIN PRIVATE KEY"
         )
-    is_encrypted = b"ENCRYPTED" in blocks[0]
-    if is_encrypted and not password:
+    needs_password = is_encrypted(blocks[0])
+    if needs_password and not password:
         raise TlsFileError(f"{source.where}: its private key is encrypted; set {password_setting}")
     try:
         return serialization.load_pem_private_key(
-            blocks[0], (password or "").encode() if is_encrypted else None
+            blocks[0], (password or "").encode() if needs_password else None
         )
     except _UNREADABLE as error:
-        why = f"is {password_setting} the right password?" if is_encrypted else _first_line(error)
+        why = f"is {password_setting} the right password?" if needs_password else _first_line(error)
         raise TlsFileError(f"{source.where}: its private key cannot be read: {why}") from error
 
 
 def _certificates(source: _Source) -> tuple[x509.Certificate, ...]:
     certificates = []
-    for number, block in enumerate(_blocks(source, "CERTIFICATE"), 1):
+    for number, block in enumerate(pem_blocks(source.data, "CERTIFICATE"), 1):
         try:
             certificate = x509.load_pem_x509_certificate(block)
             owner(certificate), validity(certificate)  # Only now does the library read them.

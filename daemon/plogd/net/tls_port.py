@@ -22,11 +22,12 @@ from twisted.protocols.tls import TLSMemoryBIOFactory, TLSMemoryBIOProtocol
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
+from plog.openssl import reason_of
 from plogd.apis.context import ConnectionContext
 from plogd.net.connections import Connections
 from plogd.net.listeners import ListenerFactory, PlainPort
 from plogd.net.protocol_connection import ProtocolConnection
-from plogd.net.tls_context import TlsServer, VerifyFailure, owner_of, reason_of
+from plogd.net.tls_context import TlsServer, VerifyFailure, owner_of
 from plogd.net.tls_failures import explain_handshake_failure
 from plogd.net.wrong_protocol import explain_not_tls
 from plogd.ports import Timer

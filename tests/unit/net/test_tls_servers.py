@@ -49,7 +49,7 @@ def test_every_problem_is_told_with_the_name_of_its_setting(tmp_path: Path) -> N
         prepare_tls(config, now_ms())
     first, second = error.value.problems
     assert first.startswith("ssl.keystore.location=/nowhere/all.pem cannot be read")
-    assert second.startswith("listener.name.b.ssl.cipher.suites: TLS_NULL is not served")
+    assert second.startswith("listener.name.b.ssl.cipher.suites: TLS_NULL is not spoken")
 
 
 def test_versions_and_suites_that_exclude_one_another_are_refused(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import ssl
 
 import pytest
 
-from plogd.net.cipher_suites import openssl_cipher_lists
+from plog.cipher_suites import openssl_cipher_lists
 
 KAFKAS = [
     "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",
@@ -33,5 +33,5 @@ def test_openssls_own_names_and_those_of_tls_1_3_are_taken_as_they_are() -> None
 
 @pytest.mark.parametrize("suite", ["TLS_RSA_WITH_AES_128_CBC_SHA", "ALL:!EXP", "none"])
 def test_any_other_is_refused(suite: str) -> None:
-    with pytest.raises(ValueError, match="is not served"):
+    with pytest.raises(ValueError, match="is not spoken"):
         openssl_cipher_lists([suite])

@@ -1,0 +1,104 @@
+"""What both ends of a TLS connection set in a context of pyOpenSSL.
+
+The server's context is plogd/net/tls_context.py's, the client's client/tls_twisted.py's. Whatever
+this OpenSSL refuses is a ValueError that says what to change; the callers know the setting's name.
+
+Source: OpenSSL's SSL_CTX_set_min_proto_version(3), X509_VERIFY_PARAM_set_flags(3).
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any
+
+from cryptography import x509
+from cryptography.hazmat.primitives import serialization
+from OpenSSL import SSL, crypto
+
+from plog.cipher_suites import openssl_cipher_lists
+
+_VERSIONS = {"TLSv1.2": SSL.TLS1_2_VERSION, "TLSv1.3": SSL.TLS1_3_VERSION}
+
+
+def limit(context: SSL.Context, versions: Collection[str], suites: Sequence[str]) -> None:
+    """Speak only these versions of TLS and, if there are any, these cipher suites."""
+    allowed = set(versions)
+    if suites:
+        allowed &= _limit_suites(context, suites)
+    if not allowed:
+        raise ValueError("there is no version of TLS in common with ssl.enabled.protocols")
+    context.set_min_proto_version(min(_VERSIONS[version] for version in allowed))
+    context.set_max_proto_version(max(_VERSIONS[version] for version in allowed))
+
+
+def _limit_suites(context: SSL.Context, suites: Sequence[str]) -> set[str]:
+    """Offer only these; the versions of TLS that have one of them."""
+    tls_1_2, tls_1_3 = openssl_cipher_lists(suites)
+    versions = set()
+    try:
+        if tls_1_2:
+            context.set_cipher_list(":".join(tls_1_2).encode())
+            versions.add("TLSv1.2")
+        if tls_1_3:
+            if not hasattr(context, "set_tls13_ciphersuites"):
+                raise ValueError(
+                    "this pyOpenSSL is too old to choose among the suites of TLSv1.3; leave it"
+                    " empty, or take TLSv1.3 out of ssl.enabled.protocols and its suites out of"
+                    " here"
+                )
+            context.set_tls13_ciphersuites(":".join(tls_1_3).encode())
+            versions.add("TLSv1.3")
+    except SSL.Error as error:
+        raise ValueError(f"OpenSSL knows none of {', '.join(suites)}") from error
+    return versions
+
+
+def show(context: SSL.Context, key: Any, chain: Sequence[x509.Certificate]) -> None:
+    """Have this certificate, the first of `chain`, and its key. Raises SSL.Error."""
+    der = key.private_bytes(
+        serialization.Encoding.DER,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
+    own, *others = for_openssl(chain)
+    with warnings.catch_warnings():
+        # Newer versions would rather have cryptography's own types, older ones know only these.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        context.use_certificate(own)
+        for certificate in others:
+            context.add_extra_chain_cert(certificate)
+        context.use_privatekey(crypto.load_privatekey(crypto.FILETYPE_ASN1, der))
+    context.check_privatekey()
+
+
+def trust(context: SSL.Context, trusted: Sequence[x509.Certificate]) -> None:
+    """Take certificates that these have signed. Raises SSL.Error.
+
+    As in Java, each of them is trusted for itself, not only one that signed itself.
+    """
+    store = context.get_cert_store()
+    assert store is not None, "a context has a store from the beginning"
+    store.set_flags(crypto.X509StoreFlags.PARTIAL_CHAIN)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        for certificate in for_openssl(trusted):
+            store.add_cert(certificate)
+
+
+def for_openssl(certificates: Sequence[x509.Certificate]) -> Iterator[crypto.X509]:
+    """Certificates as pyOpenSSL wants them."""
+    for certificate in certificates:
+        yield crypto.X509.from_cryptography(certificate)
+
+
+def reason_of(error: SSL.Error) -> str:
+    """OpenSSL's words for an error; the last of its queue says it best, if there is one.
+
+    >>> reason_of(SSL.Error([("SSL routines", "", "unknown protocol")]))
+    'unknown protocol'
+    """
+    queue = error.args[0] if error.args else None
+    if isinstance(queue, list) and queue:
+        return str(queue[-1][2]) or str(queue[-1])
+    return str(error) or type(error).__name__

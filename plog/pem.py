@@ -1,0 +1,49 @@
+"""PEM texts: finding the keys and certificates in them, and telling them from other forms.
+
+Pure. What a block means is the business of who reads it: plogd/net/tls_files.py for the broker,
+client/security.py for clients.
+
+Source: RFC 7468; KIP-651 and Kafka 4.3 DefaultSslEngineFactory.PemStore, which as here takes a PEM
+text without its line ends.
+"""
+
+from __future__ import annotations
+
+import re
+
+_BLOCK = re.compile(rb"-----BEGIN ([A-Z0-9 ]+)-----(.*?)-----END \1-----", re.DOTALL)
+_JKS_MAGIC = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce")
+_DER_SEQUENCE = b"\x30"
+
+
+def pem_blocks(data: bytes, kind: str) -> list[bytes]:
+    """The blocks whose label ends in `kind`, with the line ends that belong there.
+
+    >>> pem_blocks(b"-----BEGIN CERTIFICATE----- QUJD -----END CERTIFICATE-----", "CERTIFICATE")
+    [b'-----BEGIN CERTIFICATE-----\\nQUJD\\n-----END CERTIFICATE-----\\n']
+    """
+    found = []
+    for label, body in _BLOCK.findall(data):
+        if label.decode().endswith(kind):
+            begin, end = b"-----BEGIN %b-----\n" % label, b"-----END %b-----\n" % label
+            found.append(begin + _with_line_ends(body) + end)
+    return found
+
+
+def _with_line_ends(body: bytes) -> bytes:
+    if b":" in body:  # The headers of an old form of encrypted keys: lines matter.
+        return body.strip() + b"\n"
+    text = b"".join(body.split())
+    return b"".join(text[i : i + 64] + b"\n" for i in range(0, len(text), 64))
+
+
+def is_encrypted(key: bytes) -> bool:
+    """Whether the block of a private key needs a password."""
+    return b"ENCRYPTED" in key
+
+
+def other_form(data: bytes) -> str | None:
+    """What `data` is if it is no PEM but another form of keystore; None if it is none of those."""
+    if data.startswith(_JKS_MAGIC):
+        return "a Java keystore (JKS)"
+    return "a PKCS12 or DER file" if data.startswith(_DER_SEQUENCE) else None
