@@ -2,36 +2,23 @@
 
 A client sends the salted password; kept are two keys made of it, which are enough to check a log-in
 and not enough to make one. The server's side of SASL/SCRAM itself does not exist yet
-(docs/security.md). Source: RFC 5802; Kafka 4.0 ScramFormatter, ScramMechanism, ScramControlManager.
+(docs/security.md), the mathematics is plog/scram.py's. Source: RFC 5802; Kafka 4.0
+ScramControlManager.
 """
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 from dataclasses import dataclass, field
-from enum import IntEnum
 from typing import Final
 
 from plog.errors import UnacceptableCredential, UnsupportedSaslMechanism
+from plog.scram import ScramMechanism, server_key, stored_key
 
 MIN_ITERATIONS: Final = 4096
 MAX_ITERATIONS: Final = 16384
 MAX_USER_CHARACTERS: Final = 1_000
 MAX_SALT_BYTES: Final = 1_000
 """Ours: Kafka has no bounds, and clients send a salt of some twenty bytes."""
-
-
-class ScramMechanism(IntEnum):
-    """The mechanisms, by the protocol's numbers."""
-
-    SCRAM_SHA_256 = 1
-    SCRAM_SHA_512 = 2
-
-    @property
-    def hash_name(self) -> str:
-        """Its hash, as hashlib calls it."""
-        return "sha256" if self is ScramMechanism.SCRAM_SHA_256 else "sha512"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,11 +63,9 @@ def credential_of(
         raise UnacceptableCredential("the salted password is empty")
     if len(salt) > MAX_SALT_BYTES:
         raise UnacceptableCredential(f"a salt of {len(salt)} bytes is longer than {MAX_SALT_BYTES}")
-    name = mechanism.hash_name
-    client_key = hmac.digest(salted_password, b"Client Key", name)
     return ScramCredential(
         salt=salt,
-        stored_key=hashlib.new(name, client_key).digest(),
-        server_key=hmac.digest(salted_password, b"Server Key", name),
+        stored_key=stored_key(mechanism, salted_password),
+        server_key=server_key(mechanism, salted_password),
         iterations=iterations,
     )

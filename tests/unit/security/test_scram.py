@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from plog.errors import UnacceptableCredential, UnsupportedSaslMechanism
-from plogd.security.scram import ScramMechanism, check_user, credential_of, mechanism_of
+from plog.scram import ScramMechanism
+from plogd.security.scram import check_user, credential_of, mechanism_of
 
 SHA_256 = ScramMechanism.SCRAM_SHA_256
 
