@@ -76,6 +76,8 @@ from plog.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochResponse,
 )
 from plog.wire.messages.produce import ProduceRequest, ProduceResponse
+from plog.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from plog.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from plog.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from plog.wire.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
 from plog.wire.messages.user_scram_credentials import (
@@ -109,6 +111,7 @@ APIS = (
     Api(SyncGroupRequest, SyncGroupResponse),
     Api(DescribeGroupsRequest, DescribeGroupsResponse),
     Api(ListGroupsRequest, ListGroupsResponse),
+    Api(SaslHandshakeRequest, SaslHandshakeResponse),
     Api(ApiVersionsRequest, ApiVersionsResponse),
     Api(CreateTopicsRequest, CreateTopicsResponse),
     Api(DeleteTopicsRequest, DeleteTopicsResponse),
@@ -121,6 +124,7 @@ APIS = (
     Api(DescribeConfigsRequest, DescribeConfigsResponse),
     Api(AlterConfigsRequest, AlterConfigsResponse),
     Api(DescribeLogDirsRequest, DescribeLogDirsResponse),
+    Api(SaslAuthenticateRequest, SaslAuthenticateResponse),
     Api(CreatePartitionsRequest, CreatePartitionsResponse),
     Api(DeleteGroupsRequest, DeleteGroupsResponse),
     Api(ElectLeadersRequest, ElectLeadersResponse),

@@ -70,7 +70,7 @@ class _Filler:
             return self._chance.randint(1, 90)  # The oracle takes only codes it has a name for.
         if field.name == "log_append_time_ms":
             return 1000 * self._chance.randint(1, 1 << 35)  # The oracle rounds parts of a second.
-        if field.name == "retention_time_ms":
+        if field.name in ("retention_time_ms", "session_lifetime_ms"):
             return self._chance.randint(1, 1 << 40)  # The oracle has no longer durations.
         while (value := self._value(field.type)) == field.default:
             pass
