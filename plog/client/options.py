@@ -7,7 +7,7 @@ settings there are comes in as a table's rows; what they mean together is the ta
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from plog.client.known_options import PREFIXES_OF_OTHERS, REFUSED, why_without_effect
@@ -67,11 +67,10 @@ def read_options(
     """The values for `rows`; nothing is raised, see `Reading.problems`."""
     reading = Reading(rows)
     own_name = {alias: row.name for row in rows.values() for alias in row.aliases}
-    for layer in (
-        _of_file(path, reading.problems) if path is not None else [],
-        _of_mapping(options),
-        _of_mapping(keywords),
-    ):
+    layers: list[Iterable[Given]] = [_of_mapping(options), _of_mapping(keywords)]
+    if path is not None:
+        layers.insert(0, _of_file(path, reading.problems))
+    for layer in layers:
         in_layer: dict[str, Given] = {}
         for given in layer:
             name = own_name.get(given.name, given.name)

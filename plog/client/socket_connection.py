@@ -11,6 +11,7 @@ from struct import Struct
 from typing import TYPE_CHECKING, TypeVar
 
 from plog.client.errors import ConnectionFailed as ConnectionFailed
+from plog.client.tls_failures import tls_failure
 from plog.errors import KafkaError, RequestTimedOut
 from plog.wire.header import RequestHeader, decode_response_header, encode_request
 from plog.wire.schema import ApiMessage, WireError
@@ -41,19 +42,22 @@ class SocketConnection:
         security: Security | None = None,
     ) -> None:
         self.address = f"{host}:{port}"
+        self._host = host
         self._timeout_s = timeout_s
         self._client_id = client_id
         self._correlation_id = 0
         self._socket: socket.socket | None = None
+        context = None if security is None else security.make_ssl_context()
         try:
             self._socket = socket.create_connection((host, port), timeout_s)
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            if security is not None:
-                context = security.make_ssl_context()
+            if context is not None:
                 self._socket = context.wrap_socket(self._socket, server_hostname=host)
         except OSError as error:
             self.close()
-            raise ConnectionFailed(f"cannot connect to {self.address}: {error}") from error
+            raise tls_failure(error, address=self.address, host=host) or ConnectionFailed(
+                f"cannot connect to {self.address}: {error}"
+            ) from error
 
     @property
     def is_open(self) -> bool:
@@ -123,7 +127,9 @@ class SocketConnection:
         self.close()
         if isinstance(error, TimeoutError):
             return RequestTimedOut(f"{self.address} has not answered in time")
-        return ConnectionFailed(f"the connection to {self.address} broke: {error}")
+        return tls_failure(
+            error, address=self.address, host=self._host, has_begun=True
+        ) or ConnectionFailed(f"the connection to {self.address} broke: {error}")
 
 
 def _receive_exactly(connection: socket.socket, size: int) -> bytes:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import socket
 from collections import deque
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from struct import Struct
 from typing import Any, TypeVar
 
@@ -141,8 +141,10 @@ class TwistedChannel(Protocol):
         self._factory_of.succeed(self)
 
     def connectionLost(self, reason: Failure = Failure(ConnectionFailed())) -> None:  # noqa: B008
-        text = reason.getErrorMessage() or type(reason.value).__name__
-        error = ConnectionFailed(f"the connection to {self.address} broke: {text}")
+        error = self._factory_of.explain(reason.value)
+        if error is None:
+            text = reason.getErrorMessage() or type(reason.value).__name__
+            error = ConnectionFailed(f"the connection to {self.address} broke: {text}")
         self._factory_of.fail(error)
         self._end(error)
 
@@ -250,13 +252,21 @@ class ChannelFactory(ClientFactory):
         self.opened: Deferred[TwistedChannel] = Deferred(self._cancelled)
         self.connector: IConnector | None = None
         self.expects_handshake = False
+        self._explain_tls: Callable[..., KafkaError | None] | None = None
         self._socket_buffers = socket_buffers
         self._channel: TwistedChannel | None = None
         self._timer: IDelayedCall | None = None
 
-    def expect_handshake(self) -> None:
-        """The channel is open only when TLS stands."""
+    def expect_handshake(self, explain: Callable[..., KafkaError | None] | None = None) -> None:
+        """The channel is open only when TLS stands; `explain` is `TlsClient.failure_of`."""
         self.expects_handshake = True
+        self._explain_tls = explain
+
+    def explain(self, error: BaseException | None) -> KafkaError | None:
+        """What to raise for what ended the connection, if TLS says why."""
+        if self._explain_tls is None:
+            return None
+        return self._explain_tls(error, self.name, has_begun=self.opened.called)
 
     def give_up_after(self, timeout_s: float) -> None:
         """Fail if it is not open in time; the connector's own limit ends with TCP's handshake."""

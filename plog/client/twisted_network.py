@@ -177,11 +177,12 @@ class TwistedNetwork(DeferredNetwork):
         )
         outer: Any = factory
         if security is not None:
-            from plog.client.tls_twisted import wrap_client_factory  # Needs OpenSSL: 50 ms.
+            from plog.client.tls_twisted import TlsClient  # Needs OpenSSL: 50 ms.
 
             try:
-                outer = wrap_client_factory(factory, security, host, self._reactor)
-                factory.expect_handshake()
+                tls = TlsClient.of(security, host)
+                outer = tls.factory(factory, clock=self._reactor)
+                factory.expect_handshake(tls.failure_of)
             except Exception as error:
                 return defer.fail(error)
         factory.connector = self._reactor.connectTCP(address, port, outer, timeout=timeout_s)
