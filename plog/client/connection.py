@@ -44,6 +44,8 @@ class Connection:
         self.api_versions = versions
         self.throttled_until_s = 0.0
         """Until when the broker wants to be left alone (KIP-219)."""
+        self.renew_at_s: float | None = None
+        """When to log in again (KIP-368), on the network's clock; None for never."""
         self._channel = channel
         self._request_timeout_s = request_timeout_s
         self._ranges = {
@@ -145,13 +147,24 @@ async def open_connection(
             channel, versions, node_id=node_id, request_timeout_s=request_timeout_s
         )
         if settings.uses_sasl:
-            from plog.client.handshake import authenticate  # Only who needs it pays for it.
-
-            await authenticate(connection, settings, network, host=host)
+            await log_in(connection, settings, network, host=host)
     except BaseException:
         channel.close()
         raise
     return connection
+
+
+async def log_in(
+    connection: Connection, settings: ClientSettings, network: Network, *, host: str
+) -> None:
+    """Log in on a connection, a new one or anew; nothing else may be asked meanwhile.
+
+    Raises AuthenticationFailed, ConnectionFailed and RequestTimedOut.
+    """
+    from plog.client.handshake import authenticate  # Only who needs it pays for it.
+
+    session = await authenticate(connection, settings, network, host=host)
+    connection.renew_at_s = session.renew_at_s
 
 
 async def _ask_versions(channel: Channel, version: int, timeout_s: float) -> ApiVersionsResponse:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from plog.client.connection import Connection, open_connection
+from plog.client.connection import Connection, log_in, open_connection
 from plog.client.errors import ConnectionFailed
 from plog.client.network import Network
 from plog.client.settings import ClientSettings
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 _JITTER = 0.2
 _MAX_DOUBLINGS = 30
+_DRAIN_S = 0.01
+"""How often to look whether a connection has been answered all it was asked."""
 
 
 class Node:
@@ -46,17 +48,25 @@ class Node:
 
     @property
     def open_connection(self) -> Connection | None:
-        """The connection, if it is open."""
+        """The connection, if it is open and its session does not end soon."""
         connection = self._connection
-        return None if connection is None or not connection.is_open else connection
+        if connection is None or not connection.is_open:
+            return None
+        renew_at_s = connection.renew_at_s
+        is_over = renew_at_s is not None and self._network.now_s() >= renew_at_s
+        return None if is_over else connection
 
     async def connected(self) -> Connection:
         """The open connection, or a new one. Raises ConnectionFailed, AuthenticationFailed."""
         while (connection := self.open_connection) is None:
             if self._is_closed:
-                raise ConnectionFailed(f"the connection to {self.host}:{self.port} is of no use now")
+                raise ConnectionFailed(
+                    f"the connection to {self.host}:{self.port} is of no use now"
+                )
             if self._is_opening:
                 await self._opened.wait()
+            elif self._connection is not None and self._connection.is_open:
+                await self._renew(self._connection)
             else:
                 await self._open()
         self._last_used_s = self._network.now_s()
@@ -87,6 +97,23 @@ class Node:
             if self._is_closed:
                 connection.close()
         except KafkaError:
+            self._failed()
+            raise
+        finally:
+            self._is_opening = False
+            self._opened.set()
+
+    async def _renew(self, connection: Connection) -> None:
+        """Log in again on the same connection, when it has been answered all it was asked."""
+        self._is_opening = True
+        self._opened.clear()
+        try:
+            while connection.in_flight and connection.is_open:
+                await self._network.sleep(_DRAIN_S)
+            if connection.is_open:
+                await log_in(connection, self._settings, self._network, host=self.host)
+        except KafkaError:
+            connection.close()
             self._failed()
             raise
         finally:
