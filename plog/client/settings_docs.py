@@ -53,6 +53,23 @@ warned of, because other programs may read it, too, unless it looks like one of 
 Kafka that have no effect here, such as `key.serializer`, are warned of with the reason and what to
 use instead. Where silence would be dangerous (`transactional.id`, `interceptor.classes`,
 `ssl.engine.factory.class`), they are refused.
+
+A file for a cluster that encrypts and asks who is there:
+
+```properties
+bootstrap.servers=kafka-1.example.com:9093,kafka-2.example.com:9093
+security.protocol=SASL_SSL
+ssl.truststore.location=/etc/plog/ca.pem
+sasl.mechanism=SCRAM-SHA-512
+sasl.username=alice
+sasl.password=correct horse
+```
+
+Instead of the last two lines `sasl.jaas.config` takes the line that Java's clients have. Keys and
+certificates are PEM; [tls.md](tls.md#java-keystores) converts Java's. With `OAUTHBEARER`, give a
+function that returns the token, `sasl_oauthbearer_token=…`, to `from_options` or `from_file`; it
+has no place in a file. It is called at each log-in, in the thread that talks to the brokers, so one
+that takes its time is a coroutine function.
 """
 _SECTIONS = (
     (

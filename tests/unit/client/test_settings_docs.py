@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+import runpy
 from pathlib import Path
 
 import pytest
 
 from plog.client import settings_docs
+from plog.client.sasl import credentials_of
 from plog.client.settings import AdminSettings, ClientSettings, ConsumerSettings, ProducerSettings
 from plog.properties import parse_properties
 from plog.settings import settings_of
@@ -52,6 +55,27 @@ def test_every_setting_has_a_row_in_the_table(kind: type[ClientSettings]) -> Non
 def test_a_default_of_one_kind_of_client_stands_beside_the_common_one() -> None:
     (line,) = [x for x in settings_docs.markdown().splitlines() if "`receive.buffer.bytes`" in x]
     assert "`65536` bytes (64 KiB); `32768` for producers |" in line
+
+
+def _example(language: str) -> str:
+    (block,) = re.findall(rf"```{language}\n(.*?)```", settings_docs.markdown(), re.DOTALL)
+    return str(block)
+
+
+def test_the_example_of_a_program_runs(tmp_path: Path) -> None:
+    path = tmp_path / "example.py"
+    path.write_text(_example("python"))
+    settings = runpy.run_path(str(path))["settings"]
+    assert isinstance(settings, ProducerSettings)
+    assert (settings.linger_ms, settings.compression_type) == (20, "zstd")
+
+
+def test_the_example_of_a_file_is_taken(tmp_path: Path) -> None:
+    path = tmp_path / "client.properties"
+    path.write_text(_example("properties"))
+    settings = ConsumerSettings.from_file(path)
+    assert settings.warnings == ()
+    assert credentials_of(settings).password == "correct horse"
 
 
 def test_a_wrong_argument_prints_the_usage(capsys: pytest.CaptureFixture[str]) -> None:
