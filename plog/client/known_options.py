@@ -9,7 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from plog.client.security_settings import CONVERT_KEYSTORE, CONVERT_TRUSTSTORE
+
 _JAVA = "it names a Java class"
+_JAVA_STORE = "it is for a Java keystore, and only PEM is read"
 
 # Ignoring these would change what is written, read, or open to others.
 REFUSED: Mapping[str, str] = {
@@ -24,8 +27,8 @@ REFUSED: Mapping[str, str] = {
     " ssl.truststore.…",
     "ssl.key.location": "put key and certificate into one PEM file and set ssl.keystore.location",
     "ssl.keyfile": "put key and certificate into one PEM file and set ssl.keystore.location",
-    "ssl.keystore.password": "a PEM file has none: set ssl.key.password for an encrypted key",
-    "ssl.truststore.password": "a PEM file has none: remove the setting",
+    "ssl.keystore.password": f"{_JAVA_STORE}; {CONVERT_KEYSTORE}",
+    "ssl.truststore.password": f"{_JAVA_STORE}; {CONVERT_TRUSTSTORE}",
     "transaction.two.phase.commit.enable": "this client has no transactions",
     "transactional.id": "this client has no transactions",
 }
@@ -148,6 +151,14 @@ share.acquire.mode
 ONLY_PRODUCERS = frozenset(_ONLY_PRODUCERS.split())
 ONLY_CONSUMERS = frozenset(_ONLY_CONSUMERS.split())
 UNUSED = frozenset(_UNUSED.split())
+
+# Values that ask for what is done anyway, in lower case: nothing to warn of.
+AS_IT_IS: Mapping[str, str] = {
+    "auto.include.jmx.reporter": "false",
+    "client.dns.lookup": "use_all_dns_ips",
+    "enable.metrics.push": "false",
+    "ssl.protocol": "tlsv1.3",
+}
 
 # What files hold for other programs, serializers and the like: nothing to warn of.
 PREFIXES_OF_OTHERS = ("config.providers.", "metrics.context.", "schema.registry.", "basic.auth.")

@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from plog.client.known_options import PREFIXES_OF_OTHERS, REFUSED, why_without_effect
+from plog.client.known_options import AS_IT_IS, PREFIXES_OF_OTHERS, REFUSED, why_without_effect
 from plog.properties import PropertiesError, decode_properties, parse_properties
 from plog.settings import Setting, Value, nearest_name
 
@@ -122,17 +122,19 @@ def _judge_stranger(given: Given, reading: Reading) -> None:
         return
     reason = why_without_effect(name)
     if reason is not None:
+        if str(given.value).strip().lower() == AS_IT_IS.get(name):
+            return
         reading.warnings.append(f"{where} has no effect: {reason}")
         return
     if given.origin and name.startswith(PREFIXES_OF_OTHERS):
         return
     aliases = [alias for row in reading.rows.values() for alias in row.aliases]
     nearest = nearest_name(name, [*reading.rows, *aliases])
+    # A misspelt setting of security would leave open what its owner believes to be closed.
+    is_about_security = name.startswith(_SECURITY) or (nearest or "").startswith(_SECURITY)
     if nearest is not None and "_" in given.written:
         nearest = nearest.replace(".", "_")
     hint = f"; did you mean {nearest}?" if nearest else ""
-    # A misspelt setting of security would leave open what its owner believes to be closed.
-    is_about_security = name.startswith(_SECURITY) or (nearest or "").startswith(_SECURITY)
     found = f"{where} is not a setting of this client{hint}"
     (reading.warnings if given.origin and not is_about_security else reading.problems).append(found)
 

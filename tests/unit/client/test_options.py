@@ -140,6 +140,20 @@ def test_what_would_be_missed_is_refused() -> None:
     assert "ssl.key.password" in _problems(ssl_keystore_password="x")[0]
 
 
+def test_a_password_of_a_java_keystore_is_answered_with_how_to_convert_it() -> None:
+    assert "convert it once: keytool -list" in _problems(ssl_truststore_password="x")[0]
+
+
+def test_what_is_done_anyway_may_be_asked_for() -> None:
+    settings = ProducerSettings.from_options(
+        {**SERVERS, "client.dns.lookup": "use_all_dns_ips", "enable.metrics.push": False}
+    )
+    assert settings.warnings == ()
+    other = ProducerSettings.from_options({**SERVERS, "enable.metrics.push": True})
+    (warning,) = other.warnings
+    assert warning.startswith("enable.metrics.push has no effect: ")
+
+
 def test_what_is_refused_may_be_given_empty() -> None:
     settings = ProducerSettings.from_options(
         {**SERVERS, "interceptor.classes": "", "transaction.two.phase.commit.enable": False}
@@ -173,7 +187,9 @@ def test_a_strange_name_in_a_file_is_only_warned_of(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("line", ["security.protcol=SSL", "sasl.frobnicate=1", "ss.cafile=ca.pem"])
+@pytest.mark.parametrize(
+    "line", ["security.protocols=SSL", "sasl.frobnicate=1", "ss_cafile=ca.pem"]
+)
 def test_a_strange_name_of_security_in_a_file_is_refused(tmp_path: Path, line: str) -> None:
     path = _file(tmp_path, f"bootstrap.servers=a:1\n{line}\n")
     with pytest.raises(ConfigError, match="is not a setting of this client"):
