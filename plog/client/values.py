@@ -1,0 +1,82 @@
+"""The values a client of the library holds in its hands: what was sent, where it went, what came.
+
+All are NamedTuples: a million a second are made of some of them. Offsets count records; times are
+in milliseconds since 1970. Records as the wire has them, bytes and all, are plog.records.codec's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from plog.records.batch import TimestampType
+from plog.records.codec import Header
+
+UNKNOWN_OFFSET = -1
+"""What stands for an offset nobody has told: of a record sent with acks=0, for one."""
+
+NO_TIMESTAMP = -1
+"""A record, or a batch of the oldest formats, without a time."""
+
+
+class ProducerRecord(NamedTuple):
+    """A record on its way to a topic, before the serializers: what interceptors are given.
+
+    None as `partition` leaves the choice to the partitioner, None as `timestamp` means now.
+    """
+
+    topic: str
+    value: Any = None
+    key: Any = None
+    partition: int | None = None
+    timestamp: int | None = None
+    headers: Sequence[Header] = ()
+
+
+class RecordMetadata(NamedTuple):
+    """Where a record that was sent is now.
+
+    `offset` is -1 where the broker has not told it: with acks=0, and for a batch that had been
+    written before and is forgotten in detail. `timestamp` is the broker's where the topic has log
+    append time. Sizes are those of the bytes, -1 for null.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    serialized_key_size: int
+    serialized_value_size: int
+
+
+class ConsumerRecord(NamedTuple):
+    """A record that was read; key and value as the deserializers have made them.
+
+    `leader_epoch` is -1 where the batch does not tell it.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    timestamp_type: TimestampType
+    key: Any
+    value: Any
+    headers: Sequence[Header]
+    leader_epoch: int
+
+
+class OffsetAndMetadata(NamedTuple):
+    """A position to commit or committed: the offset of the next record to be read."""
+
+    offset: int
+    metadata: str = ""
+    leader_epoch: int | None = None
+
+
+class OffsetAndTimestamp(NamedTuple):
+    """The first record at or behind a time, and the time it really has."""
+
+    offset: int
+    timestamp: int
+    leader_epoch: int | None = None

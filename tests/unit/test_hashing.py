@@ -1,0 +1,31 @@
+"""murmur2 as Kafka computes it: the values are those of Kafka's own test of Utils.murmur2."""
+
+from __future__ import annotations
+
+import pytest
+
+from plog.hashing import murmur2, partition_for_key
+
+KAFKAS = {
+    b"21": -973932308,
+    b"foobar": -790332482,
+    b"a-little-bit-long-string": -985981536,
+    b"a-little-bit-longer-string": -1486304829,
+    b"lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8": -58897971,
+    b"abc": 479470107,
+}
+
+
+@pytest.mark.parametrize(("data", "signed"), KAFKAS.items())
+def test_murmur2_is_kafkas(data: bytes, signed: int) -> None:
+    assert murmur2(data) == signed % 2**32
+
+
+@pytest.mark.parametrize(("data", "signed"), KAFKAS.items())
+def test_a_key_goes_where_kafkas_producers_send_it(data: bytes, signed: int) -> None:
+    assert partition_for_key(data, 7) == (signed & 0x7FFFFFFF) % 7
+
+
+def test_every_length_of_the_last_word_counts() -> None:
+    hashes = {murmur2(b"abcdefgh"[:length]) for length in range(9)}
+    assert len(hashes) == 9
