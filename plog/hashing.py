@@ -1,8 +1,9 @@
 """Hashes that peers and clients of other languages compute too: the results are part of a protocol.
 
-So far murmur2, by which Kafka's clients choose the partition of a key; where two clients hash
-differently, one key's records are in two partitions. Source: Kafka 4.3 Utils.murmur2, which is
-Austin Appleby's MurmurHash2 with Kafka's seed.
+murmur2, by which Kafka's clients choose the partition of a key: where two clients hash differently,
+one key's records are in two partitions. Source: Kafka 4.3 Utils.murmur2, which is Austin Appleby's
+MurmurHash2 with Kafka's seed. And Java's hash of a text, by which Kafka finds the partition a group
+is kept in.
 """
 
 from __future__ import annotations
@@ -42,3 +43,16 @@ def partition_for_key(key: bytes, count: int) -> int:
     6
     """
     return (murmur2(key) & 0x7FFFFFFF) % count
+
+
+def java_hash(text: str) -> int:
+    """Java's ``String.hashCode``: over the units of UTF-16, in 32 bits, signed.
+
+    >>> java_hash("polygenelubricants"), java_hash("g"), java_hash("")
+    (-2147483648, 103, 0)
+    """
+    units = text.encode("utf-16-be", "surrogatepass")
+    value = 0
+    for position in range(0, len(units), 2):
+        value = (31 * value + (units[position] << 8) + units[position + 1]) & _MASK
+    return value - (1 << 32) if value >> 31 else value

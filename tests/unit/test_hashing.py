@@ -1,10 +1,10 @@
-"""murmur2 as Kafka computes it: the values are those of Kafka's own test of Utils.murmur2."""
+"""The hashes, held to other programs: murmur2 to Kafka's own test of Utils.murmur2, and to Java."""
 
 from __future__ import annotations
 
 import pytest
 
-from plog.hashing import murmur2, partition_for_key
+from plog.hashing import java_hash, murmur2, partition_for_key
 
 KAFKAS = {
     b"21": -973932308,
@@ -29,3 +29,11 @@ def test_a_key_goes_where_kafkas_producers_send_it(data: bytes, signed: int) -> 
 def test_every_length_of_the_last_word_counts() -> None:
     hashes = {murmur2(b"abcdefgh"[:length]) for length in range(9)}
     assert len(hashes) == 9
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("", 0), ("g", 103), ("grün", 3185949), ("日本", 835047), ("🦆 duck", 392036561)],
+)
+def test_the_hash_of_a_text_is_javas(text: str, expected: int) -> None:
+    assert java_hash(text) == expected

@@ -23,6 +23,7 @@ from plog.errors import (
     NotCoordinator,
     TopicAlreadyExists,
 )
+from plog.hashing import java_hash
 from plog.types import Uuid
 from plog.wire.internal import group_records
 from plogd.config import BrokerConfig
@@ -50,19 +51,6 @@ class TopicMaker(Protocol):
     ) -> Later[Any]:
         """Fails with the KafkaError creation gives."""
         ...
-
-
-def java_hash(text: str) -> int:
-    """Java's ``String.hashCode``: over the units of UTF-16, in 32 bits, signed.
-
-    >>> java_hash("polygenelubricants"), java_hash("g"), java_hash("")
-    (-2147483648, 103, 0)
-    """
-    units = text.encode("utf-16-be", "surrogatepass")
-    value = 0
-    for position in range(0, len(units), 2):
-        value = (31 * value + (units[position] << 8) + units[position + 1]) & 0xFFFF_FFFF
-    return value - (1 << 32) if value >> 31 else value
 
 
 def partition_for(group_id: str, partition_count: int) -> int:

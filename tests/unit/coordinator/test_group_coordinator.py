@@ -14,7 +14,7 @@ from plog.wire.internal.group_records import (
     GroupMetadataValue,
     MemberMetadata,
 )
-from plogd.coordinator.group_coordinator import OFFSETS_TOPIC, java_hash
+from plogd.coordinator.group_coordinator import OFFSETS_TOPIC
 from plogd.coordinator.group_shard import SLICE_RECORDS
 from plogd.coordinator.result import CoordinatorRecord, Result
 from plogd.ports import Later
@@ -46,14 +46,6 @@ def metric(broker: SimBroker, name: str) -> float:
         line for line in broker.metrics.expose().decode().splitlines() if line.startswith(name)
     ]
     return float(line.split()[-1])
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [("", 0), ("g", 103), ("grün", 3185949), ("日本", 835047), ("🦆 duck", 392036561)],
-)
-def test_the_hash_is_javas(text: str, expected: int) -> None:
-    assert java_hash(text) == expected
 
 
 def test_what_expires_is_gone_with_its_group_and_stays_gone(broker: SimBroker) -> None:
