@@ -1,8 +1,11 @@
-"""What consumers of a group tell each other through the broker: their subscriptions.
+"""What consumers of a group tell each other through the broker: subscriptions and assignments.
 
-A subscription is the metadata a member of protocol type "consumer" sends with JoinGroup: its
-version as an int16, then the fields of that version. Each version only adds at the end, so whoever
-needs the topics alone reads any version as version 0. Source: Kafka 4.0 ConsumerProtocol.
+A subscription is the metadata a member of protocol type "consumer" sends with JoinGroup, an
+assignment what its leader sends it with SyncGroup: its version as an int16, then the fields of that
+version. Each version only adds at the end, so whoever needs the topics alone reads any version as
+version 0, and a version to come is read as the last one known. Source: Kafka 4.3 ConsumerProtocol.
+
+Versions of a subscription; an assignment has the same numbers, and the same fields in all:
 
   1  partitions owned before the rebalance (KIP-429)
   2  the generation they were owned in (KIP-792)
@@ -20,6 +23,7 @@ CONSUMER_PROTOCOL_TYPE: Final = "consumer"
 """The protocol type of groups whose members consume topics."""
 
 _VERSION_SIZE = 2
+_LAST_VERSION = 3
 
 
 class OwnedPartitions(Struct):
@@ -39,6 +43,13 @@ class ConsumerProtocolSubscription(Message, versions="0-3"):
     rack_id: str | None = field("3+", default=None, ignorable=True)
 
 
+class ConsumerProtocolAssignment(Message, versions="0-3"):
+    """The partitions a member gets."""
+
+    assigned_partitions: list[OwnedPartitions] = field()
+    user_data: bytes | None = field(default=None)
+
+
 def encode_subscription(subscription: ConsumerProtocolSubscription, version: int) -> bytes:
     """The metadata for a JoinGroup.
 
@@ -55,7 +66,42 @@ def subscribed_topics(metadata: Buffer) -> frozenset[str]:
     >>> sorted(subscribed_topics(encode_subscription(subscription, 3)))
     ['a', 'b']
     """
-    version = int.from_bytes(metadata[:_VERSION_SIZE], "big", signed=True)
-    if len(metadata) < _VERSION_SIZE or version < 0:
-        raise WireError("a subscription begins with its version")
+    _version(metadata, "a subscription")
     return frozenset(ConsumerProtocolSubscription.decode(metadata[_VERSION_SIZE:], 0).topics)
+
+
+def decode_subscription(metadata: Buffer) -> ConsumerProtocolSubscription:
+    """All that a member tells. Raises WireError.
+
+    Who says version 1 and stops where version 0 ends, as clients have done, is taken at version 0.
+
+    >>> decode_subscription(bytes.fromhex("0001 00000001 000161 ffffffff")).topics
+    ['a']
+    """
+    version = _version(metadata, "a subscription")
+    body = metadata[_VERSION_SIZE:]
+    try:
+        return ConsumerProtocolSubscription.decode(body, version)
+    except WireError:
+        return ConsumerProtocolSubscription.decode(body, 0)
+
+
+def encode_assignment(assignment: ConsumerProtocolAssignment, version: int) -> bytes:
+    """What a leader sends for one member.
+
+    >>> encode_assignment(ConsumerProtocolAssignment(), 0).hex(" ", -2)
+    '0000 0000 0000 ffff ffff'
+    """
+    return version.to_bytes(_VERSION_SIZE, "big") + assignment.encode(version)
+
+
+def decode_assignment(data: Buffer) -> ConsumerProtocolAssignment:
+    """What a leader has sent. Raises WireError."""
+    return ConsumerProtocolAssignment.decode(data[_VERSION_SIZE:], _version(data, "an assignment"))
+
+
+def _version(data: Buffer, what: str) -> int:
+    version = int.from_bytes(data[:_VERSION_SIZE], "big", signed=True)
+    if len(data) < _VERSION_SIZE or version < 0:
+        raise WireError(f"{what} begins with its version")
+    return min(version, _LAST_VERSION)

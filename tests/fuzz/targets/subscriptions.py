@@ -1,9 +1,12 @@
-"""What a member of a group says it wants to consume: topics, or WireError."""
+"""What members of a group tell each other: topics, subscriptions and assignments, or WireError."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 
+from plog.client.assignors import Assignment, Subscription
+from plog.types import TopicPartition
 from plog.wire.internal.consumer_protocol import (
     ConsumerProtocolSubscription,
     OwnedPartitions,
@@ -15,7 +18,19 @@ from tests.fuzz.target import Target
 
 
 def fuzz(data: bytes) -> None:
-    """Read the topics, and read them again from what would be said of them."""
+    """Read it as all that it may be, and read it again from what would be said of that."""
+    _topics(data)
+    with suppress(WireError):
+        subscription = Subscription.decode(data)
+        again = Subscription.decode(subscription.encode())
+        assert sorted(subscription.topics) == list(again.topics)
+        assert set(subscription.owned_partitions) == set(again.owned_partitions)
+    with suppress(WireError):
+        assignment = Assignment.decode(data)
+        assert set(Assignment.decode(assignment.encode()).partitions) == set(assignment.partitions)
+
+
+def _topics(data: bytes) -> None:
     try:
         topics = subscribed_topics(data)
     except WireError:
@@ -34,6 +49,7 @@ def _seeds() -> Iterator[bytes]:
             rack_id="r",
         )
         yield encode_subscription(subscription, version)
+    yield Assignment(partitions=(TopicPartition("a", 0), TopicPartition("b", 1))).encode()
     yield b"\x7f\xff\0\0\0\1\0\1a\xff\xff\xff\xff"
 
 

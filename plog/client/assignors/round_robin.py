@@ -1,0 +1,35 @@
+"""Round robin: all partitions of all topics dealt out one by one.
+
+Whoever does not want a topic is passed over, so that shares may differ by more than one where
+members want different topics. Source: Kafka 4.3 RoundRobinAssignor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from plog.client.assignors.assignor import Assignment, Assignor, Subscription, assigned
+from plog.client.assignors.range_assignor import in_order, wanted_topics
+from plog.types import TopicPartition
+
+
+class RoundRobinAssignor(Assignor):
+    """Kafka's "roundrobin"."""
+
+    name = "roundrobin"
+
+    def assign(
+        self, partition_counts: Mapping[str, int], subscriptions: Mapping[str, Subscription]
+    ) -> Mapping[str, Assignment]:
+        """See `Assignor`."""
+        shares: dict[str, list[TopicPartition]] = {member: [] for member in subscriptions}
+        wanted = {member: frozenset(one.topics) for member, one in subscriptions.items()}
+        members = in_order(subscriptions)
+        turn = 0
+        for topic in sorted(wanted_topics(subscriptions.values()) & set(partition_counts)):
+            for number in range(partition_counts[topic]):
+                while topic not in wanted[members[turn]]:
+                    turn = (turn + 1) % len(members)
+                shares[members[turn]].append(TopicPartition(topic, number))
+                turn = (turn + 1) % len(members)
+        return assigned(shares)

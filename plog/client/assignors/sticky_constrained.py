@@ -1,0 +1,102 @@
+"""The sticky rule where all members want the same topics: shares differ by one at most.
+
+With P partitions and M members, P mod M members get one more than the others, of which each gets
+P div M. First everybody keeps what it has, up to its share; whether that is the larger one goes by
+who comes first. Then the rest is dealt out in turns, to those below the smaller share at first.
+
+Source: Kafka 4.3 AbstractStickyAssignor.ConstrainedAssignmentBuilder.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Iterable, Mapping
+from typing import TypeAlias
+
+from plog.types import TopicPartition
+
+Shares: TypeAlias = dict[str, list[TopicPartition]]
+"""Partitions by member."""
+
+
+class ConstrainedAssignment:
+    """One assignment in the making. `divide` is called once; `moving` is right after that."""
+
+    def __init__(
+        self,
+        partition_counts: Mapping[str, int],
+        owned: Mapping[str, Iterable[TopicPartition]],
+        contested: Collection[TopicPartition],
+    ) -> None:
+        """See `Claims` for `owned`, all of which exist, and `contested`."""
+        self._counts = partition_counts
+        self._owned = owned
+        self._contested = contested
+        total = sum(partition_counts.values())
+        self._small = total // len(owned)
+        self._large = -(-total // len(owned))
+        self._large_shares_left = total % len(owned)
+        self._shares: Shares = {member: [] for member in owned}
+        self._below_small: list[str] = []
+        self._at_small: list[str] = []
+        self._given_up: dict[TopicPartition, str] = {}
+        self.moving: dict[TopicPartition, str] = {}
+        """The partitions somebody may still hold that are now another's, and whose."""
+
+    def divide(self) -> Shares:
+        """Each member's share."""
+        for member in self._owned:
+            self._keep_owned(member)
+        kept = {partition for share in self._shares.values() for partition in share}
+        everything = (
+            TopicPartition(topic, number)
+            for topic, count in sorted(self._counts.items())
+            for number in range(count)
+        )
+        self._deal_out([partition for partition in everything if partition not in kept])
+        sizes = {len(share) for share in self._shares.values()}
+        assert sizes <= {self._small, self._large}
+        return self._shares
+
+    def _keep_owned(self, member: str) -> None:
+        owned = sorted(
+            (partition for partition in self._owned[member] if partition not in self._contested),
+            key=lambda partition: (partition.partition, partition.topic),
+        )
+        size = self._small
+        if len(owned) < self._small:
+            self._below_small.append(member)
+        elif len(owned) >= self._large and self._large_shares_left:
+            size = self._large
+            self._large_shares_left -= 1
+            if not self._large_shares_left:
+                self._at_small.clear()
+        elif self._large_shares_left:
+            self._at_small.append(member)
+        self._shares[member] += owned[:size]
+        self._given_up.update((partition, member) for partition in owned[size:])
+
+    def _deal_out(self, partitions: Iterable[TopicPartition]) -> None:
+        below = sorted(self._below_small)
+        # Only as many of them as there are large shares left will have their turn.
+        at_small = deque(sorted(self._at_small))
+        turn = 0
+        for partition in partitions:
+            if below:
+                turn %= len(below)
+                member = below[turn]
+                if self._give(partition, member) == self._small:
+                    del below[turn]
+                    at_small.append(member)
+                else:
+                    turn += 1
+            else:
+                self._give(partition, at_small.popleft())
+
+    def _give(self, partition: TopicPartition, member: str) -> int:
+        """Add `partition` to the share of `member`, which has how many then."""
+        share = self._shares[member]
+        share.append(partition)
+        if partition in self._contested or self._given_up.get(partition, member) != member:
+            self.moving[partition] = member
+        return len(share)

@@ -1,0 +1,101 @@
+"""What members tell each other, as Kafka's own consumers write it."""
+
+from __future__ import annotations
+
+import pytest
+
+from plog.client.assignors import (
+    Assignment,
+    Assignor,
+    CooperativeStickyAssignor,
+    RangeAssignor,
+    RebalanceProtocol,
+    Subscription,
+    common_protocol,
+)
+from plog.types import TopicPartition
+from plog.wire.primitives import WireError
+
+# Written down by hand from the message definitions.
+SUBSCRIPTION = (
+    "0003 00000002 000161 000162 00000002 cafe"
+    "00000001 000161 00000002 00000000 00000002"
+    "00000007 000172"
+)
+
+
+def test_a_subscription_is_written_as_version_3() -> None:
+    subscription = Subscription(
+        topics=("b", "a"),
+        user_data=b"\xca\xfe",
+        owned_partitions=(TopicPartition("a", 2), TopicPartition("a", 0)),
+        generation_id=7,
+        rack_id="r",
+    )
+    assert subscription.encode() == bytes.fromhex(SUBSCRIPTION)
+
+
+@pytest.mark.parametrize(
+    ("data", "generation", "owned"),
+    [
+        ("0000 00000001 000161 ffffffff", -1, 0),
+        ("0001 00000001 000161 ffffffff 00000001 000161 00000001 00000000", -1, 1),
+        ("0002 00000001 000161 ffffffff 00000000 00000007", 7, 0),
+        ("0009 00000001 000161 ffffffff 00000000 00000007 ffff 0102", 7, 0),
+    ],
+)
+def test_all_versions_are_read_and_those_to_come(data: str, generation: int, owned: int) -> None:
+    subscription = Subscription.decode(bytes.fromhex(data), "i")
+    assert subscription.topics == ("a",)
+    assert subscription.generation_id == generation
+    assert len(subscription.owned_partitions) == owned
+    assert subscription.group_instance_id == "i"
+
+
+@pytest.mark.parametrize("data", ["", "00", "ffff 00000000", "0003 00000001"])
+def test_what_is_no_subscription_is_refused(data: str) -> None:
+    with pytest.raises(WireError):
+        Subscription.decode(bytes.fromhex(data))
+
+
+def test_an_assignment_is_written_by_topic() -> None:
+    partitions = (TopicPartition("b", 1), TopicPartition("a", 1), TopicPartition("a", 0))
+    data = Assignment(partitions=partitions, user_data=b"x").encode()
+    assert data == bytes.fromhex(
+        "0003 00000002 000161 00000002 00000000 00000001 000162 00000001 00000001 00000001 78"
+    )
+    assert Assignment.decode(data) == Assignment(
+        partitions=tuple(sorted(partitions)), user_data=b"x"
+    )
+
+
+def test_members_rebalance_cooperatively_only_if_all_their_assignors_can() -> None:
+    cooperative = CooperativeStickyAssignor()
+    assert common_protocol([cooperative]) is RebalanceProtocol.COOPERATIVE
+    assert common_protocol([RangeAssignor(), cooperative]) is RebalanceProtocol.EAGER
+
+    class OnlyCooperative(RangeAssignor):
+        name = "mine"
+        protocols = (RebalanceProtocol.COOPERATIVE,)
+
+    with pytest.raises(ValueError, match="range, mine"):
+        common_protocol([RangeAssignor(), OnlyCooperative()])
+
+
+def test_an_assignor_of_ones_own_needs_a_name_and_a_rule() -> None:
+    class Greedy(Assignor):
+        name = "greedy"
+
+        def assign(self, partition_counts, subscriptions):  # type: ignore[no-untyped-def]
+            counts = partition_counts.items()
+            everything = [TopicPartition(topic, i) for topic, n in counts for i in range(n)]
+            first, *others = sorted(subscriptions)
+            return {first: Assignment(partitions=tuple(everything))} | {
+                other: Assignment() for other in others
+            }
+
+    greedy = Greedy()
+    assert greedy.user_data(["t"]) is None
+    shares = greedy.assign({"t": 2}, {"a": Subscription(topics=("t",))})
+    assert len(shares["a"].partitions) == 2
+    greedy.on_assignment(shares["a"], 1)
