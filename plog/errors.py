@@ -157,6 +157,12 @@ class TopicAuthorizationFailed(KafkaError):
     code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
+class GroupAuthorizationFailed(KafkaError):
+    """The principal may not do this to the group."""
+
+    code = ErrorCode.GROUP_AUTHORIZATION_FAILED
+
+
 class ClusterAuthorizationFailed(KafkaError):
     """The principal may not do this to the cluster."""
 

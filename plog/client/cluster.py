@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, TypeVar
 from plog.client.backoff import Backoff
 from plog.client.connection import Connection
 from plog.client.errors import ClosedError
-from plog.client.metadata import NO_NODE, ClusterMetadata, TopicMetadata
+from plog.client.metadata import NO_NODE, Broker, ClusterMetadata, TopicMetadata
 from plog.client.network import Network, Task
 from plog.client.node import Node
 from plog.client.settings import ClientSettings
@@ -87,6 +87,15 @@ class Cluster:
         if node is None:
             raise error_from_code(ErrorCode.BROKER_NOT_AVAILABLE, f"broker {node_id} is not known")
         return await node.connected()
+
+    def node_apart(self, broker: Broker) -> Node:
+        """A broker with a connection of its own, which is the caller's to close.
+
+        For requests whose answers may take long: others would wait behind them.
+        """
+        return Node(
+            self.network, self._settings, self._security, broker.id, broker.host, broker.port
+        )
 
     def idle_connection(self, node_id: int) -> Connection | None:
         """The connection to a broker if it is open: no waiting, for the hot path."""
@@ -210,6 +219,11 @@ class Cluster:
         """Keep one more topic's metadata fresh."""
         if topic not in self._wanted:
             self.want_topics(self._wanted | {topic})
+
+    @property
+    def wants_all_topics(self) -> bool:
+        """Whether `want_all_topics` was asked for."""
+        return self._wants_all
 
     def want_all_topics(self, wanted: bool) -> None:
         """Keep the metadata of all topics there are fresh, for a subscription by pattern."""

@@ -100,6 +100,13 @@ class CommitFailed(PlogError):
     """
 
 
+class MaxPollIntervalExceeded(PlogError):
+    """This consumer has not polled for max.poll.interval.ms and so left its group.
+
+    The next poll joins again. Work on fewer records at a time, or raise max.poll.interval.ms.
+    """
+
+
 class IllegalState(PlogError):
     """The call does not fit what the client is doing, such as a seek in an unassigned partition."""
 

@@ -1,0 +1,492 @@
+"""A consumer's membership in a group: from a subscription to partitions, and back.
+
+The part that knows the order of things. Going into a generation is Joining's, staying in it
+Heartbeats', what is committed Commits'; `Membership` is the state they share.
+
+A rebalance goes by the application's polls, as in Kafka's own consumer, because a poll is how an
+application says that it is done with what it was given before:
+
+1. `attend`, in a poll: commits what the application has had (if it commits automatically), takes
+   partitions away (eager: all of them; cooperative: only those of topics no longer wanted), and
+   tells the listener. Then the join begins beside everything else.
+2. The join goes on in between polls. A cooperative member reads on.
+3. `attend`, in the next poll: takes up the assignment. A cooperative member gives up what is not
+   in it, and joins once more so that others can have that.
+
+So whoever calls `attend` or `ensure_active` does so while the application waits in a poll, has
+called `polled` first, and hands out no records until they have returned.
+
+Source: Kafka 4.3 ConsumerCoordinator; KIP-62, KIP-345, KIP-429.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+
+from plog.client.assignors import (
+    Assignment,
+    Assignor,
+    RebalanceProtocol,
+    assignors_from,
+    common_protocol,
+)
+from plog.client.cluster import Cluster
+from plog.client.commits import CommitCallback, Commits
+from plog.client.committed_offsets import CommittedOffsets
+from plog.client.coordinator_link import CoordinatorLink
+from plog.client.errors import MaxPollIntervalExceeded
+from plog.client.group_positions import GroupPositions
+from plog.client.heartbeats import Heartbeats
+from plog.client.joining import Joining
+from plog.client.leaving import LEAVE_TIMEOUT_S, say_goodbye
+from plog.client.membership import Generation, Membership, MemberState
+from plog.client.metadata import ClusterMetadata
+from plog.client.network import Cancelled, Network, Task
+from plog.client.rebalance_listener import CallUser, Listening
+from plog.client.settings import ConsumerSettings
+from plog.client.topic_selection import TopicSelection, refusal
+from plog.client.values import OffsetAndMetadata
+from plog.errors import FencedInstanceId, KafkaError
+from plog.types import TopicPartition
+
+log = logging.getLogger("plog.client.group")
+
+
+class GroupMember:
+    """See the module's text. Used from the network's thread only, but for `polled`.
+
+    `on_attention` is called whenever `attend` has something to do: wake the poll that waits.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        network: Network,
+        settings: ConsumerSettings,
+        positions: GroupPositions,
+        *,
+        assignors: Sequence[str | Assignor | type[Assignor]] | None = None,
+        call_user: CallUser,
+    ) -> None:
+        """`assignors` take the place of ``partition.assignment.strategy``."""
+        assert settings.group_id is not None, "a member has a group.id"
+        self.group_id = settings.group_id
+        self.on_attention: Callable[[], None] = lambda: None
+        self._cluster = cluster
+        self._network = network
+        self._settings = settings
+        self._positions = positions
+        self._call_user = call_user
+        known = assignors_from(assignors or settings.partition_assignment_strategy)
+        self._assignors = {assignor.name: assignor for assignor in known}
+        self._protocol = common_protocol(known)
+        self._link = CoordinatorLink(cluster, self.group_id)
+        self._membership = Membership(settings.group_instance_id, self._changed)
+        self._heartbeats = Heartbeats(
+            network,
+            self._link,
+            self._membership,
+            settings,
+            poll_expired=self._poll_expired,
+            fail=self._fail,
+        )
+        self._joining = Joining(
+            cluster, self._link, self._membership, settings, known, heartbeats=self._heartbeats
+        )
+        self._commits = Commits(
+            cluster, network, settings, self._link, self._membership, positions, call_user
+        )
+        self._committed = CommittedOffsets(cluster, network, settings, self._link)
+        self._selection: TopicSelection | None = None
+        self._listening = Listening(None, call_user)
+        self._joined_topics: frozenset[str] | None = None
+        self._assignment: tuple[Generation, Assignment] | None = None
+        # What the listener has not heard of, since the poll was given up that it waited for.
+        self._unannounced: frozenset[TopicPartition] = frozenset()
+        self._is_joining = False
+        self._join_task: Task | None = None
+        self._attending = False
+        self._is_waking = False
+        self._failure: Exception | None = None
+        self._progress = network.signal()
+        cluster.on_update.append(self._metadata_changed)
+
+    # -- what is wanted -----------------------------------------------------------------------
+
+    def subscribe(
+        self,
+        topics: Iterable[str] | None = None,
+        pattern: str | re.Pattern[str] | None = None,
+        listener: object | None = None,
+    ) -> None:
+        """Read these topics from now on, or all whose whole name matches `pattern`.
+
+        What else was subscribed to is no more; its partitions go with the next poll. `listener` is
+        a `RebalanceListener` or has methods of the same names.
+        """
+        self._selection = TopicSelection.of(
+            topics, pattern, excludes_internal=self._settings.exclude_internal_topics
+        )
+        self._listening = Listening(listener, self._call_user)
+        self._commits.is_managed = True
+        if (pattern is not None) != self._cluster.wants_all_topics:
+            self._cluster.want_all_topics(pattern is not None)
+        self._cluster.want_topics(self._selection.topics)
+        self._heartbeats.polled()
+        self._check_wishes()
+        self._changed()
+
+    @property
+    def is_subscribed(self) -> bool:
+        """Whether the group assigns this consumer's partitions."""
+        return self._selection is not None
+
+    @property
+    def subscription(self) -> frozenset[str]:
+        """The topics that are wanted now."""
+        if self._selection is None:
+            return frozenset()
+        return self._selection.wanted(self._cluster.metadata)
+
+    @property
+    def generation(self) -> Generation:
+        """Who this member is just now."""
+        return self._membership.generation
+
+    @property
+    def state(self) -> MemberState:
+        """How far it is in the group's current rebalance."""
+        return self._membership.state
+
+    @property
+    def needs_attention(self) -> bool:
+        """Whether `attend` has something to do."""
+        return self._selection is not None and (
+            self._failure is not None
+            or self._assignment is not None
+            or (not self._is_joining and self._membership.has_to_join)
+            or self._commits.has_failed
+        )
+
+    @property
+    def is_active(self) -> bool:
+        """Whether the member has the assignment of its generation and nothing is to be done."""
+        return self._membership.state is MemberState.STABLE and not self.needs_attention
+
+    def polled(self, *, waits: bool = False) -> None:
+        """The application asks for records, and is done with those it had. Any thread.
+
+        If it `waits` for some, it counts as polling until the next call of this.
+        """
+        self._heartbeats.polled(waits=waits)
+        self._commits.polled()
+
+    # -- the order of things ------------------------------------------------------------------
+
+    async def ensure_active(self) -> None:
+        """Wait until the group has assigned this member its partitions. See the module's text.
+
+        Returns at once without a subscription, or when there is nothing to do. Raises what the
+        coordinator refuses for good (`GroupAuthorizationFailed`, `InconsistentGroupProtocol`,
+        `GroupMaxSizeReached`, `FencedInstanceId` …), `MaxPollIntervalExceeded` once after that
+        happened, and what a listener raises.
+        """
+        while self._selection is not None:
+            await self.attend()
+            if self.is_active:
+                return
+            self._progress.clear()
+            if self._attending or not self.needs_attention:
+                await self._progress.wait()
+
+    async def attend(self) -> None:
+        """Do what has to be done while the application polls, and wait for no other member.
+
+        Raises as `ensure_active`.
+        """
+        if self._attending:
+            return
+        self._attending = True
+        try:
+            self._commits.send_automatic()
+            while self.needs_attention:
+                await self._attend_once()
+        except Exception:
+            self._attended()
+            raise
+        self._attended()
+
+    def _attended(self) -> None:
+        self._attending = False
+        self._progress.set()
+
+    async def _attend_once(self) -> None:
+        """The next thing there is to do. What a listener has raised comes when it is done."""
+        membership = self._membership
+        is_idle = not self._is_joining and self._assignment is None
+        if is_idle and membership.has_to_join and membership.needs_prepare:
+            await self._prepare()
+        elif self._failure is not None or self._commits.has_failed:
+            self._raise_failure()
+        elif self._assignment is not None:
+            try:
+                await self._take_up(*self._assignment)
+            except Cancelled:
+                raise  # The next poll takes it up again.
+            except Exception:
+                self._assignment = None
+                raise
+            self._assignment = None
+        elif self._selection is not None:
+            await self._begin_join(self._selection)
+        self._listening.raise_error()
+
+    async def _begin_join(self, selection: TopicSelection) -> None:
+        if selection.pattern is not None and self._joined_topics is None:
+            try:
+                await self._cluster.refresh(all_topics=True)
+            except KafkaError as error:
+                if not error.retriable:
+                    raise
+                log.warning("group %s: topics are not known: %s", self.group_id, error)
+                return
+        self._heartbeats.start()
+        self._joined_topics = selection.wanted(self._cluster.metadata)
+        owned: Collection[TopicPartition] = ()
+        if self._protocol is RebalanceProtocol.COOPERATIVE:
+            owned = self._positions.assigned
+        self._is_joining = True
+        self._join_task = self._network.spawn(
+            self._join(self._joined_topics, owned), f"joining group {self.group_id}"
+        )
+
+    async def _join(self, topics: frozenset[str], owned: Collection[TopicPartition]) -> None:
+        try:
+            assignment = await self._joining.join(topics, owned)
+            if assignment is not None:
+                self._assignment = (self._membership.generation, assignment)
+        except Cancelled:
+            pass  # Who leaves has asked for it.
+        except FencedInstanceId as error:
+            self._membership.reset("fenced", keeps_member_id=False)
+            self._fail(error)
+        except Exception as error:
+            self._membership.join_failed()
+            self._fail(error)
+        self._is_joining = False
+        self._changed()
+
+    async def _prepare(self) -> None:
+        """Give up what cannot be kept while the group meets."""
+        generation = self._membership.generation
+        if generation.is_member:
+            await self._commits.commit_automatically(
+                timeout_s=self._settings.max_poll_interval_ms / 1000
+            )
+        owned = self._positions.assigned
+        if not self._membership.generation.is_member:
+            if owned:
+                log.warning("group %s: lost %s", self.group_id, _text(owned))
+                await self._listening.lost(owned)
+                self._positions.assign(())
+        elif self._protocol is RebalanceProtocol.EAGER:
+            await self._listening.revoked(owned)
+            self._positions.assign(())
+        else:
+            await self._give_up_unwanted(owned)
+        if self._membership.generation == generation:  # Or all was lost meanwhile.
+            self._membership.needs_prepare = False
+
+    async def _give_up_unwanted(self, owned: frozenset[TopicPartition]) -> None:
+        selection = self._selection
+        unwanted = {x for x in owned if selection is None or not selection.covers(x.topic)}
+        if unwanted:
+            await self._listening.revoked(unwanted)
+            self._positions.assign(owned - unwanted)
+
+    async def _take_up(self, generation: Generation, assignment: Assignment) -> None:
+        """Have the partitions of a new generation."""
+        self._membership.needs_prepare = True
+        selection = self._selection
+        assigned = frozenset(assignment.partitions)
+        if selection is None or generation != self._membership.stable_generation:
+            return
+        if not all(selection.covers(one.topic) for one in assigned):
+            self._membership.ask_to_rejoin("received assignment doesn't match the subscription")
+            return
+        owned = self._positions.assigned
+        revoked = owned - assigned
+        if revoked:
+            await self._commits.commit_automatically(revoked, timeout_s=LEAVE_TIMEOUT_S)
+            await self._listening.revoked(revoked)
+            if self._selection is None:
+                return  # Left meanwhile.
+            self._membership.ask_to_rejoin("need to revoke partitions and re-join")
+        if selection.pattern is not None and self._joined_topics is not None:
+            self._joined_topics |= {one.topic for one in assigned}
+        self._assignors[generation.protocol or ""].on_assignment(
+            assignment, generation.generation_id
+        )
+        log.info("group %s: %s has %s", self.group_id, generation, _text(assigned))
+        self._commits.restart_interval()
+        self._positions.assign(sorted(assigned))
+        self._unannounced = (assigned - owned) | (self._unannounced & assigned)
+        await self._listening.assigned(self._unannounced)
+        self._unannounced = frozenset()
+        self._check_wishes()
+
+    # -- leaving ------------------------------------------------------------------------------
+
+    async def leave(self, reason: str) -> None:
+        """Be no member any more, and subscribe to nothing; `subscribe` begins anew.
+
+        The listener is told that all is revoked, or lost. A static member keeps its place: it just
+        stops to beat.
+        """
+        if self._is_joining and self._join_task is not None:
+            self._join_task.cancel()
+            self._link.hang_up()  # Behind a JoinGroup, LeaveGroup would not be heard.
+        self._heartbeats.stop()
+        owned = self._positions.assigned
+        if self._selection is not None and owned:
+            if self._membership.state is MemberState.STABLE:
+                await self._listening.revoked(owned)
+            else:
+                await self._listening.lost(owned)
+            self._positions.assign(())
+        await self._say_goodbye(reason)
+        if self._selection is not None and self._selection.pattern is not None:
+            self._cluster.want_all_topics(False)
+        self._selection = self._joined_topics = self._assignment = self._failure = None
+        self._commits.is_managed = False
+        self._listening.raise_error()
+
+    async def close(self, timeout_s: float) -> None:
+        """Commit, if that goes by itself, wait for commits under way, leave. Not usable any more.
+
+        Takes `timeout_s` at most, and a little for the way.
+        """
+        backoff = self._cluster.backoff(timeout_s)
+        try:
+            await self._commits.close(timeout_s)
+            await self.leave("the consumer is being closed")
+        finally:
+            if self._metadata_changed in self._cluster.on_update:
+                self._cluster.on_update.remove(self._metadata_changed)
+            self._heartbeats.stop()
+            self._link.close()
+            log.debug("group %s: closed with %.1f s left", self.group_id, backoff.left_s)
+
+    async def _say_goodbye(self, reason: str) -> None:
+        """Be no member, and tell the coordinator, if it has to know and can be told."""
+        generation = self._membership.generation
+        was_known = self._membership.state is not MemberState.UNJOINED and generation.member_id
+        self._membership.reset("consumer pro-actively leaving the group", keeps_member_id=False)
+        if was_known and self._link.is_known and generation.group_instance_id is None:
+            await say_goodbye(self._network, self._link, generation.member_id, reason)
+
+    def _poll_expired(self) -> None:
+        interval_ms = self._settings.max_poll_interval_ms
+        error = MaxPollIntervalExceeded(
+            f"group {self.group_id}: no poll for max.poll.interval.ms={interval_ms}, so this member"
+            " has left and its partitions go to others; work on fewer records at a time"
+            " (max.poll.records), or raise max.poll.interval.ms"
+        )
+        log.warning("%s", error)
+        self._fail(error)
+        self._network.spawn(
+            self._say_goodbye("consumer poll timeout has expired"), "leaving the group"
+        )
+
+    # -- what others tell ---------------------------------------------------------------------
+
+    def _metadata_changed(self, metadata: ClusterMetadata) -> None:
+        if self._selection is not None:
+            error = refusal(self._selection.topics, metadata)
+            if error is not None:
+                self._fail(error)
+        self._check_wishes()
+
+    def _check_wishes(self) -> None:
+        """Join again if what is wanted, or what there is, is not what it was at the last join."""
+        if self._selection is None or self._joined_topics is None:
+            return
+        watched = self._joining.watched
+        has_led = watched is not None and not self._is_joining
+        if has_led and self._joining.counts(watched or ()) != watched:
+            self._joining.watched = None
+            self._membership.ask_to_rejoin("cached metadata has changed")
+        wanted = self._selection.wanted(self._cluster.metadata)
+        if wanted != self._joined_topics and not self._membership.has_to_join:
+            self._membership.ask_to_rejoin("subscription has changed")
+
+    def _fail(self, error: Exception) -> None:
+        """Have the application told with its next poll."""
+        if not isinstance(self._failure, FencedInstanceId):
+            self._failure = error
+        self._changed()
+
+    def _raise_failure(self) -> None:
+        self._commits.raise_failure()
+        failure = self._failure
+        if failure is None:
+            return
+        if not isinstance(failure, FencedInstanceId):  # That one stays: somebody is in its place.
+            self._failure = None
+        raise failure
+
+    def _changed(self) -> None:
+        """Have all look at it who wait, but not in the middle of what has changed it."""
+        if not self._is_waking:
+            self._is_waking = True
+            self._network.spawn(self._wake(), "waking a group member")
+
+    async def _wake(self) -> None:
+        await self._network.sleep(0)
+        self._is_waking = False
+        self._heartbeats.look()
+        self._progress.set()
+        if self.needs_attention:
+            self.on_attention()
+
+    # -- commits ------------------------------------------------------------------------------
+
+    async def commit(
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        *,
+        timeout_s: float | None = None,
+    ) -> None:
+        """See `Commits.commit`."""
+        await self._commits.commit(offsets, timeout_s=timeout_s)
+
+    def commit_async(
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        callback: CommitCallback | None = None,
+    ) -> None:
+        """See `Commits.commit_async`."""
+        self._commits.commit_async(offsets, callback)
+
+    async def committed(
+        self, partitions: Collection[TopicPartition], *, timeout_s: float | None = None
+    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        """See `CommittedOffsets.committed`."""
+        return await self._committed.committed(partitions, timeout_s=timeout_s)
+
+    def metrics(self) -> dict[str, float]:
+        """Kafka's names of consumer-coordinator-metrics."""
+        last_s = self._heartbeats.last_answer_s
+        return {
+            "assigned-partitions": float(len(self._positions.assigned)),
+            "last-heartbeat-seconds-ago": (
+                -1.0 if last_s is None else self._network.now_s() - last_s
+            ),
+            **self._commits.metrics(),
+        }
+
+
+def _text(partitions: Collection[TopicPartition]) -> str:
+    return ", ".join(str(one) for one in sorted(partitions)) or "no partitions"

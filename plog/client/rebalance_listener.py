@@ -1,0 +1,66 @@
+"""What an application may do when partitions come and go."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection
+from typing import Any
+
+from plog.client.network import Cancelled
+from plog.types import TopicPartition
+
+CallUser = Callable[..., Awaitable[Any]]
+"""Calls a function of the application with arguments, where its face wants it called."""
+
+
+class RebalanceListener:
+    """Derive from this and override what is needed. Called only while the application polls."""
+
+    def on_partitions_revoked(self, partitions: Collection[TopicPartition]) -> Any:
+        """These will go to others: the last chance to commit how far they have been read."""
+
+    def on_partitions_assigned(self, partitions: Collection[TopicPartition]) -> Any:
+        """These are new; those that stayed are not among them."""
+
+    def on_partitions_lost(self, partitions: Collection[TopicPartition]) -> Any:
+        """Others may have these already, a commit would be refused. By default as if revoked."""
+        return self.on_partitions_revoked(partitions)
+
+
+class Listening:
+    """Calls a listener, if there is one, and keeps what it raises until the rest has been done."""
+
+    def __init__(self, listener: object | None, call_user: CallUser) -> None:
+        self._listener = listener
+        self._call_user = call_user
+        self._error: Exception | None = None
+
+    async def revoked(self, partitions: Collection[TopicPartition]) -> None:
+        """See `RebalanceListener`."""
+        await self._call("on_partitions_revoked", partitions)
+
+    async def assigned(self, partitions: Collection[TopicPartition]) -> None:
+        """See `RebalanceListener`."""
+        await self._call("on_partitions_assigned", partitions)
+
+    async def lost(self, partitions: Collection[TopicPartition]) -> None:
+        """See `RebalanceListener`; a listener made for something else may have two methods only."""
+        has_it = hasattr(self._listener, "on_partitions_lost")
+        await self._call("on_partitions_lost" if has_it else "on_partitions_revoked", partitions)
+
+    def raise_error(self) -> None:
+        """Raise what the listener raised first."""
+        error, self._error = self._error, None
+        if error is not None:
+            raise error
+
+    async def _call(self, name: str, partitions: Collection[TopicPartition]) -> None:
+        method = getattr(self._listener, name, None)
+        if method is None:
+            return
+        try:
+            await self._call_user(method, sorted(partitions))
+        except Cancelled:
+            raise
+        except Exception as error:
+            error.add_note(f"raised by {name} of the rebalance listener")
+            self._error = self._error or error

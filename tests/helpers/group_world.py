@@ -1,0 +1,265 @@
+"""Members of groups in a simulated world: each an application that polls, reads and commits.
+
+    world = World(seed=1)
+    world.create("t", 4)
+    a, b = world.member("a"), world.member("b")
+    world.run_until_calm()
+
+Applications poll every now and then on virtual time. Whatever they do is checked at once: nobody
+gets a partition that another one has in the same generation, and nobody commits what lies behind
+what the partition's present owner has committed.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable
+from typing import Any
+
+from plog.client.cluster import Cluster
+from plog.client.group_member import GroupMember
+from plog.client.membership import MemberState
+from plog.client.settings import ConsumerSettings
+from plog.client.values import OffsetAndMetadata
+from plog.errors import PlogError
+from plog.types import TopicPartition
+from tests.helpers.sim_broker import create_topic
+from tests.helpers.sim_network import SimNetwork
+
+CALM_MS = 600_000.0
+
+
+class Errors(logging.Handler):
+    """What the client logged as an error: tasks that failed, above all."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.texts: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.texts.append(record.getMessage())
+
+
+class SimplePositions:
+    """Positions as a group sees them; the application moves them by `read`."""
+
+    def __init__(self) -> None:
+        self.offsets: dict[TopicPartition, int | None] = {}
+        self.on_assign: Callable[[frozenset[TopicPartition]], None] = lambda _: None
+
+    @property
+    def assigned(self) -> frozenset[TopicPartition]:
+        return frozenset(self.offsets)
+
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        self.offsets = {one: self.offsets.get(one) for one in partitions}
+        self.on_assign(self.assigned)
+
+    def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        return {
+            one: OffsetAndMetadata(offset)
+            for one, offset in self.offsets.items()
+            if offset is not None
+        }
+
+
+class RecordingListener:
+    """Remembers what it was told."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[str, tuple[str, ...]]] = []
+
+    def on_partitions_revoked(self, partitions: Collection[TopicPartition]) -> None:
+        self._note("revoked", partitions)
+
+    def on_partitions_assigned(self, partitions: Collection[TopicPartition]) -> None:
+        self._note("assigned", partitions)
+
+    def on_partitions_lost(self, partitions: Collection[TopicPartition]) -> None:
+        self._note("lost", partitions)
+
+    def _note(self, what: str, partitions: Collection[TopicPartition]) -> None:
+        self.told.append((what, tuple(map(str, partitions))))
+
+
+class Member:
+    """An application with its consumer's membership."""
+
+    def __init__(self, world: World, name: str, settings: dict[str, Any]) -> None:
+        self.name = name
+        self.settings = ConsumerSettings.from_options(
+            {
+                "bootstrap.servers": ",".join(world.sim.bootstrap_servers),
+                "client.id": name,
+                "group.id": "g",
+                "session.timeout.ms": 10_000,
+                "heartbeat.interval.ms": 1_000,
+                "max.poll.interval.ms": 30_000,
+                "enable.auto.commit": False,
+                **{key.replace("_", "."): value for key, value in settings.items()},
+            }
+        )
+        self.world = world
+        self.cluster = Cluster(world.sim, self.settings)
+        self.positions = SimplePositions()
+        self.positions.on_assign = lambda partitions: world.check_owners(self, partitions)
+        self.listener = RecordingListener()
+        self.member = GroupMember(
+            self.cluster, world.sim, self.settings, self.positions, call_user=self._call_user
+        )
+        self.errors: list[Exception] = []
+        self.is_running = False
+        self.poll_ms = 200.0
+        self._runs = 0
+
+    async def _call_user(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        return function(*arguments)
+
+    def start(self, *topics: str, pattern: str | None = None) -> Member:
+        """Subscribe and poll from now on."""
+        self.member.subscribe(list(topics) if topics else None, pattern, self.listener)
+        return self.resume()
+
+    def resume(self) -> Member:
+        """Poll on, after `stop_polling`."""
+        self.is_running = True
+        self._runs += 1
+        self.world.sim.spawn(self._run(self._runs), f"application {self.name}")
+        return self
+
+    def stop_polling(self) -> None:
+        """The application hangs; its heartbeats go on."""
+        self.is_running = False
+
+    def answers(self, *scripted: Any) -> None:
+        """Have its coordinator answer so from now on, one after the other."""
+        left = list(scripted)
+
+        async def answer(*_: Any, **__: Any) -> Any:
+            return left.pop(0)
+
+        link: Any = self.member._link
+        link.ask_on = answer
+
+    def die(self) -> None:
+        """Everything of it stops without a word."""
+        self.is_running = False
+        self.member._heartbeats.stop()
+        self.member._link.close()
+        self.world.gone(self)
+
+    def close(self) -> None:
+        """Leave in good order."""
+        self.is_running = False
+        self.world.sim.run(self.member.close(10.0))
+        self.world.gone(self)
+
+    @property
+    def owned(self) -> frozenset[TopicPartition]:
+        """The partitions it has."""
+        return self.positions.assigned
+
+    async def _run(self, run: int) -> None:
+        while self.is_running and run == self._runs:
+            self.member.polled(waits=True)
+            try:
+                await self.member.attend()
+                await self._read()
+            except PlogError as error:
+                self.errors.append(error)
+            self.member.polled()
+            await self.world.sim.sleep(self.poll_ms / 1000)
+
+    async def _read(self) -> None:
+        """Begin where the group is, read some, commit it."""
+        unknown = [one for one, offset in self.positions.offsets.items() if offset is None]
+        for one, offset in (await self.member.committed(unknown)).items():
+            if one in self.positions.offsets and self.positions.offsets[one] is None:
+                self.positions.offsets[one] = 0 if offset is None else offset.offset
+        for one, position in self.positions.offsets.items():
+            if position is not None:
+                self.positions.offsets[one] = position + self.world.sim.chance.randrange(3)
+        offsets = self.positions.consumed()
+        if offsets and not self.settings.enable_auto_commit:
+            await self.member.commit(offsets)
+            self.world.check_commit(self, offsets)
+
+
+class World:
+    """See the module's text. `settings` are the broker's."""
+
+    def __init__(self, seed: int = 0, **settings: Any) -> None:
+        self.sim = SimNetwork(seed, **settings)
+        self.members: list[Member] = []
+        self.committed: dict[TopicPartition, int] = defaultdict(int)
+        self._owners: dict[tuple[int, TopicPartition], str] = {}
+        self.errors = Errors()
+        logging.getLogger("plog.client").addHandler(self.errors)
+
+    def create(self, topic: str, partitions: int = 1) -> None:
+        """A topic."""
+        create_topic(self.sim.broker, topic, partitions)
+
+    def member(self, name: str, *topics: str, **settings: Any) -> Member:
+        """A new member of group "g", which polls already if `topics` are given."""
+        member = Member(self, name, settings)
+        self.members.append(member)
+        return member.start(*topics) if topics else member
+
+    def gone(self, member: Member) -> None:
+        """It will not be heard of again."""
+        self.members.remove(member)
+
+    def check_owners(self, member: Member, partitions: Collection[TopicPartition]) -> None:
+        """Nobody else has one of these in the generation in which `member` has them.
+
+        A static member is the same one in its next life, and when it was replaced.
+        """
+        generation = member.member.generation.generation_id
+        place = member.settings.group_instance_id or member.name
+        for partition in partitions:
+            owner = self._owners.setdefault((generation, partition), place)
+            assert owner == place, (
+                f"{partition} is {owner}'s and {place}'s in generation {generation}"
+            )
+
+    def check_commit(
+        self, member: Member, offsets: dict[TopicPartition, OffsetAndMetadata]
+    ) -> None:
+        """A commit that was taken leads on from what was committed before."""
+        for partition, offset in offsets.items():
+            assert offset.offset >= self.committed[partition], (
+                f"{member.name} has put {partition} back from {self.committed[partition]}"
+            )
+            self.committed[partition] = offset.offset
+
+    def is_calm(self, topics: dict[str, int]) -> bool:
+        """Whether all are in one generation and have all partitions of `topics` between them."""
+        everything = {TopicPartition(t, i) for t, count in topics.items() for i in range(count)}
+        running = [one for one in self.members if one.is_running]
+        owned = [partition for one in running for partition in one.owned]
+        return (
+            all(
+                one.member.state is MemberState.STABLE and not one.member.needs_attention
+                for one in running
+            )
+            and len({one.member.generation.generation_id for one in running}) == 1
+            and len(owned) == len(everything)
+            and set(owned) == everything
+        )
+
+    def run_until_calm(self, **topics: int) -> None:
+        """Let time pass until the group has its partitions. Fails if the client logged errors."""
+        self.sim.run_until(lambda: self.is_calm(topics), CALM_MS)
+        assert self.errors.texts == []
+
+    def advance(self, by_ms: float) -> None:
+        """Let time pass."""
+        self.sim.advance(by_ms)
+
+
+def outsider(world: World, **settings: Any) -> Member:
+    """Somebody with a group.id and no subscription; there is a topic "t" of two partitions."""
+    world.create("t", 2)
+    return world.member("simple", **settings)

@@ -1,0 +1,26 @@
+"""What tests of the client share."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from tests.helpers.group_world import World
+
+
+@pytest.fixture
+def make_world() -> Iterator[Callable[..., World]]:
+    """Make a world of group members; see there."""
+    worlds = []
+
+    def make(seed: int = 0, **settings: Any) -> World:
+        world = World(seed, **settings)
+        worlds.append(world)
+        return world
+
+    yield make
+    for world in worlds:
+        logging.getLogger("plog.client").removeHandler(world.errors)
