@@ -1,0 +1,80 @@
+"""Groups of our members and of other clients': whoever leads, everybody gets its share.
+
+With each assignor that both sides have: members come, leave and die, ours and theirs, so that each
+side has led the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from plogd.testing.broker_process import BrokerProcess
+from tests.helpers.confluent import create_topic
+from tests.helpers.kafka_tools import KafkaTools
+from tests.helpers.mixed_members import MixedGroup
+
+PARTITIONS = 6
+MakeGroup = Callable[[str], MixedGroup]
+
+
+@pytest.fixture
+def make_group(
+    broker: BrokerProcess, topic: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> Iterator[MakeGroup]:
+    """A group on a new topic, by its assignor."""
+    made: list[MixedGroup] = []
+
+    def tools() -> KafkaTools:
+        found = request.getfixturevalue("kafka_tools")
+        assert isinstance(found, KafkaTools)
+        return found
+
+    def make(strategy: str) -> MixedGroup:
+        create_topic(broker.bootstrap_servers, topic, PARTITIONS)
+        made.append(MixedGroup(broker.bootstrap_servers, topic, strategy, tools, tmp_path))
+        return made[-1]
+
+    yield make
+    for group in made:
+        group.__exit__()
+
+
+SOME = [("confluent", "cooperative-sticky"), ("kafka-python", "sticky"), ("java", "range")]
+OTHERS = [
+    ("confluent", "range"),
+    ("confluent", "roundrobin"),
+    ("kafka-python", "range"),
+    ("kafka-python", "roundrobin"),
+    ("kafka-python", "cooperative-sticky"),
+    ("java", "roundrobin"),
+    ("java", "sticky"),
+    ("java", "cooperative-sticky"),
+]
+
+
+@pytest.mark.parametrize(
+    ("other", "strategy"), [*SOME, *(pytest.param(*x, marks=pytest.mark.long) for x in OTHERS)]
+)
+def test_ours_and_theirs_share_whoever_leads(
+    make_group: MakeGroup, other: str, strategy: str
+) -> None:
+    group = make_group(strategy)
+    ours = group.join("plog")
+    group.settle(PARTITIONS)
+    theirs = group.join(other)
+    group.settle(PARTITIONS)
+    group.leave(ours)  # They lead now.
+    group.settle(PARTITIONS)
+    again = group.join("plog")
+    group.settle(PARTITIONS)
+    group.join("plog")
+    group.settle(PARTITIONS)
+    group.kill(theirs)
+    group.settle(PARTITIONS)
+    group.join(other)
+    group.settle(PARTITIONS)
+    group.kill(again)
+    group.settle(PARTITIONS)
