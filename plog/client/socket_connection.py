@@ -103,7 +103,7 @@ class SocketConnection:
             connection.settimeout(self._timeout_s)
             connection.sendall(frame)
         except OSError as error:
-            raise self._failed(error) from error
+            raise self._failed(_last_words(connection) or error) from error
 
     def _receive_frame(self, timeout_s: float) -> bytes:
         """The next answer, without its size."""
@@ -130,6 +130,15 @@ class SocketConnection:
         return tls_failure(
             error, address=self.address, host=self._host, has_begun=True
         ) or ConnectionFailed(f"the connection to {self.address} broke: {error}")
+
+
+def _last_words(connection: socket.socket) -> OSError | None:
+    """Why the broker has ended the connection, if it said so before: the alert is still unread."""
+    try:
+        connection.recv(1)
+    except OSError as reason:
+        return reason
+    return None
 
 
 def _receive_exactly(connection: socket.socket, size: int) -> bytes:
