@@ -25,13 +25,13 @@ from plog.records.batch import (
     Compression,
     TimestampType,
 )
-from plog.records.codec import NO_OFFSET, Record, encode_records
+from plog.records.codec import NO_OFFSET, RecordFields, encode_records
 from plog.records.compression import compress
 from plog.records.crc32c import crc32c
 
 
 def build_batch(
-    records: Sequence[Record],
+    records: Sequence[RecordFields],
     *,
     base_offset: int = 0,
     compression: Compression = Compression.NONE,
@@ -52,7 +52,7 @@ def build_batch(
     """
     if not records:
         raise ValueError("a batch needs at least one record")
-    timestamps = [record.timestamp for record in records]
+    timestamps = [record[1] for record in records]
     if min(timestamps) < -1:
         raise InvalidTimestamp(f"timestamp {min(timestamps)} is negative")
     attributes = (
@@ -108,9 +108,9 @@ def rebuild_batch(
     return bytearray().join((head, tail, compressed))
 
 
-def _last_offset_delta(records: Sequence[Record], base_offset: int) -> int:
+def _last_offset_delta(records: Sequence[RecordFields], base_offset: int) -> int:
     """The last record's offset from the base: its own, or counted on from the last one that has."""
-    for behind, record in enumerate(reversed(records)):
-        if record.offset != NO_OFFSET:
-            return record.offset + behind - base_offset
+    for behind, (offset, *_) in enumerate(reversed(records)):
+        if offset != NO_OFFSET:
+            return offset + behind - base_offset
     return len(records) - 1

@@ -44,6 +44,10 @@ class Record(NamedTuple):
     headers: Sequence[Header] = ()
 
 
+RecordFields: TypeAlias = tuple[int, int, bytes | None, bytes | None, Sequence[Header]]
+"""A `Record`, or a plain tuple of the same fields, which costs half as much to make."""
+
+
 class RecordHead(NamedTuple):
     """What `walk_records` tells of a record."""
 
@@ -269,7 +273,7 @@ def _headers(data: bytes, position: int, end: int) -> tuple[Sequence[Header], in
     return tuple(headers), position
 
 
-def encode_records(records: Iterable[Record], base_offset: int, base_timestamp: int) -> bytes:
+def encode_records(records: Iterable[RecordFields], base_offset: int, base_timestamp: int) -> bytes:
     """The records part of a batch, uncompressed.
 
     A record whose offset is -1 gets the one behind its predecessor's. Raises ValueError where an
