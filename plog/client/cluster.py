@@ -100,7 +100,7 @@ class Cluster:
     def idle_connection(self, node_id: int) -> Connection | None:
         """The connection to a broker if it is open: no waiting, for the hot path."""
         node = self._nodes.get(node_id)
-        return None if node is None else node.open_connection
+        return None if node is None else node.use()
 
     # -- questions ----------------------------------------------------------------------------
 
@@ -224,6 +224,10 @@ class Cluster:
     def wants_all_topics(self) -> bool:
         """Whether `want_all_topics` was asked for."""
         return self._wants_all
+
+    def forget_topics(self, topics: Collection[str]) -> None:
+        """Nobody needs these topics' metadata any more."""
+        self._wanted = self._wanted.difference(topics)
 
     def want_all_topics(self, wanted: bool) -> None:
         """Keep the metadata of all topics there are fresh, for a subscription by pattern."""

@@ -56,6 +56,11 @@ class Node:
         is_over = renew_at_s is not None and self._network.now_s() >= renew_at_s
         return None if is_over else connection
 
+    def use(self) -> Connection | None:
+        """The same, to be used now: so it is not idle."""
+        self._last_used_s = self._network.now_s()
+        return self.open_connection
+
     async def connected(self) -> Connection:
         """The open connection, or a new one. Raises ConnectionFailed, AuthenticationFailed."""
         while (connection := self.open_connection) is None:

@@ -145,6 +145,7 @@ class SimNetwork(DeferredNetwork):
         """The broker dies as by SIGKILL, and another starts at once over what the disk holds."""
         self._wire.server_died()
         self._ports.is_alive = False
+        self._ports.jobs.forget_all()
         self._ports = _LifePorts(self._ports)
         self.broker = SimBroker(
             files=self.broker.files.kill(), ports=self._ports, **self._settings

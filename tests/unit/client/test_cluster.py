@@ -172,6 +172,30 @@ def test_an_idle_connection_is_closed(sim: SimNetwork) -> None:
     assert len(sim.channels) >= 3
 
 
+def test_a_connection_that_is_used_without_waiting_is_not_idle(sim: SimNetwork) -> None:
+    create_topic(sim.broker, "page-views")
+    cluster = make_cluster(sim, connections_max_idle_ms=20_000, metadata_max_age_ms=50_000)
+    [node] = sim.run(cluster.refresh(())).brokers
+    connection = sim.run(cluster.connection(node))
+    cluster.want_topics(["page-views"])
+    for _ in range(12):
+        sim.advance(10_000)
+        assert cluster.idle_connection(node) is connection
+
+
+def test_topics_nobody_needs_are_not_asked_about(sim: SimNetwork) -> None:
+    create_topic(sim.broker, "page-views")
+    create_topic(sim.broker, "clicks")
+    cluster = make_cluster(sim, metadata_max_age_ms=50_000)
+    cluster.want_topics(["page-views", "clicks"])
+    sim.advance(1_000)
+    cluster.forget_topics(["clicks", "no such"])
+    sim.requests.clear()
+    sim.advance(60_000)
+    asked = [request for request in sim.requests if isinstance(request, MetadataRequest)]
+    assert [[topic.name for topic in request.topics or ()] for request in asked] == [["page-views"]]
+
+
 def test_an_unknown_node_is_an_error(sim: SimNetwork) -> None:
     with pytest.raises(KafkaError, match="broker 77 is not known"):
         sim.run(make_cluster(sim).connection(77))
