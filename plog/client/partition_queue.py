@@ -1,0 +1,129 @@
+"""The batches of one partition that wait, and what is known of its topic.
+
+Changed under the accumulator's lock: by any thread that adds a record, and by the engine's.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from threading import Lock
+
+from plog.client.partitioner import choose_at_random, choose_sticky
+from plog.client.producer_batch import ProducerBatch
+from plog.client.producer_state import PartitionSequences
+from plog.types import TopicPartition
+
+_SAFETY = 1.05
+"""How much larger a batch may come out than compression let expect."""
+_RATIO_FALL, _RATIO_RISE = 0.005, 0.05
+"""By how much the expectation changes with a batch that came out smaller, or larger."""
+_LARGEST_LIMIT = 16
+"""Batches of what compresses well hold up to so many times batch.size."""
+
+
+class PartitionQueue:
+    """Batches in the order in which they are to be written; those sent in vain come first.
+
+    Only the last may be `open`, which is to say that records are added to it.
+    """
+
+    __slots__ = ("_begun", "batches", "on_wire", "open", "sequences", "topic", "topic_partition")
+
+    def __init__(
+        self,
+        topic: TopicQueues,
+        partition: int,
+        sequences: PartitionSequences[ProducerBatch] | None,
+    ) -> None:
+        self.topic = topic
+        self.topic_partition = TopicPartition(topic.name, partition)
+        self.batches: deque[ProducerBatch] = deque()
+        self.open: ProducerBatch | None = None
+        self.sequences = sequences
+        """None for a producer that is not idempotent."""
+        self.on_wire = 0
+        """How many of its batches are."""
+        self._begun = 0
+
+    def begin_batch(self, lock: Lock, *, created_s: float, limit_bytes: int) -> ProducerBatch:
+        """A new batch, open."""
+        self._begun += 1
+        batch = ProducerBatch(
+            self.topic_partition,
+            lock,
+            order=(self._begun, 0),
+            created_s=created_s,
+            limit_bytes=limit_bytes,
+        )
+        self.batches.append(batch)
+        self.open = batch
+        return batch
+
+    def insert(self, batch: ProducerBatch) -> None:
+        """`batch` waits again, before all that were begun after it."""
+        place = 0
+        while place < len(self.batches) and self.batches[place].order < batch.order:
+            place += 1
+        self.batches.insert(place, batch)
+
+
+class TopicQueues:
+    """The queues of a topic's partitions."""
+
+    __slots__ = (
+        "_batch_size",
+        "available",
+        "limit_bytes",
+        "name",
+        "queues",
+        "ratio",
+        "sticky",
+        "sticky_bytes",
+        "used_s",
+    )
+
+    def __init__(self, name: str, *, batch_size: int) -> None:
+        self.name = name
+        self._batch_size = batch_size
+        self.queues: list[PartitionQueue] = []
+        self.available: Sequence[int] = ()
+        """The partitions that have a leader which takes something."""
+        self.sticky: PartitionQueue | None = None
+        """Where records without a key go now."""
+        self.sticky_bytes = 0
+        """What has gone there already, in batches that were not full."""
+        self.limit_bytes = batch_size
+        """How large, uncompressed, a batch may grow."""
+        self.used_s = 0.0
+        """When its last batch was begun."""
+        self.ratio = 1.0
+        """Of a batch's size compressed to that uncompressed, as expected."""
+
+    def set_available(self, available: Sequence[int]) -> None:
+        """Records without a key go to `available` from now on, or anywhere if there is none."""
+        self.available = tuple(available)
+        if self.sticky is not None and self.sticky.topic_partition.partition not in available:
+            self.sticky = None
+
+    def stick_to_next(self, chance: float, *, is_adaptive: bool) -> PartitionQueue | None:
+        """Change the partition for records without a key; None if there is no partition."""
+        if not self.queues:
+            return None
+        available = self.available
+        queued = [len(self.queues[x].batches) for x in available] if is_adaptive else ()
+        if any(queued):
+            partition = choose_sticky(available, queued, chance)
+        else:
+            partition = choose_at_random(len(self.queues), available, chance)
+        self.sticky, self.sticky_bytes = self.queues[partition], 0
+        return self.sticky
+
+    def expect_ratio(self, ratio: float) -> None:
+        """A batch came out at `ratio` of its size: let the next ones fill batch.size with it."""
+        if ratio > self.ratio:
+            self.ratio = max(self.ratio + _RATIO_RISE, ratio)
+        else:
+            self.ratio = max(self.ratio - _RATIO_FALL, ratio)
+        limit_bytes = int(self._batch_size / (self.ratio * _SAFETY))
+        self.limit_bytes = min(limit_bytes, _LARGEST_LIMIT * self._batch_size)

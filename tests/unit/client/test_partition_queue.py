@@ -1,0 +1,83 @@
+"""Batches that wait, in their order, and what compression does to their size."""
+
+from __future__ import annotations
+
+from threading import Lock
+
+from plog.client.partition_queue import PartitionQueue, TopicQueues
+
+
+def topic_with(partitions: int = 3) -> TopicQueues:
+    topic = TopicQueues("t", batch_size=1_000)
+    topic.queues = [PartitionQueue(topic, index, None) for index in range(partitions)]
+    topic.set_available(range(partitions))
+    return topic
+
+
+def test_a_batch_waits_again_before_those_begun_after_it() -> None:
+    queue = topic_with().queues[0]
+    lock = Lock()
+    first, second, third = (
+        queue.begin_batch(lock, created_s=0, limit_bytes=1_000) for _ in range(3)
+    )
+    assert queue.open is third
+    queue.batches.remove(first)
+    queue.batches.remove(second)
+    queue.insert(second)
+    queue.insert(first)
+    assert list(queue.batches) == [first, second, third]
+
+
+def test_parts_wait_in_their_order_in_the_place_of_the_whole() -> None:
+    queue = topic_with().queues[0]
+    first, second = (queue.begin_batch(Lock(), created_s=0, limit_bytes=1_000) for _ in range(2))
+    first.records = [(-1, 0, None, b"v", ())] * 4
+    queue.batches.remove(first)
+    parts = first.split(61 + 2 * 12)
+    for part in reversed(parts):
+        queue.insert(part)
+    assert list(queue.batches) == [*parts, second]
+
+
+def test_what_compresses_well_fills_larger_batches_up_to_a_bound() -> None:
+    topic = topic_with()
+    limits = []
+    for _ in range(300):
+        topic.expect_ratio(0.1)
+        limits.append(topic.limit_bytes)
+    assert limits == sorted(limits)
+    assert limits[0] < 1_000
+    assert limits[-1] == int(1_000 / (0.1 * 1.05))
+    for _ in range(300):
+        topic.expect_ratio(0.001)
+    assert topic.limit_bytes == 16_000
+
+
+def test_what_compresses_badly_is_noticed_at_once() -> None:
+    topic = topic_with()
+    for _ in range(300):
+        topic.expect_ratio(0.1)
+    topic.expect_ratio(1.0)
+    assert topic.limit_bytes == int(1_000 / 1.05)
+
+
+def test_a_partition_that_lost_its_leader_is_not_stuck_to() -> None:
+    topic = topic_with(2)
+    assert topic.stick_to_next(0.0, is_adaptive=True) is topic.queues[0]
+    topic.set_available([1])
+    assert topic.sticky is None
+    assert topic.stick_to_next(0.0, is_adaptive=True) is topic.queues[1]
+
+
+def test_a_partition_with_a_backlog_is_chosen_less() -> None:
+    topic = topic_with(2)
+    for _ in range(3):
+        topic.queues[0].begin_batch(Lock(), created_s=0, limit_bytes=1_000)
+    chances = [number / 10 for number in range(10)]
+    for is_adaptive, expected in ((True, 2), (False, 5)):
+        chosen = [topic.stick_to_next(chance, is_adaptive=is_adaptive) for chance in chances]
+        assert chosen.count(topic.queues[0]) == expected
+
+
+def test_a_topic_without_partitions_has_none_to_stick_to() -> None:
+    assert TopicQueues("t", batch_size=1).stick_to_next(0.5, is_adaptive=True) is None
