@@ -1,0 +1,460 @@
+"""The producer under all its faces: takes records from any thread, and sees them to their brokers.
+
+    core = ProducerCore(cluster, network, settings, wake=…)
+    handle = core.send("page-views", b"/index.html", key=b"alice")
+    if handle is None:
+        handle = await core.send_soon("page-views", b"/index.html", key=b"alice")
+
+`send` never waits. What it puts into the accumulator, the sender takes out, in the thread of the
+network; `wake` is how that thread gets to hear of it: it is called in any thread, and has `woken`
+called in the engine's. The faces decide what a caller sees of handles and of waiting.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Generic, TypeAlias, TypeVar, cast
+
+from plog.client.accumulator import Accumulator
+from plog.client.cluster import Cluster
+from plog.client.deliveries import Deliveries
+from plog.client.errors import (
+    BufferExhausted,
+    ClosedError,
+    RecordTooLarge,
+    SerializationFailed,
+)
+from plog.client.interceptors import Interceptors, ProducerInterceptor
+from plog.client.metadata import NO_NODE, ClusterMetadata, PartitionMetadata
+from plog.client.network import Network, Task
+from plog.client.partitioner import Partitioner, RoundRobinPartitioner
+from plog.client.producer_batch import (
+    RECORD_OVERHEAD,
+    RECORD_OVERHEAD_MAX,
+    OnDelivery,
+    ProducerBatch,
+    SendHandle,
+    size_of_headers,
+)
+from plog.client.producer_metrics import ProducerMetrics
+from plog.client.sender import Sender
+from plog.client.settings import ProducerSettings
+from plog.client.topic_lookup import TopicLookup
+from plog.client.values import ProducerRecord
+from plog.errors import UnknownTopicOrPartition
+from plog.records.batch import HEADER_SIZE
+from plog.records.codec import Header
+
+H = TypeVar("H", bound=SendHandle)
+
+Serializer: TypeAlias = Callable[[Any], bytes | None]
+"""Makes the bytes of a key or value; it is not asked about None."""
+
+Headers: TypeAlias = Mapping[str, bytes | None] | Iterable[Header]
+
+
+class ProducerCore(Generic[H]):
+    """See the module's text. What is not said to be for any thread is for the engine's alone."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        network: Network,
+        settings: ProducerSettings,
+        *,
+        key_serializer: Serializer | None = None,
+        value_serializer: Serializer | None = None,
+        partitioner: Partitioner | Callable[..., int] | None = None,
+        interceptors: Sequence[ProducerInterceptor] = (),
+        wake: Callable[[], None] | None = None,
+        make_handle: Callable[[ProducerBatch, int], H] = SendHandle,  # type: ignore[assignment]
+    ) -> None:
+        self._cluster = cluster
+        self._network = network
+        self._settings = settings
+        self._key_serializer = key_serializer
+        self._value_serializer = value_serializer
+        self._interceptors = Interceptors(interceptors)
+        self._has_hooks = bool(key_serializer or value_serializer or interceptors)
+        self._choose = _chooser(partitioner, settings)
+        self._largest_bytes = (
+            min(settings.max_request_size, settings.buffer_memory)
+            - HEADER_SIZE
+            - (RECORD_OVERHEAD_MAX - RECORD_OVERHEAD)
+        )
+        self._wall_ms = network.wall_ms
+        self._metrics = ProducerMetrics(network.now_s)
+        self._accumulator = _accumulator(settings, network, make_handle, wake or self.woken)
+        self._deliveries = Deliveries(
+            self._accumulator,
+            settings,
+            self._metrics,
+            now_s=network.now_s,
+            random=network.random,
+            on_outcome=self._on_outcome,
+        )
+        self._sender = Sender(
+            cluster,
+            network,
+            settings,
+            self._accumulator,
+            self._deliveries,
+            self._metrics,
+            on_slow=lambda: self._learn(cluster.metadata),
+        )
+        self._lookup = TopicLookup(cluster, network)
+        self._progress = network.signal()
+        """Set when batches have their outcome, and at the end."""
+        self._task: Task | None = None
+        self._is_closed = False
+        cluster.on_update.append(self._learn)
+
+    # -- any thread -----------------------------------------------------------------------------
+
+    def send(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        partition: int | None = None,
+        timestamp: int | None = None,
+        headers: Headers = (),
+        on_delivery: OnDelivery | None = None,
+    ) -> H | None:
+        """Take a record to be sent; None if that must wait: then `room`, and again, or `send_soon`.
+
+        `timestamp` is in ms, now if it is None. `on_delivery` is called in the engine's thread.
+
+        Raises:
+            RecordTooLarge: it is larger than max.request.size or buffer.memory.
+            SerializationFailed: a serializer failed, or key or value are no bytes.
+            ClosedError: the producer is closed.
+            ValueError: a negative partition or timestamp, or headers that are none.
+        """
+        if self._has_hooks:
+            return self._send_with_hooks(
+                ProducerRecord(topic, value, key, partition, timestamp, _pairs(headers)),
+                on_delivery,
+            )
+        return self._send(topic, value, key, partition, timestamp, headers, on_delivery)
+
+    def _send(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None,
+        partition: int | None,
+        timestamp: int | None,
+        headers: Headers,
+        on_delivery: OnDelivery | None,
+        may_exceed: bool = False,
+    ) -> H | None:
+        size_bytes = RECORD_OVERHEAD
+        if value is not None:
+            if type(value) is not bytes:
+                value = _as_bytes(value, "value", topic)
+            size_bytes += len(value)
+        if key is not None:
+            if type(key) is not bytes:
+                key = _as_bytes(key, "key", topic)
+            size_bytes += len(key)
+        if headers:
+            headers = _checked(_pairs(headers))
+            size_bytes += size_of_headers(headers)
+        else:
+            headers = ()
+        if size_bytes > self._largest_bytes:
+            raise self._too_large(topic, size_bytes)
+        if timestamp is None:
+            timestamp = self._wall_ms()
+        elif timestamp < 0:
+            raise ValueError(f"timestamp {timestamp} is negative")
+        if partition is None:
+            if self._choose is not None:
+                partition = self._chosen(self._choose, topic, key, value)
+        elif partition < 0:
+            raise ValueError(f"partition {partition} is negative")
+        handle = self._accumulator.append(
+            topic, partition, timestamp, key, value, headers, size_bytes, on_delivery, may_exceed
+        )
+        if handle is None and self._is_closed:
+            raise _closed()
+        return handle
+
+    def _send_with_hooks(self, record: ProducerRecord, on_delivery: OnDelivery | None) -> H | None:
+        """The same through interceptors and serializers, which see each record once.
+
+        So this looks for room first; a record for which another thread has taken it goes anyway.
+        """
+        accumulator = self._accumulator
+        if self._is_closed:
+            raise _closed()
+        if not accumulator.knows(record.topic, record.partition):
+            return None
+        if not accumulator.has_room():
+            accumulator.want_room()
+            return None
+        record = self._interceptors.on_send(record)
+        try:
+            if not accumulator.knows(record.topic, record.partition):
+                raise UnknownTopicOrPartition(
+                    f"an interceptor chose partition {record.partition} of topic {record.topic},"
+                    " which is not known"
+                )
+            return self._send(
+                record.topic,
+                self._serialized(self._value_serializer, record.value, "value", record.topic),
+                self._serialized(self._key_serializer, record.key, "key", record.topic),
+                record.partition,
+                record.timestamp,
+                record.headers,
+                on_delivery,
+                may_exceed=True,
+            )
+        except Exception as error:
+            self._interceptors.on_refusal(record, error)
+            raise
+
+    def _serialized(
+        self, serializer: Serializer | None, data: Any, what: str, topic: str
+    ) -> bytes | None:
+        if serializer is None or data is None:
+            return data  # type: ignore[no-any-return]  # What is no bytes is refused later on.
+        try:
+            return serializer(data)
+        except Exception as error:
+            raise SerializationFailed(
+                f"the {what} serializer failed for a record of topic {topic}: {error!r}"
+            ) from error
+
+    def _chosen(
+        self, choose: Callable[..., int], topic: str, key: bytes | None, value: bytes | None
+    ) -> int | None:
+        """The partition that the partitioner says; None while the topic is not known."""
+        known = self._accumulator.topic(topic)
+        if known is None:
+            return None
+        count = len(known.queues)
+        partition = choose(topic, key, value, count, known.available)
+        if not 0 <= partition < count:
+            raise ValueError(
+                f"the partitioner chose partition {partition} of topic {topic}, which has {count}"
+            )
+        return partition
+
+    def _too_large(self, topic: str, size_bytes: int) -> RecordTooLarge:
+        settings = self._settings
+        name, limit = "max.request.size", settings.max_request_size
+        if settings.buffer_memory < limit:
+            name, limit = "buffer.memory", settings.buffer_memory
+        return RecordTooLarge(
+            f"a record of about {size_bytes} bytes for topic {topic} is larger than {name}={limit}"
+            " lets a batch be: raise that, or split the record"
+        )
+
+    # -- waiting --------------------------------------------------------------------------------
+
+    async def send_soon(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        partition: int | None = None,
+        timestamp: int | None = None,
+        headers: Headers = (),
+        on_delivery: OnDelivery | None = None,
+    ) -> H:
+        """`send`, after waiting for the topic and for memory up to max.block.ms.
+
+        Raises what `send` and `room` do.
+        """
+        deadline_s = self._network.now_s() + self._settings.max_block_ms / 1000
+        while True:
+            handle = self.send(topic, value, key, partition, timestamp, headers, on_delivery)
+            if handle is not None:
+                return handle
+            await self.room(topic, deadline_s - self._network.now_s(), partition)
+
+    async def room(self, topic: str, timeout_s: float, partition: int | None = None) -> None:
+        """Wait until the topic, and the partition, is known, and there is memory for a record.
+
+        Raises:
+            BufferExhausted: there was none for `timeout_s`.
+            UnknownTopicOrPartition, LeaderNotAvailable, RequestTimedOut: the topic did not come.
+            InvalidTopicException, TopicAuthorizationFailed: it never will.
+            ClosedError: the producer was closed.
+        """
+        deadline_s = self._network.now_s() + timeout_s
+        self.woken()
+        if not self._accumulator.knows(topic, partition):
+            await self._lookup.find(topic, partition, timeout_s)
+            self._check_open()
+            self._learn(self._cluster.metadata, topic)
+        self._sender.hurries += 1
+        try:
+            while not self._accumulator.has_room():
+                self._check_open()
+                self._progress.clear()
+                self._sender.wake()
+                if not await self._progress.wait(max(0.0, deadline_s - self._network.now_s())):
+                    self._metrics.exhaustions.add()
+                    raise BufferExhausted(
+                        f"buffer.memory={self._settings.buffer_memory} stayed full for as long as"
+                        " max.block.ms allows: records come faster than they are acknowledged"
+                    )
+        finally:
+            self._sender.hurries -= 1
+
+    async def partitions_for(self, topic: str, timeout_s: float) -> tuple[PartitionMetadata, ...]:
+        """The partitions of a topic, in their order. Raises as `room`."""
+        await self._lookup.find(topic, None, timeout_s)
+        self._learn(self._cluster.metadata, topic)
+        return self._cluster.metadata.topics[topic].partitions
+
+    async def flush(self) -> None:
+        """Let nothing linger, and wait until every record there is now has its outcome.
+
+        Those that are sent meanwhile are not waited for.
+        """
+        batches = self._accumulator.hurry()
+        self.woken()
+        await self._until_finished(batches)
+
+    async def _until_finished(
+        self, batches: list[ProducerBatch], timeout_s: float | None = None
+    ) -> None:
+        """Returns earlier if `timeout_s` pass."""
+        deadline_s = None if timeout_s is None else self._network.now_s() + timeout_s
+        while batches:
+            if batches[-1].is_finished:
+                batches.pop()
+                continue
+            self._progress.clear()
+            left_s = None if deadline_s is None else max(0.0, deadline_s - self._network.now_s())
+            if not await self._progress.wait(left_s):
+                return
+
+    async def close(self, timeout_s: float | None = None) -> None:
+        """Take nothing more, send what is there, and end; None waits as long as that takes.
+
+        What is not acknowledged after `timeout_s` fails with ClosedError. Harmless when it is
+        closed. Connections are the cluster's, and stay open.
+        """
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self._accumulator.close()
+        self._progress.set()
+        self.woken()
+        try:
+            await self._until_finished(list(self._accumulator.incomplete), timeout_s)
+        finally:
+            self._deliveries.abort(_closed_before)
+            self._sender.stop()
+            self._progress.set()
+            self._interceptors.close()
+
+    # -- the engine's thread --------------------------------------------------------------------
+
+    def woken(self) -> None:
+        """There is something to do."""
+        if self._task is None:
+            self._task = self._network.spawn(self._sender.run(), "sending records")
+        self._sender.wake()
+
+    def metrics(self) -> dict[str, float]:
+        """What was counted, under Kafka's names; NaN for averages of nothing. Any thread."""
+        found = self._metrics.snapshot()
+        total = self._settings.buffer_memory
+        found["buffer-total-bytes"] = total
+        found["buffer-available-bytes"] = max(0, total - self._accumulator.used_bytes)
+        found["waiting-threads"] = self._sender.hurries
+        return found
+
+    def _on_outcome(self, batch: ProducerBatch) -> None:
+        if self._interceptors:
+            self._interceptors.on_batch(batch)
+        self._progress.set()
+
+    def _learn(self, metadata: ClusterMetadata, topic: str | None = None) -> None:
+        """Tell the accumulator of the topics it knows, or of `topic`."""
+        if topic is None:
+            idle_s = self._settings.metadata_max_idle_ms / 1000
+            self._cluster.forget_topics(self._accumulator.forget_idle_topics(idle_s))
+        for name in self._accumulator.topics if topic is None else (topic,):
+            known = metadata.topics.get(name)
+            if known is not None and known.partitions:
+                slow = self._sender.slow_nodes
+                self._accumulator.know_topic(
+                    name,
+                    len(known.partitions),
+                    [x.index for x in known.partitions if x.leader not in (NO_NODE, *slow)],
+                )
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise _closed()
+
+
+def _accumulator(
+    settings: ProducerSettings,
+    network: Network,
+    make_handle: Callable[[ProducerBatch, int], H],
+    wake: Callable[[], None],
+) -> Accumulator[H]:
+    return Accumulator(
+        make_handle,
+        batch_size=settings.batch_size,
+        buffer_memory=settings.buffer_memory,
+        linger_s=settings.linger_ms / 1000,
+        is_idempotent=settings.enable_idempotence,
+        window=settings.max_in_flight_requests_per_connection,
+        ignore_keys=settings.partitioner_ignore_keys,
+        is_adaptive=settings.partitioner_adaptive_partitioning_enable,
+        now_s=network.now_s,
+        random=network.random,
+        wake=wake,
+    )
+
+
+def _chooser(
+    partitioner: Partitioner | Callable[..., int] | None, settings: ProducerSettings
+) -> Callable[..., int] | None:
+    """The function that chooses partitions; None for the default, which the accumulator knows."""
+    if partitioner is None:
+        return None if settings.partitioner_class is None else RoundRobinPartitioner().partition
+    choose: Callable[..., int] = getattr(partitioner, "partition", cast(Any, partitioner))
+    return choose
+
+
+def _as_bytes(data: object, what: str, topic: str) -> bytes:
+    if isinstance(data, bytes | bytearray | memoryview):
+        return bytes(data)
+    raise SerializationFailed(
+        f"the {what} of a record for topic {topic} is {type(data).__name__}, not bytes:"
+        f" give bytes, or the producer a {what}_serializer"
+    )
+
+
+def _pairs(headers: Headers) -> tuple[Header, ...]:
+    return tuple(headers.items() if isinstance(headers, Mapping) else headers)
+
+
+def _checked(headers: tuple[Header, ...]) -> tuple[Header, ...]:
+    for header in headers:
+        name, value = header
+        if not isinstance(name, str) or not (value is None or isinstance(value, bytes)):
+            raise ValueError(f"a header is a name and bytes or None, not {header!r}")
+    return headers
+
+
+def _closed() -> ClosedError:
+    return ClosedError("the producer is closed: make a new one")
+
+
+def _closed_before(batch: ProducerBatch) -> ClosedError:
+    may_be = "it may be in the log" if batch.may_be_written else "it was not written"
+    return ClosedError(
+        f"the producer was closed before a record for {batch.topic_partition} was acknowledged;"
+        f" {may_be}"
+    )
