@@ -8,11 +8,12 @@ is kept in.
 
 from __future__ import annotations
 
-from struct import unpack_from
+from struct import Struct
 
 _MASK = 0xFFFFFFFF
 _MULTIPLIER = 0x5BD1E995
 _SEED = 0x9747B28C
+_UNPACK_BY_WORDS = tuple(Struct(f"<{words}I").unpack_from for words in range(33))
 
 
 def murmur2(data: bytes) -> int:
@@ -26,7 +27,8 @@ def murmur2(data: bytes) -> int:
     length = len(data)
     value = _SEED ^ length
     words = length >> 2
-    for word in unpack_from(f"<{words}I", data):
+    unpack = _UNPACK_BY_WORDS[words] if words < 33 else Struct(f"<{words}I").unpack_from
+    for word in unpack(data):
         word = word * _MULTIPLIER & _MASK
         value = (value * _MULTIPLIER & _MASK) ^ ((word ^ word >> 24) * _MULTIPLIER & _MASK)
     rest = length & 3

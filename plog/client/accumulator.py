@@ -18,7 +18,6 @@ from typing import Generic, TypeVar
 from plog.client.partition_queue import PartitionQueue, TopicQueues
 from plog.client.producer_batch import OnDelivery, ProducerBatch, SendHandle
 from plog.client.producer_state import REMEMBERED_BATCHES, PartitionSequences
-from plog.hashing import partition_for_key
 from plog.records.batch import HEADER_SIZE
 from plog.records.codec import NO_OFFSET, Header
 from plog.types import TopicPartition
@@ -93,7 +92,7 @@ class Accumulator(Generic[H]):
         if topic is None:
             return None
         if partition is None and key is not None and not self._ignore_keys:
-            partition = partition_for_key(key, len(topic.queues) or 1)  # None when it is closed.
+            partition = topic.partition_of(key)
         with self._lock:
             try:
                 queue = topic.sticky if partition is None else topic.queues[partition]
@@ -167,12 +166,11 @@ class Accumulator(Generic[H]):
                     name, batch_size=self._batch_size
                 )
                 topic.used_s = self._now_s()
-            for partition in range(len(topic.queues), count):
+            while len(topic.queues) < count:
                 sequences: PartitionSequences[ProducerBatch] | None = None
                 if self._is_idempotent:
                     sequences = PartitionSequences(window_max=self._window)
-                queue = PartitionQueue(topic, partition, sequences)
-                topic.queues.append(queue)
+                queue = topic.add_queue(sequences)
                 self._queue_by_partition[queue.topic_partition] = queue
             topic.set_available(available)
             self._topics[name] = topic

@@ -12,6 +12,7 @@ from threading import Lock
 from plog.client.partitioner import choose_at_random, choose_sticky
 from plog.client.producer_batch import ProducerBatch
 from plog.client.producer_state import PartitionSequences
+from plog.hashing import partition_for_key
 from plog.types import TopicPartition
 
 _SAFETY = 1.05
@@ -20,6 +21,9 @@ _RATIO_FALL, _RATIO_RISE = 0.005, 0.05
 """By how much the expectation changes with a batch that came out smaller, or larger."""
 _LARGEST_LIMIT = 16
 """Batches of what compresses well hold up to so many times batch.size."""
+_MOST_KEYS = 4096
+"""How many keys a topic remembers the partitions of: many come again, and hashing takes longer than
+all else that is done for a record."""
 
 
 class PartitionQueue:
@@ -73,6 +77,7 @@ class TopicQueues:
 
     __slots__ = (
         "_batch_size",
+        "_partition_by_key",
         "available",
         "limit_bytes",
         "name",
@@ -86,6 +91,7 @@ class TopicQueues:
     def __init__(self, name: str, *, batch_size: int) -> None:
         self.name = name
         self._batch_size = batch_size
+        self._partition_by_key: dict[bytes, int] = {}
         self.queues: list[PartitionQueue] = []
         self.available: Sequence[int] = ()
         """The partitions that have a leader which takes something."""
@@ -99,6 +105,24 @@ class TopicQueues:
         """When its last batch was begun."""
         self.ratio = 1.0
         """Of a batch's size compressed to that uncompressed, as expected."""
+
+    def partition_of(self, key: bytes) -> int:
+        """Where the records of `key` go. Any thread, with no lock held."""
+        known = self._partition_by_key  # Another one as soon as there are more partitions.
+        partition = known.get(key)
+        if partition is None:
+            partition = partition_for_key(key, len(self.queues) or 1)  # None when it is closed.
+            if len(known) >= _MOST_KEYS:
+                known.clear()
+            known[key] = partition
+        return partition
+
+    def add_queue(self, sequences: PartitionSequences[ProducerBatch] | None) -> PartitionQueue:
+        """The queue of one more partition."""
+        queue = PartitionQueue(self, len(self.queues), sequences)
+        self.queues.append(queue)
+        self._partition_by_key = {}  # Keys have other partitions now.
+        return queue
 
     def set_available(self, available: Sequence[int]) -> None:
         """Records without a key go to `available` from now on, or anywhere if there is none."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from threading import Lock
 
 from plog.client.partition_queue import PartitionQueue, TopicQueues
+from plog.hashing import partition_for_key
 
 
 def topic_with(partitions: int = 3) -> TopicQueues:
@@ -81,3 +82,12 @@ def test_a_partition_with_a_backlog_is_chosen_less() -> None:
 
 def test_a_topic_without_partitions_has_none_to_stick_to() -> None:
     assert TopicQueues("t", batch_size=1).stick_to_next(0.5, is_adaptive=True) is None
+
+
+def test_a_key_has_its_partition_also_when_there_are_more_keys_or_partitions() -> None:
+    topic = topic_with(3)
+    keys = [b"%d" % number for number in range(10_000)]
+    for _ in range(2):
+        assert [topic.partition_of(key) for key in keys] == [partition_for_key(x, 3) for x in keys]
+    topic.add_queue(None)
+    assert [topic.partition_of(key) for key in keys] == [partition_for_key(x, 4) for x in keys]
