@@ -110,7 +110,9 @@ def rebuild_batch(
 
 def _last_offset_delta(records: Sequence[RecordFields], base_offset: int) -> int:
     """The last record's offset from the base: its own, or counted on from the last one that has."""
-    for behind, (offset, *_) in enumerate(reversed(records)):
-        if offset != NO_OFFSET:
-            return offset + behind - base_offset
+    offsets = [record[0] for record in records]
+    if max(offsets) != NO_OFFSET:
+        for behind, offset in enumerate(reversed(offsets)):
+            if offset != NO_OFFSET:
+                return offset + behind - base_offset
     return len(records) - 1
