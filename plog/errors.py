@@ -8,6 +8,8 @@ error_codes.py.
 
 from __future__ import annotations
 
+from functools import cache
+
 from plog.error_base import KafkaError as KafkaError  # Part of this module, for who imports them.
 from plog.error_base import PlogError as PlogError
 from plog.error_codes import ErrorCode as ErrorCode
@@ -473,13 +475,23 @@ _CLASS_BY_CODE: dict[int, type[KafkaError]] = {x.code: x for x in KafkaError.__s
 
 
 def error_from_code(code: int, message: str = "") -> KafkaError:
-    """The error a peer's code stands for; a `KafkaError` named after the code where we raise none.
+    """The error a peer's code stands for; of a class named after it where we never raise it.
 
     >>> error_from_code(3)
     UnknownTopicOrPartition()
+    >>> error_from_code(89, "later"), error_from_code(999)
+    (ThrottlingQuotaExceeded('THROTTLING_QUOTA_EXCEEDED: later'), KafkaError('code 999'))
     """
     found = _CLASS_BY_CODE.get(code)
     if found is not None:
         return found(message) if message else found()
-    name = ErrorCode(code).name if code in ErrorCode.__members__.values() else f"code {code}"
-    return KafkaError(f"{name}: {message}" if message else name)
+    if code not in ErrorCode.__members__.values():
+        return KafkaError(f"code {code}: {message}" if message else f"code {code}")
+    name = ErrorCode(code).name
+    return _class_of(ErrorCode(code))(f"{name}: {message}" if message else name)
+
+
+@cache
+def _class_of(code: ErrorCode) -> type[KafkaError]:
+    words = code.name.split("_")
+    return type("".join(map(str.title, words)), (KafkaError,), {"code": code})
