@@ -21,6 +21,10 @@ from plog.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
 )
+from plog.wire.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+)
 from plog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from plog.wire.messages.client_quotas import (
     AlterClientQuotasRequest,
@@ -123,6 +127,7 @@ APIS = (
     Api(DeleteAclsRequest, DeleteAclsResponse),
     Api(DescribeConfigsRequest, DescribeConfigsResponse),
     Api(AlterConfigsRequest, AlterConfigsResponse),
+    Api(AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse),
     Api(DescribeLogDirsRequest, DescribeLogDirsResponse),
     Api(SaslAuthenticateRequest, SaslAuthenticateResponse),
     Api(CreatePartitionsRequest, CreatePartitionsResponse),
