@@ -72,6 +72,11 @@ class Cluster:
         self._freshener: Task | None = None
         self._is_closed = False
 
+    @property
+    def settings(self) -> ClientSettings:
+        """What the user has set."""
+        return self._settings
+
     # -- connections --------------------------------------------------------------------------
 
     async def connection(self, node_id: int) -> Connection:
