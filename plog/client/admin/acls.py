@@ -1,0 +1,215 @@
+"""Access control lists: rules about who may do what to which resource.
+
+Rules are the controller's to change; any broker describes them. plog keeps rules and enforces none
+yet (docs/security.md). Source: KIP-140, KIP-290.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from plog.client.admin.base import AdminBase
+from plog.client.admin.results import Results, outcome, raise_if_error
+from plog.client.admin.values import AclOperation, WireEnum
+from plog.errors import ErrorCode, KafkaError
+from plog.wire.messages.acls import (
+    AclCreation,
+    CreateAclsRequest,
+    CreateAclsResponse,
+    DeleteAclsFilter,
+    DeleteAclsFilterResult,
+    DeleteAclsRequest,
+    DeleteAclsResponse,
+    DescribeAclsRequest,
+    DescribeAclsResponse,
+)
+
+
+class AclResourceType(WireEnum):
+    """What is protected. ANY is for filters."""
+
+    UNKNOWN = 0
+    ANY = 1
+    TOPIC = 2
+    GROUP = 3
+    CLUSTER = 4
+    TRANSACTIONAL_ID = 5
+    DELEGATION_TOKEN = 6
+    USER = 7
+
+
+class AclPatternType(WireEnum):
+    """How a resource's name is meant. ANY and MATCH, whatever covers the name, are for filters."""
+
+    UNKNOWN = 0
+    ANY = 1
+    MATCH = 2
+    LITERAL = 3
+    PREFIXED = 4
+
+
+class AclPermission(WireEnum):
+    """Whether they may. ANY is for filters."""
+
+    UNKNOWN = 0
+    ANY = 1
+    DENY = 2
+    ALLOW = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Acl:
+    """One rule: `principal`, like "User:alice", from `host` may or may not do `operation`."""
+
+    resource_type: AclResourceType
+    resource_name: str
+    pattern_type: AclPatternType = AclPatternType.LITERAL
+    principal: str
+    host: str = "*"
+    operation: AclOperation
+    permission: AclPermission = AclPermission.ALLOW
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AclFilter:
+    """Which rules are meant: None and ANY match everything."""
+
+    resource_type: AclResourceType = AclResourceType.ANY
+    resource_name: str | None = None
+    pattern_type: AclPatternType = AclPatternType.ANY
+    principal: str | None = None
+    host: str | None = None
+    operation: AclOperation = AclOperation.ANY
+    permission: AclPermission = AclPermission.ANY
+
+
+class AclAdmin(AdminBase):
+    """See the module's text."""
+
+    async def create_acls(self, acls: Iterable[Acl]) -> Results[Acl, None]:
+        """Make rules; one that there is already is as good as made. Errors: InvalidRequest, ..."""
+        listed = list(dict.fromkeys(acls))
+        response = await self.cluster.ask_controller(
+            create_acls_request(listed),
+            CreateAclsResponse,
+            retry_on=lambda answer: any(
+                x.error_code == ErrorCode.NOT_CONTROLLER for x in answer.results
+            ),
+        )
+        return Results(
+            {
+                acl: outcome(result.error_code, result.error_message, f"the rule {acl}", None)
+                for acl, result in zip(listed, response.results, strict=True)
+            }
+        )
+
+    async def describe_acls(self, which: AclFilter | None = None) -> list[Acl]:
+        """The rules that match, or all."""
+        request = describe_acls_request(which or AclFilter())
+        response = await self.cluster.ask_any(request, DescribeAclsResponse)
+        raise_if_error(response.error_code, response.error_message, "the rules")
+        return described_acls(response)
+
+    async def delete_acls(
+        self, filters: Iterable[AclFilter]
+    ) -> Results[AclFilter, Results[Acl, None]]:
+        """Delete the rules that match any of `filters`: what each found, and what became of it."""
+        listed = list(dict.fromkeys(filters))
+        response = await self.cluster.ask_controller(
+            DeleteAclsRequest(filters=[_wire_filter(one) for one in listed]),
+            DeleteAclsResponse,
+            retry_on=lambda answer: any(
+                x.error_code == ErrorCode.NOT_CONTROLLER for x in answer.filter_results
+            ),
+        )
+        return Results(
+            {
+                one: outcome(
+                    result.error_code, result.error_message, f"the filter {one}", _matched(result)
+                )
+                for one, result in zip(listed, response.filter_results, strict=True)
+            }
+        )
+
+
+# -- requests ---------------------------------------------------------------------------------
+
+
+def create_acls_request(acls: Iterable[Acl]) -> CreateAclsRequest:
+    """The request to make rules."""
+    return CreateAclsRequest(
+        creations=[
+            AclCreation(
+                resource_type=acl.resource_type,
+                resource_name=acl.resource_name,
+                resource_pattern_type=acl.pattern_type,
+                principal=acl.principal,
+                host=acl.host,
+                operation=acl.operation,
+                permission_type=acl.permission,
+            )
+            for acl in acls
+        ]
+    )
+
+
+def describe_acls_request(which: AclFilter) -> DescribeAclsRequest:
+    """The request to tell of rules."""
+    return DescribeAclsRequest(
+        resource_type_filter=which.resource_type,
+        resource_name_filter=which.resource_name,
+        pattern_type_filter=which.pattern_type,
+        principal_filter=which.principal,
+        host_filter=which.host,
+        operation=which.operation,
+        permission_type=which.permission,
+    )
+
+
+def _wire_filter(which: AclFilter) -> DeleteAclsFilter:
+    return DeleteAclsFilter(
+        resource_type_filter=which.resource_type,
+        resource_name_filter=which.resource_name,
+        pattern_type_filter=which.pattern_type,
+        principal_filter=which.principal,
+        host_filter=which.host,
+        operation=which.operation,
+        permission_type=which.permission,
+    )
+
+
+# -- responses --------------------------------------------------------------------------------
+
+
+def described_acls(response: DescribeAclsResponse) -> list[Acl]:
+    """The rules a broker tells of."""
+    return [
+        Acl(
+            resource_type=AclResourceType(resource.resource_type),
+            resource_name=resource.resource_name,
+            pattern_type=AclPatternType(resource.pattern_type),
+            principal=acl.principal,
+            host=acl.host,
+            operation=AclOperation(acl.operation),
+            permission=AclPermission(acl.permission_type),
+        )
+        for resource in response.resources
+        for acl in resource.acls
+    ]
+
+
+def _matched(result: DeleteAclsFilterResult) -> Results[Acl, None]:
+    matched: dict[Acl, KafkaError | None] = {}
+    for found in result.matching_acls:
+        acl = Acl(
+            resource_type=AclResourceType(found.resource_type),
+            resource_name=found.resource_name,
+            pattern_type=AclPatternType(found.pattern_type),
+            principal=found.principal,
+            host=found.host,
+            operation=AclOperation(found.operation),
+            permission=AclPermission(found.permission_type),
+        )
+        matched[acl] = outcome(found.error_code, found.error_message, f"the rule {acl}", None)
+    return Results(matched)

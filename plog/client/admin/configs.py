@@ -1,0 +1,300 @@
+"""Settings of topics, brokers, loggers, groups and client metrics: describe, alter, list.
+
+What only one broker knows, its own settings and the levels of its loggers, is that broker's to
+answer and to change; everything else any broker's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeVar
+
+from plog.client.admin.base import AdminBase
+from plog.client.admin.results import Results, outcome, raise_if_error
+from plog.client.admin.routing import Answers, ask_nodes, settle
+from plog.client.admin.values import (
+    AlterConfig,
+    AlterOperation,
+    ConfigEntry,
+    ConfigResource,
+    ConfigResourceType,
+    ConfigSource,
+    ConfigSynonym,
+    ConfigType,
+)
+from plog.errors import KafkaError
+from plog.wire.messages.alter_configs import (
+    AlterableConfig,
+    AlterConfigsRequest,
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+    AlterConfigsResponse,
+)
+from plog.wire.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+)
+from plog.wire.messages.incremental_alter_configs import (
+    IncrementalAlterableConfig,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResource,
+    IncrementalAlterConfigsResponse,
+)
+from plog.wire.messages.list_config_resources import (
+    ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
+)
+from plog.wire.schema import ApiMessage
+
+_ANY_NODE = -1
+
+_Response = TypeVar("_Response", bound=ApiMessage)
+
+
+class ConfigAdmin(AdminBase):
+    """See the module's text."""
+
+    async def describe_configs(
+        self,
+        resources: Iterable[ConfigResource],
+        *,
+        names: Sequence[str] | None = None,
+        include_synonyms: bool = False,
+        include_documentation: bool = False,
+    ) -> Results[ConfigResource, dict[str, ConfigEntry]]:
+        """The settings of each resource, by name; only those `names` lists, if it is given."""
+
+        async def ask(
+            node_id: int, resources: Sequence[ConfigResource]
+        ) -> Answers[ConfigResource, dict[str, ConfigEntry]]:
+            request = describe_configs_request(
+                resources,
+                names=names,
+                include_synonyms=include_synonyms,
+                include_documentation=include_documentation,
+            )
+            return described_configs(await self._ask(node_id, request, DescribeConfigsResponse))
+
+        return await settle(
+            self.cluster, resources, lambda waiting: ask_nodes(self.cluster, _by_node(waiting), ask)
+        )
+
+    async def describe_config(self, resource: ConfigResource) -> dict[str, ConfigEntry]:
+        """The settings of one resource, by name. Raises what `describe_configs` gives for it."""
+        return (await self.describe_configs([resource])).get(resource)
+
+    async def incremental_alter_configs(
+        self,
+        changes: Mapping[ConfigResource, Iterable[AlterConfig]],
+        *,
+        validate_only: bool = False,
+    ) -> Results[ConfigResource, None]:
+        """Change single settings, all or none of a resource; the others stay.
+
+        Errors, each a resource's own: InvalidConfig, UnknownTopicOrPartition, InvalidRequest, ...
+        """
+        listed = {resource: list(some) for resource, some in changes.items()}
+
+        async def ask(
+            node_id: int, resources: Sequence[ConfigResource]
+        ) -> Answers[ConfigResource, None]:
+            request = incremental_alter_configs_request(
+                {resource: listed[resource] for resource in resources}, validate_only=validate_only
+            )
+            answer = await self._ask(node_id, request, IncrementalAlterConfigsResponse)
+            return altered_configs(answer.responses)
+
+        return await settle(
+            self.cluster, listed, lambda waiting: ask_nodes(self.cluster, _by_node(waiting), ask)
+        )
+
+    async def alter_config(
+        self,
+        resource: ConfigResource,
+        configs: Mapping[str, str | None],
+        *,
+        validate_only: bool = False,
+    ) -> None:
+        """Set single settings of one resource; a value of None restores the default.
+
+        Raises what `incremental_alter_configs` gives for it.
+        """
+        changes = [
+            AlterConfig(name, value)
+            if value is not None
+            else AlterConfig(name, operation=AlterOperation.DELETE)
+            for name, value in configs.items()
+        ]
+        altered = await self.incremental_alter_configs(
+            {resource: changes}, validate_only=validate_only
+        )
+        altered.get(resource)
+
+    async def alter_configs(
+        self,
+        configs: Mapping[ConfigResource, Mapping[str, str]],
+        *,
+        validate_only: bool = False,
+    ) -> Results[ConfigResource, None]:
+        """Replace all settings of each resource: what is not named gets its default back.
+
+        For brokers before Kafka 2.3; `incremental_alter_configs` loses nobody's changes.
+        """
+
+        async def ask(
+            node_id: int, resources: Sequence[ConfigResource]
+        ) -> Answers[ConfigResource, None]:
+            request = alter_configs_request(
+                {resource: configs[resource] for resource in resources}, validate_only=validate_only
+            )
+            return altered_configs(
+                (await self._ask(node_id, request, AlterConfigsResponse)).responses
+            )
+
+        return await settle(
+            self.cluster, configs, lambda waiting: ask_nodes(self.cluster, _by_node(waiting), ask)
+        )
+
+    async def list_config_resources(
+        self, types: Iterable[ConfigResourceType] = ()
+    ) -> list[ConfigResource]:
+        """What there is that has settings, or may have some: of these types, or of all.
+
+        Before Kafka 4.1 a broker lists client metrics only. Raises UnsupportedVersion there.
+        """
+        request = ListConfigResourcesRequest(resource_types=[int(kind) for kind in types])
+        response = await self.cluster.ask_any(request, ListConfigResourcesResponse)
+        raise_if_error(response.error_code, None, "resources that have settings")
+        return [
+            ConfigResource(ConfigResourceType(found.resource_type), found.resource_name)
+            for found in response.config_resources
+        ]
+
+    async def _ask(self, node_id: int, request: ApiMessage, response: type[_Response]) -> _Response:
+        if node_id == _ANY_NODE:
+            return await self.cluster.ask_any(request, response)
+        return await self.cluster.ask_node(node_id, request, response)
+
+
+def _by_node(resources: Iterable[ConfigResource]) -> dict[int, list[ConfigResource]]:
+    """The resources by who knows of them."""
+    grouped: dict[int, list[ConfigResource]] = {}
+    for resource in resources:
+        node_id = resource.node_id
+        grouped.setdefault(_ANY_NODE if node_id is None else node_id, []).append(resource)
+    return grouped
+
+
+# -- requests ---------------------------------------------------------------------------------
+
+
+def describe_configs_request(
+    resources: Iterable[ConfigResource],
+    *,
+    names: Sequence[str] | None,
+    include_synonyms: bool,
+    include_documentation: bool,
+) -> DescribeConfigsRequest:
+    """The request to describe settings."""
+    return DescribeConfigsRequest(
+        resources=[
+            DescribeConfigsResource(
+                resource_type=resource.type,
+                resource_name=resource.name,
+                configuration_keys=None if names is None else list(names),
+            )
+            for resource in resources
+        ],
+        include_synonyms=include_synonyms,
+        include_documentation=include_documentation,
+    )
+
+
+def incremental_alter_configs_request(
+    changes: Mapping[ConfigResource, Iterable[AlterConfig]], *, validate_only: bool
+) -> IncrementalAlterConfigsRequest:
+    """The request to change single settings."""
+    return IncrementalAlterConfigsRequest(
+        resources=[
+            IncrementalAlterConfigsResource(
+                resource_type=resource.type,
+                resource_name=resource.name,
+                configs=[
+                    IncrementalAlterableConfig(
+                        name=change.name, config_operation=change.operation, value=change.value
+                    )
+                    for change in some
+                ],
+            )
+            for resource, some in changes.items()
+        ],
+        validate_only=validate_only,
+    )
+
+
+def alter_configs_request(
+    configs: Mapping[ConfigResource, Mapping[str, str]], *, validate_only: bool
+) -> AlterConfigsRequest:
+    """The request to replace all settings of each resource."""
+    return AlterConfigsRequest(
+        resources=[
+            AlterConfigsResource(
+                resource_type=resource.type,
+                resource_name=resource.name,
+                configs=[AlterableConfig(name=name, value=value) for name, value in some.items()],
+            )
+            for resource, some in configs.items()
+        ],
+        validate_only=validate_only,
+    )
+
+
+# -- responses --------------------------------------------------------------------------------
+
+
+def described_configs(
+    response: DescribeConfigsResponse,
+) -> dict[ConfigResource, dict[str, ConfigEntry] | KafkaError]:
+    """The settings of each resource, by name."""
+    described: dict[ConfigResource, dict[str, ConfigEntry] | KafkaError] = {}
+    for result in response.results:
+        resource = ConfigResource(ConfigResourceType(result.resource_type), result.resource_name)
+        entries = {config.name: _entry(config) for config in result.configs}
+        described[resource] = outcome(
+            result.error_code, result.error_message, str(resource), entries
+        )
+    return described
+
+
+def _entry(config: DescribeConfigsResourceResult) -> ConfigEntry:
+    return ConfigEntry(
+        name=config.name,
+        value=config.value,
+        source=ConfigSource(config.config_source),
+        is_sensitive=config.is_sensitive,
+        is_read_only=config.read_only,
+        type=ConfigType(config.config_type),
+        synonyms=tuple(
+            ConfigSynonym(
+                name=synonym.name, value=synonym.value, source=ConfigSource(synonym.source)
+            )
+            for synonym in config.synonyms
+        ),
+        documentation=config.documentation,
+    )
+
+
+def altered_configs(
+    responses: Iterable[AlterConfigsResourceResponse],
+) -> dict[ConfigResource, KafkaError | None]:
+    """What became of the changes of each resource."""
+    altered: dict[ConfigResource, KafkaError | None] = {}
+    for response in responses:
+        kind = ConfigResourceType(response.resource_type)
+        resource = ConfigResource(kind, response.resource_name)
+        altered[resource] = outcome(
+            response.error_code, response.error_message, str(resource), None
+        )
+    return altered

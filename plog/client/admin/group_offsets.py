@@ -1,0 +1,285 @@
+"""Committed offsets of groups: list, alter, delete. The groups themselves: groups.py.
+
+All of it is asked of each group's coordinator. Offsets are altered as a client commits them that
+belongs to no generation, which a coordinator takes only while the group has no members.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from plog.client.admin.base import AdminBase
+from plog.client.admin.records import by_topic
+from plog.client.admin.results import Results, outcome, raise_if_error
+from plog.client.admin.routing import Answers, ask_coordinator, by_coordinator
+from plog.client.values import OffsetAndMetadata
+from plog.errors import ErrorCode, KafkaError, NonEmptyGroup
+from plog.types import TopicPartition
+from plog.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
+from plog.wire.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+    OffsetDeleteResponse,
+)
+from plog.wire.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+)
+
+_FIRST_BATCH = 8
+_NO_OFFSET = -1
+_UNKNOWN_EPOCH = -1
+
+
+class GroupOffsetAdmin(AdminBase):
+    """See the module's text."""
+
+    async def list_group_offsets(
+        self,
+        groups: Iterable[str] | Mapping[str, Collection[TopicPartition] | None],
+        *,
+        require_stable: bool = False,
+    ) -> Results[str, Results[TopicPartition, OffsetAndMetadata | None]]:
+        """The offsets of each group: all it has, or those of the partitions given for it.
+
+        A partition asked for without an offset has None. With `require_stable` offsets of
+        transactions that have not ended are waited for.
+        """
+        wanted: Mapping[str, Collection[TopicPartition] | None]
+        wanted = groups if isinstance(groups, Mapping) else dict.fromkeys(groups)
+
+        async def ask(
+            node_id: int, names: Sequence[str]
+        ) -> Answers[str, Results[TopicPartition, OffsetAndMetadata | None]]:
+            version = (await self.cluster.connection(node_id)).version_of(OffsetFetchRequest)
+            listed: dict[str, Results[TopicPartition, OffsetAndMetadata | None] | KafkaError] = {}
+            for request in offset_fetch_requests(
+                {name: wanted[name] for name in names},
+                version=version,
+                require_stable=require_stable,
+            ):
+                response = await self.cluster.ask_node(node_id, request, OffsetFetchResponse)
+                listed |= fetched_offsets(request, response)
+            return listed
+
+        return await by_coordinator(self.cluster, wanted, ask)
+
+    async def group_offsets(
+        self, group: str, partitions: Collection[TopicPartition] | None = None
+    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        """The offsets of one group. Raises the first error there is."""
+        return (await self.list_group_offsets({group: partitions})).get(group).raise_first()
+
+    async def alter_group_offsets(
+        self, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata | int]
+    ) -> Results[TopicPartition, None]:
+        """Set offsets of a group that has no members. Makes a group nobody knew.
+
+        Errors, each a partition's own: NonEmptyGroup, UnknownTopicOrPartition, ...
+        """
+        if not offsets:
+            return Results({})
+
+        async def ask(node_id: int) -> Mapping[TopicPartition, KafkaError | None]:
+            request = offset_commit_request(group, offsets)
+            response = await self.cluster.ask_node(node_id, request, OffsetCommitResponse)
+            return _raise_for_whole(committed_offsets(group, response))
+
+        return Results(await ask_coordinator(self.cluster, group, ask))
+
+    async def delete_group_offsets(
+        self, group: str, partitions: Iterable[TopicPartition]
+    ) -> Results[TopicPartition, None]:
+        """Let a group forget its offsets of partitions.
+
+        Errors, each a partition's own: GroupSubscribedToTopic, UnknownTopicOrPartition. Raises
+        GroupIdNotFound, NonEmptyGroup, ...
+        """
+        listed = list(dict.fromkeys(partitions))
+
+        async def ask(node_id: int) -> Mapping[TopicPartition, KafkaError | None]:
+            request = OffsetDeleteRequest(
+                group_id=group,
+                topics=[
+                    OffsetDeleteRequestTopic(
+                        name=topic,
+                        partitions=[OffsetDeleteRequestPartition(partition_index=n) for n in some],
+                    )
+                    for topic, some in by_topic(listed).items()
+                ],
+            )
+            response = await self.cluster.ask_node(node_id, request, OffsetDeleteResponse)
+            raise_if_error(response.error_code, None, f"group {group}")
+            return deleted_offsets(response)
+
+        return Results(await ask_coordinator(self.cluster, group, ask))
+
+
+def _raise_for_whole(
+    outcomes: Mapping[TopicPartition, KafkaError | None],
+) -> Mapping[TopicPartition, KafkaError | None]:
+    """OffsetCommit has no error for the whole: what ails the coordinator, each partition tells."""
+    for error in outcomes.values():
+        if error is not None and error.code in (
+            ErrorCode.NOT_COORDINATOR,
+            ErrorCode.COORDINATOR_NOT_AVAILABLE,
+            ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ):
+            raise error
+    return outcomes
+
+
+# -- requests ---------------------------------------------------------------------------------
+
+
+def offset_fetch_requests(
+    groups: Mapping[str, Collection[TopicPartition] | None], *, version: int, require_stable: bool
+) -> list[OffsetFetchRequest]:
+    """One request for all groups of a coordinator, or one a group where it knows no better."""
+    stable = require_stable and version >= _FIRST_BATCH - 1
+    if version < _FIRST_BATCH:
+        return [
+            OffsetFetchRequest(
+                group_id=group,
+                topics=None
+                if partitions is None
+                else [
+                    OffsetFetchRequestTopic(name=topic, partition_indexes=numbers)
+                    for topic, numbers in by_topic(partitions).items()
+                ],
+                require_stable=stable,
+            )
+            for group, partitions in groups.items()
+        ]
+    return [
+        OffsetFetchRequest(
+            groups=[
+                OffsetFetchRequestGroup(
+                    group_id=group,
+                    topics=None
+                    if partitions is None
+                    else [
+                        OffsetFetchRequestTopics(name=topic, partition_indexes=numbers)
+                        for topic, numbers in by_topic(partitions).items()
+                    ],
+                )
+                for group, partitions in groups.items()
+            ],
+            require_stable=stable,
+        )
+    ]
+
+
+def offset_commit_request(
+    group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata | int]
+) -> OffsetCommitRequest:
+    """The request to keep `offsets`, in the name of nobody in the group."""
+    full = {
+        partition: OffsetAndMetadata(offset) if isinstance(offset, int) else offset
+        for partition, offset in offsets.items()
+    }
+
+    def requested(partition: TopicPartition) -> OffsetCommitRequestPartition:
+        offset = full[partition]
+        epoch = offset.leader_epoch
+        return OffsetCommitRequestPartition(
+            partition_index=partition.partition,
+            committed_offset=offset.offset,
+            committed_leader_epoch=_UNKNOWN_EPOCH if epoch is None else epoch,
+            committed_metadata=offset.metadata,
+        )
+
+    return OffsetCommitRequest(
+        group_id=group,
+        topics=[
+            OffsetCommitRequestTopic(
+                name=topic, partitions=[requested(TopicPartition(topic, n)) for n in numbers]
+            )
+            for topic, numbers in by_topic(full).items()
+        ],
+    )
+
+
+# -- responses --------------------------------------------------------------------------------
+
+
+def fetched_offsets(
+    request: OffsetFetchRequest, response: OffsetFetchResponse
+) -> dict[str, Results[TopicPartition, OffsetAndMetadata | None] | KafkaError]:
+    """The offsets of each group, in whatever version it was asked and answered."""
+    if request.group_id:
+        found = _offsets((topic.name, topic.partitions) for topic in response.topics)
+        about = f"group {request.group_id}"
+        return {request.group_id: outcome(response.error_code, None, about, found)}
+    return {
+        group.group_id: outcome(
+            group.error_code,
+            None,
+            f"group {group.group_id}",
+            _offsets((topic.name, topic.partitions) for topic in group.topics),
+        )
+        for group in response.groups
+    }
+
+
+def _offsets(
+    topics: Iterable[
+        tuple[str, Sequence[OffsetFetchResponsePartition | OffsetFetchResponsePartitions]]
+    ],
+) -> Results[TopicPartition, OffsetAndMetadata | None]:
+    offsets: dict[TopicPartition, OffsetAndMetadata | KafkaError | None] = {}
+    for name, partitions in topics:
+        for found in partitions:
+            partition = TopicPartition(name, found.partition_index)
+            epoch = found.committed_leader_epoch
+            committed = OffsetAndMetadata(
+                found.committed_offset,
+                found.metadata or "",
+                None if epoch == _UNKNOWN_EPOCH else epoch,
+            )
+            offsets[partition] = outcome(
+                found.error_code,
+                None,
+                str(partition),
+                None if found.committed_offset == _NO_OFFSET else committed,
+            )
+    return Results(offsets)
+
+
+def committed_offsets(
+    group: str, response: OffsetCommitResponse
+) -> dict[TopicPartition, KafkaError | None]:
+    """What became of each offset that was set."""
+    outcomes: dict[TopicPartition, KafkaError | None] = {}
+    for topic in response.topics:
+        for result in topic.partitions:
+            partition = TopicPartition(topic.name, result.partition_index)
+            if result.error_code == ErrorCode.UNKNOWN_MEMBER_ID:  # We have named no member.
+                outcomes[partition] = NonEmptyGroup(
+                    f"group {group} has members: its offsets can be set when they have left"
+                )
+            else:
+                outcomes[partition] = outcome(result.error_code, None, str(partition), None)
+    return outcomes
+
+
+def deleted_offsets(response: OffsetDeleteResponse) -> dict[TopicPartition, KafkaError | None]:
+    """What became of each offset that was to be forgotten."""
+    return {
+        TopicPartition(topic.name, result.partition_index): outcome(
+            result.error_code, None, f"{topic.name}-{result.partition_index}", None
+        )
+        for topic in response.topics
+        for result in topic.partitions
+    }

@@ -1,0 +1,192 @@
+"""Where partitions are and who leads them: elections, and moving partitions to other brokers.
+
+All of it is the controller's work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from plog.client.admin.base import AdminBase
+from plog.client.admin.records import by_topic
+from plog.client.admin.results import Results, outcome, raise_if_error
+from plog.client.admin.values import Reassignment, WireEnum
+from plog.errors import ErrorCode, KafkaError
+from plog.types import TopicPartition
+from plog.wire.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from plog.wire.messages.elect_leaders import (
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    TopicPartitions,
+)
+from plog.wire.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+    ListPartitionReassignmentsTopics,
+)
+
+
+class ElectionType(WireEnum):
+    """Of the replica that should lead, or of any that is there, whatever is lost by it."""
+
+    UNKNOWN = -1
+    PREFERRED = 0
+    UNCLEAN = 1
+
+
+class PartitionAdmin(AdminBase):
+    """See the module's text."""
+
+    async def elect_leaders(
+        self, kind: ElectionType, partitions: Iterable[TopicPartition] | None = None
+    ) -> Results[TopicPartition, None]:
+        """Elect leaders of `partitions`, or of all that could do with an election.
+
+        Errors, each a partition's own: ElectionNotNeeded, PreferredLeaderNotAvailable,
+        EligibleLeadersNotAvailable, UnknownTopicOrPartition.
+        """
+        response = await self.cluster.ask_controller(
+            elect_leaders_request(kind, partitions, timeout_ms=self.request_timeout_ms),
+            ElectLeadersResponse,
+            retry_on=lambda answer: answer.error_code == ErrorCode.NOT_CONTROLLER,
+        )
+        raise_if_error(response.error_code, None, "the elections")
+        return Results(elected_leaders(response))
+
+    async def alter_partition_reassignments(
+        self,
+        replicas: Mapping[TopicPartition, Sequence[int] | None],
+        *,
+        allow_replication_factor_change: bool = True,
+    ) -> Results[TopicPartition, None]:
+        """Let brokers hold partitions, the first to lead; None ends a move that is under way.
+
+        The answer is that it has begun. Errors, each a partition's own: InvalidReplicaAssignment,
+        NoReassignmentInProgress, UnknownTopicOrPartition, ...
+        """
+        request = alter_partition_reassignments_request(
+            replicas,
+            allow_replication_factor_change=allow_replication_factor_change,
+            timeout_ms=self.request_timeout_ms,
+        )
+        response = await self.cluster.ask_controller(
+            request,
+            AlterPartitionReassignmentsResponse,
+            retry_on=lambda answer: answer.error_code == ErrorCode.NOT_CONTROLLER,
+        )
+        raise_if_error(response.error_code, response.error_message, "the reassignments")
+        return Results(altered_reassignments(response))
+
+    async def list_partition_reassignments(
+        self, partitions: Iterable[TopicPartition] | None = None
+    ) -> dict[TopicPartition, Reassignment]:
+        """The partitions that are being moved: of `partitions`, or of all."""
+        request = ListPartitionReassignmentsRequest(timeout_ms=self.request_timeout_ms)
+        if partitions is not None:
+            request.topics = [
+                ListPartitionReassignmentsTopics(name=topic, partition_indexes=numbers)
+                for topic, numbers in by_topic(partitions).items()
+            ]
+        response = await self.cluster.ask_controller(
+            request,
+            ListPartitionReassignmentsResponse,
+            retry_on=lambda answer: answer.error_code == ErrorCode.NOT_CONTROLLER,
+        )
+        raise_if_error(response.error_code, response.error_message, "the reassignments")
+        return listed_reassignments(response)
+
+
+# -- requests ---------------------------------------------------------------------------------
+
+
+def elect_leaders_request(
+    kind: ElectionType, partitions: Iterable[TopicPartition] | None, *, timeout_ms: int
+) -> ElectLeadersRequest:
+    """The request for elections."""
+    topics = None
+    if partitions is not None:
+        topics = [
+            TopicPartitions(topic=topic, partitions=numbers)
+            for topic, numbers in by_topic(partitions).items()
+        ]
+    return ElectLeadersRequest(election_type=kind, topic_partitions=topics, timeout_ms=timeout_ms)
+
+
+def alter_partition_reassignments_request(
+    replicas: Mapping[TopicPartition, Sequence[int] | None],
+    *,
+    allow_replication_factor_change: bool,
+    timeout_ms: int,
+) -> AlterPartitionReassignmentsRequest:
+    """The request to move partitions."""
+
+    def wanted(partition: TopicPartition) -> ReassignablePartition:
+        brokers = replicas[partition]
+        return ReassignablePartition(
+            partition_index=partition.partition,
+            replicas=None if brokers is None else list(brokers),
+        )
+
+    return AlterPartitionReassignmentsRequest(
+        timeout_ms=timeout_ms,
+        allow_replication_factor_change=allow_replication_factor_change,
+        topics=[
+            ReassignableTopic(
+                name=topic, partitions=[wanted(TopicPartition(topic, n)) for n in numbers]
+            )
+            for topic, numbers in by_topic(replicas).items()
+        ],
+    )
+
+
+# -- responses --------------------------------------------------------------------------------
+
+
+def elected_leaders(response: ElectLeadersResponse) -> dict[TopicPartition, KafkaError | None]:
+    """What became of each election."""
+    return {
+        TopicPartition(topic.topic, result.partition_id): outcome(
+            result.error_code,
+            result.error_message,
+            f"{topic.topic}-{result.partition_id}",
+            None,
+        )
+        for topic in response.replica_election_results
+        for result in topic.partition_result
+    }
+
+
+def altered_reassignments(
+    response: AlterPartitionReassignmentsResponse,
+) -> dict[TopicPartition, KafkaError | None]:
+    """Whether each partition is being moved."""
+    return {
+        TopicPartition(topic.name, result.partition_index): outcome(
+            result.error_code,
+            result.error_message,
+            f"{topic.name}-{result.partition_index}",
+            None,
+        )
+        for topic in response.responses
+        for result in topic.partitions
+    }
+
+
+def listed_reassignments(
+    response: ListPartitionReassignmentsResponse,
+) -> dict[TopicPartition, Reassignment]:
+    """The partitions that are being moved."""
+    return {
+        TopicPartition(topic.name, moving.partition_index): Reassignment(
+            replicas=tuple(moving.replicas),
+            adding_replicas=tuple(moving.adding_replicas),
+            removing_replicas=tuple(moving.removing_replicas),
+        )
+        for topic in response.topics
+        for moving in topic.partitions
+    }

@@ -1,0 +1,159 @@
+"""Quotas: how much users, clients and addresses may take (KIP-546)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from plog.client.admin.base import AdminBase
+from plog.client.admin.results import Results, outcome, raise_if_error
+from plog.errors import ErrorCode, KafkaError
+from plog.wire.messages.client_quotas import (
+    AlterationEntry,
+    AlterClientQuotasRequest,
+    AlterClientQuotasResponse,
+    ComponentData,
+    DescribeClientQuotasRequest,
+    DescribeClientQuotasResponse,
+    EntityData,
+    OpData,
+)
+
+USER: Final = "user"
+CLIENT_ID: Final = "client-id"
+IP: Final = "ip"
+
+_EXACT, _DEFAULT, _ANY = range(3)
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaEntity:
+    """Whom quotas are for: parts of some types, each with a name or None for the default.
+
+    >>> QuotaEntity.of(user="alice", client_id=None)
+    QuotaEntity(parts=(('client-id', None), ('user', 'alice')))
+    """
+
+    parts: tuple[tuple[str, str | None], ...]
+
+    @classmethod
+    def of(cls, **names: str | None) -> QuotaEntity:
+        """The entity with these parts: user, client_id, ip."""
+        return cls.of_parts({kind.replace("_", "-"): name for kind, name in names.items()})
+
+    @classmethod
+    def of_parts(cls, names: Mapping[str, str | None]) -> QuotaEntity:
+        """The entity with these parts, by Kafka's names of their types."""
+        return cls(tuple(sorted(names.items())))
+
+
+class _AnyName:
+    """The type of `ANY_NAME`."""
+
+    def __repr__(self) -> str:
+        return "ANY_NAME"
+
+
+ANY_NAME: Final = _AnyName()
+"""In a filter: entities with a part of this type, whatever its name."""
+
+QuotaFilter: TypeAlias = Mapping[str, str | _AnyName | None]
+"""What entities must have: by type of the part its name, None for the default, or `ANY_NAME`."""
+
+
+class QuotaAdmin(AdminBase):
+    """See the module's text."""
+
+    async def describe_client_quotas(
+        self, which: QuotaFilter | None = None, *, strict: bool = False
+    ) -> dict[QuotaEntity, dict[str, float]]:
+        """The quotas of the entities that match, or of all; `strict`: without parts besides."""
+        request = describe_client_quotas_request(which or {}, strict=strict)
+        response = await self.cluster.ask_any(request, DescribeClientQuotasResponse)
+        raise_if_error(response.error_code, response.error_message, "the quotas")
+        return described_quotas(response)
+
+    async def alter_client_quotas(
+        self,
+        quotas: Mapping[QuotaEntity, Mapping[str, float | None]],
+        *,
+        validate_only: bool = False,
+    ) -> Results[QuotaEntity, None]:
+        """Set quotas, by their names; None removes one. Errors: InvalidRequest, ..."""
+        response = await self.cluster.ask_controller(
+            alter_client_quotas_request(quotas, validate_only=validate_only),
+            AlterClientQuotasResponse,
+            retry_on=lambda answer: any(
+                x.error_code == ErrorCode.NOT_CONTROLLER for x in answer.entries
+            ),
+        )
+        return Results(altered_quotas(response))
+
+
+# -- requests ---------------------------------------------------------------------------------
+
+
+def describe_client_quotas_request(
+    which: QuotaFilter, *, strict: bool
+) -> DescribeClientQuotasRequest:
+    """The request to tell of quotas."""
+    return DescribeClientQuotasRequest(
+        components=[_component(kind, name) for kind, name in which.items()], strict=strict
+    )
+
+
+def _component(kind: str, name: str | _AnyName | None) -> ComponentData:
+    if isinstance(name, _AnyName):
+        return ComponentData(entity_type=kind, match_type=_ANY, match=None)
+    if name is None:
+        return ComponentData(entity_type=kind, match_type=_DEFAULT, match=None)
+    return ComponentData(entity_type=kind, match_type=_EXACT, match=name)
+
+
+def alter_client_quotas_request(
+    quotas: Mapping[QuotaEntity, Mapping[str, float | None]], *, validate_only: bool
+) -> AlterClientQuotasRequest:
+    """The request to set and to remove quotas."""
+    return AlterClientQuotasRequest(
+        entries=[
+            AlterationEntry(
+                entity=[
+                    EntityData(entity_type=kind, entity_name=name) for kind, name in entity.parts
+                ],
+                ops=[
+                    OpData(key=key, value=0.0 if value is None else value, remove=value is None)
+                    for key, value in values.items()
+                ],
+            )
+            for entity, values in quotas.items()
+        ],
+        validate_only=validate_only,
+    )
+
+
+# -- responses --------------------------------------------------------------------------------
+
+
+def _entity(parts: Iterable[EntityData]) -> QuotaEntity:
+    return QuotaEntity.of_parts({part.entity_type: part.entity_name for part in parts})
+
+
+def described_quotas(
+    response: DescribeClientQuotasResponse,
+) -> dict[QuotaEntity, dict[str, float]]:
+    """The quotas a broker tells of."""
+    return {
+        _entity(entry.entity): {value.key: value.value for value in entry.values}
+        for entry in response.entries or ()
+    }
+
+
+def altered_quotas(response: AlterClientQuotasResponse) -> dict[QuotaEntity, KafkaError | None]:
+    """What became of each entity's quotas."""
+    altered: dict[QuotaEntity, KafkaError | None] = {}
+    for entry in response.entries:
+        entity = _entity(entry.entity)
+        about = f"the quotas of {dict(entity.parts)}"
+        altered[entity] = outcome(entry.error_code, entry.error_message, about, None)
+    return altered

@@ -1,0 +1,225 @@
+"""Whom to ask about what: leaders, coordinators, every broker; and asking again where that helps.
+
+A question about many things is split by who can answer it, put to all of them, and put again for
+those things whose answer was a passing trouble: a leader that moved, a coordinator that still
+loads, a connection that broke. `settle` is the loop, the others say how one round goes. What an
+answer means is the business of the family whose question it is.
+
+Source: Kafka 4.3 AdminApiDriver and its lookup strategies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
+
+from plog.client.admin.results import Results
+from plog.errors import ErrorCode, KafkaError, error_from_code
+from plog.types import TopicPartition
+
+if TYPE_CHECKING:
+    from plog.client.cluster import Cluster
+    from plog.client.metadata import ClusterMetadata
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+Answers: TypeAlias = Mapping[K, V | KafkaError]
+Asking: TypeAlias = Coroutine[Any, Any, Answers[K, V]]
+Passing: TypeAlias = Callable[[KafkaError, int], bool]
+"""Whether an error may go away by itself, after so many tries."""
+
+_WRONG_COORDINATOR: Final = frozenset(
+    {
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.REQUEST_TIMED_OUT,
+    }
+)
+_PASSING: Final = _WRONG_COORDINATOR | {
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.FENCED_LEADER_EPOCH,
+    ErrorCode.LEADER_NOT_AVAILABLE,
+    ErrorCode.NOT_CONTROLLER,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.OFFSET_NOT_AVAILABLE,
+    ErrorCode.REPLICA_NOT_AVAILABLE,
+    ErrorCode.THROTTLING_QUOTA_EXCEEDED,
+    ErrorCode.UNKNOWN_LEADER_EPOCH,
+}
+_TRIES_OF_UNKNOWN: Final = 3
+"""How often a topic is asked about before it is taken for one that does not exist.
+
+Another broker may not have heard yet of one just created. Kafka's own client asks for a minute,
+which is long for who has mistyped a name.
+"""
+
+
+def is_throttled(error: KafkaError, tries: int) -> bool:
+    """What a controller's answer about one thing can be asked again for (KIP-599)."""
+    return error.code in (ErrorCode.THROTTLING_QUOTA_EXCEEDED, ErrorCode.NOT_CONTROLLER)
+
+
+def is_passing(error: KafkaError, tries: int) -> bool:
+    """What a broker's answer about one thing can be asked again for."""
+    return error.code in _PASSING
+
+
+def is_passing_for_leaders(error: KafkaError, tries: int) -> bool:
+    """As `is_passing`; a leader may be gone until there is another, a topic unknown for a while."""
+    if error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        return tries < _TRIES_OF_UNKNOWN
+    return error.code == ErrorCode.BROKER_NOT_AVAILABLE or is_passing(error, tries)
+
+
+async def settle(
+    cluster: Cluster,
+    items: Iterable[K],
+    ask: Callable[[list[K]], Asking[K, V]],
+    passing: Passing = is_passing,
+) -> Results[K, V]:
+    """Ask about `items`, and again about those whose error may pass, until there is no time left.
+
+    `ask` gives answers for those it is asked about; what it raises is trouble of the whole.
+    """
+    backoff = cluster.backoff()
+    waiting = list(dict.fromkeys(items))
+    outcomes: dict[K, V | KafkaError] = {item: _unanswered(item) for item in waiting}
+    tries = 0
+    while waiting:
+        answers = await ask(waiting)
+        tries += 1
+        outcomes |= {item: answers[item] for item in waiting if item in answers}
+        waiting = [item for item in waiting if _may_pass(outcomes[item], passing, tries)]
+        if not waiting or backoff.is_over:
+            break
+        await backoff.wait()
+    return Results(outcomes)
+
+
+def _may_pass(outcome: object, passing: Passing, tries: int) -> bool:
+    return isinstance(outcome, KafkaError) and passing(outcome, tries)
+
+
+def _unanswered(item: object) -> KafkaError:
+    return KafkaError(f"the answer does not say what became of {item}")
+
+
+async def ask_nodes(
+    cluster: Cluster,
+    items_by_node: Mapping[int, Sequence[K]],
+    ask: Callable[[int, Sequence[K]], Asking[K, V]],
+) -> dict[K, V | KafkaError]:
+    """What each node answers about its items; an error of a node is that of all its items."""
+
+    async def ask_one(node_id: int, items: Sequence[K]) -> Answers[K, V]:
+        try:
+            return await ask(node_id, items)
+        except KafkaError as error:
+            return dict.fromkeys(items, error)
+
+    outcomes: dict[K, V | KafkaError] = {}
+    asked = [ask_one(node_id, items) for node_id, items in items_by_node.items()]
+    for answers in await cluster.network.gather(asked):
+        outcomes |= answers
+    return outcomes
+
+
+async def by_leader(
+    cluster: Cluster,
+    partitions: Iterable[TopicPartition],
+    ask: Callable[[int, Sequence[TopicPartition]], Asking[TopicPartition, V]],
+) -> Results[TopicPartition, V]:
+    """What the leaders answer about their partitions, with fresh metadata for each try."""
+
+    async def ask_leaders(waiting: list[TopicPartition]) -> Answers[TopicPartition, V]:
+        metadata = await cluster.refresh({partition.topic for partition in waiting})
+        led: dict[int, list[TopicPartition]] = {}
+        leaderless: dict[TopicPartition, V | KafkaError] = {}
+        for partition in waiting:
+            leader = metadata.leader_of(partition)
+            if leader is None:
+                leaderless[partition] = _why_no_leader(partition, metadata)
+            else:
+                led.setdefault(leader, []).append(partition)
+        return leaderless | await ask_nodes(cluster, led, ask)
+
+    return await settle(cluster, partitions, ask_leaders, is_passing_for_leaders)
+
+
+def _why_no_leader(partition: TopicPartition, metadata: ClusterMetadata) -> KafkaError:
+    topic = metadata.topics.get(partition.topic)
+    if topic is None or topic.error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        return error_from_code(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {partition.topic}"
+        )
+    if topic.error:
+        return error_from_code(topic.error, f"topic {partition.topic}")
+    if metadata.partition(partition) is None:
+        return error_from_code(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            f"topic {partition.topic} has {len(topic.partitions)} partitions, "
+            f"there is none of number {partition.partition}",
+        )
+    return error_from_code(ErrorCode.LEADER_NOT_AVAILABLE, f"{partition} has no leader")
+
+
+async def by_coordinator(
+    cluster: Cluster,
+    groups: Iterable[str],
+    ask: Callable[[int, Sequence[str]], Asking[str, V]],
+) -> Results[str, V]:
+    """What the coordinators answer about their groups."""
+
+    async def find(group: str) -> int | KafkaError:
+        try:
+            return await cluster.coordinator(group)
+        except KafkaError as error:
+            return error
+
+    async def ask_coordinators(waiting: list[str]) -> Answers[str, V]:
+        found = await cluster.network.gather([find(group) for group in waiting])
+        coordinated: dict[int, list[str]] = {}
+        outcomes: dict[str, V | KafkaError] = {}
+        for group, node_id in zip(waiting, found, strict=True):
+            if isinstance(node_id, KafkaError):
+                outcomes[group] = node_id
+            else:
+                coordinated.setdefault(node_id, []).append(group)
+        outcomes |= await ask_nodes(cluster, coordinated, ask)
+        for group, outcome in outcomes.items():
+            if isinstance(outcome, KafkaError) and outcome.code in _WRONG_COORDINATOR:
+                cluster.forget_coordinator(group)
+        return outcomes
+
+    return await settle(cluster, groups, ask_coordinators)
+
+
+async def ask_coordinator(
+    cluster: Cluster, group: str, ask: Callable[[int], Coroutine[Any, Any, V]]
+) -> V:
+    """What the coordinator of one group answers. Raises what is wrong with it."""
+
+    async def ask_about_one(node_id: int, groups: Sequence[str]) -> Answers[str, V]:
+        return {group: await ask(node_id) for group in groups}
+
+    return (await by_coordinator(cluster, [group], ask_about_one)).get(group)
+
+
+async def by_broker(
+    cluster: Cluster,
+    brokers: Iterable[int] | None,
+    ask: Callable[[int], Coroutine[Any, Any, V]],
+) -> Results[int, V]:
+    """What each of `brokers` answers, by its number; None asks all there are."""
+    if brokers is None:
+        brokers = sorted((await cluster.refresh(())).brokers)
+
+    async def ask_one(node_id: int, nodes: Sequence[int]) -> Answers[int, V]:
+        return {node_id: await ask(node_id)}
+
+    async def ask_all(waiting: list[int]) -> Answers[int, V]:
+        return await ask_nodes(cluster, {node_id: (node_id,) for node_id in waiting}, ask_one)
+
+    return await settle(cluster, brokers, ask_all)

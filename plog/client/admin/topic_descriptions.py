@@ -1,0 +1,227 @@
+"""Which topics there are, and what they are made of. Changing them: topics.py.
+
+Any broker is asked. Topics are described page by page where the broker can (KIP-966), so that a
+thousand large topics are no single answer; else, and for topics named by their id, with Metadata.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from plog.client.admin.base import AdminBase
+from plog.client.admin.results import Results, outcome, raise_if_error
+from plog.client.admin.values import (
+    PartitionDescription,
+    TopicDescription,
+    TopicListing,
+    operations_of,
+    topic_id_of,
+)
+from plog.errors import InvalidRequest, KafkaError, UnsupportedVersion
+from plog.types import Uuid, uuid_to_text
+from plog.wire.messages.describe_topic_partitions import (
+    Cursor,
+    DescribedTopic,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+)
+from plog.wire.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponsePartition,
+)
+
+
+class TopicDescriptionAdmin(AdminBase):
+    """See the module's text. A topic is named by its name or by its id."""
+
+    async def list_topics(self, *, include_internal: bool = False) -> dict[str, TopicListing]:
+        """The topics this client may see, by name."""
+        request = MetadataRequest(topics=None, allow_auto_topic_creation=False)
+        response = await self.cluster.ask_any(request, MetadataResponse)
+        raise_if_error(response.error_code, None, "metadata")
+        return {
+            listing.name: listing
+            for listing in listed_topics(response)
+            if include_internal or not listing.is_internal
+        }
+
+    async def describe_topics(
+        self,
+        topics: Iterable[str | Uuid] | None = None,
+        *,
+        include_authorized_operations: bool = False,
+        page_partitions: int = 2000,
+    ) -> Results[str | Uuid, TopicDescription]:
+        """Topics with their partitions; None describes all, internal ones too.
+
+        Pages of `page_partitions` are asked for where the broker can. Errors, each a topic's own:
+        UnknownTopicOrPartition, UnknownTopicId, TopicAuthorizationFailed, InvalidTopicException.
+        """
+        if topics is None:
+            every = await self._describe_by_name(
+                None, page_partitions, include_authorized_operations
+            )
+            return Results({name: every[name] for name in sorted(every, key=str)})
+        asked = list(dict.fromkeys(topics))
+        names = [topic for topic in asked if isinstance(topic, str)]
+        ids = [topic for topic in asked if not isinstance(topic, str)]
+        described: dict[str | Uuid, TopicDescription | KafkaError] = {}
+        if names:
+            described |= await self._describe_by_name(
+                names, page_partitions, include_authorized_operations
+            )
+        if ids:  # Kafka looks at no names in a request that has ids.
+            described |= await self._describe_at_once(ids, include_authorized_operations)
+        missing = InvalidRequest("the broker did not tell of this topic")
+        return Results({topic: described.get(topic, missing) for topic in asked})
+
+    async def describe_topic(
+        self, topic: str | Uuid, *, include_authorized_operations: bool = False
+    ) -> TopicDescription:
+        """One topic with its partitions. Raises what `describe_topics` gives for it."""
+        described = await self.describe_topics(
+            [topic], include_authorized_operations=include_authorized_operations
+        )
+        return described.get(topic)
+
+    async def _describe_by_name(
+        self, names: Sequence[str] | None, page_partitions: int, include_operations: bool
+    ) -> dict[str | Uuid, TopicDescription | KafkaError]:
+        try:
+            described = await self._describe_in_pages(names or (), page_partitions)
+        except UnsupportedVersion:
+            return await self._describe_at_once(names, include_operations)
+        if include_operations:
+            return described
+        return {topic: _without_operations(x) for topic, x in described.items()}
+
+    async def _describe_in_pages(
+        self, names: Sequence[str], page_partitions: int
+    ) -> dict[str | Uuid, TopicDescription | KafkaError]:
+        """No names ask for all topics."""
+        pages = TopicPages()
+        cursor: Cursor | None = None
+        while True:
+            request = DescribeTopicPartitionsRequest(
+                topics=[DescribedTopic(name=name) for name in sorted(names)],
+                response_partition_limit=page_partitions,
+                cursor=cursor,
+            )
+            response = await self.cluster.ask_any(request, DescribeTopicPartitionsResponse)
+            pages.add(response)
+            if response.next_cursor is None or response.next_cursor == cursor:
+                return pages.topics
+            cursor = response.next_cursor
+
+    async def _describe_at_once(
+        self, topics: Sequence[str | Uuid] | None, include_operations: bool
+    ) -> dict[str | Uuid, TopicDescription | KafkaError]:
+        request = MetadataRequest(
+            topics=None if topics is None else [_requested(topic) for topic in topics],
+            allow_auto_topic_creation=False,
+            include_topic_authorized_operations=include_operations,
+        )
+        response = await self.cluster.ask_any(request, MetadataResponse)
+        raise_if_error(response.error_code, None, "metadata")
+        ids = {topic for topic in topics or () if not isinstance(topic, str)}
+        told = zip(response.topics, described_topics(response), strict=True)
+        return {
+            (topic.topic_id if topic.topic_id in ids else topic.name or ""): description
+            for topic, description in told
+        }
+
+
+def _requested(topic: str | Uuid) -> MetadataRequestTopic:
+    if isinstance(topic, str):
+        return MetadataRequestTopic(name=topic)
+    return MetadataRequestTopic(topic_id=topic, name=None)
+
+
+# -- responses --------------------------------------------------------------------------------
+
+
+def listed_topics(response: MetadataResponse) -> list[TopicListing]:
+    """The topics of a Metadata response that can be used, by name."""
+    return [
+        TopicListing(
+            name=topic.name, topic_id=topic_id_of(topic.topic_id), is_internal=topic.is_internal
+        )
+        for topic in sorted(response.topics, key=lambda topic: topic.name or "")
+        if topic.name and not topic.error_code
+    ]
+
+
+def described_topics(response: MetadataResponse) -> list[TopicDescription | KafkaError]:
+    """The topics of a Metadata response, in its order."""
+    return [
+        outcome(
+            topic.error_code,
+            None,
+            f"topic {topic.name or uuid_to_text(topic.topic_id)}",
+            TopicDescription(
+                name=topic.name or "",
+                topic_id=topic_id_of(topic.topic_id),
+                is_internal=topic.is_internal,
+                partitions=_described(topic.partitions),
+                authorized_operations=operations_of(topic.topic_authorized_operations),
+            ),
+        )
+        for topic in response.topics
+    ]
+
+
+class TopicPages:
+    """Puts together topics whose partitions come in pages."""
+
+    def __init__(self) -> None:
+        self.topics: dict[str | Uuid, TopicDescription | KafkaError] = {}
+
+    def add(self, page: DescribeTopicPartitionsResponse) -> None:
+        """Take the next page."""
+        for topic in page.topics:
+            name = topic.name or ""
+            before = self.topics.get(name)
+            known = before.partitions if isinstance(before, TopicDescription) else ()
+            self.topics[name] = outcome(
+                topic.error_code,
+                None,
+                f"topic {name}",
+                TopicDescription(
+                    name=name,
+                    topic_id=topic_id_of(topic.topic_id),
+                    is_internal=topic.is_internal,
+                    partitions=known + _described(topic.partitions),
+                    authorized_operations=operations_of(topic.topic_authorized_operations),
+                ),
+            )
+
+
+def _described(
+    partitions: Iterable[MetadataResponsePartition | DescribeTopicPartitionsResponsePartition],
+) -> tuple[PartitionDescription, ...]:
+    return tuple(
+        PartitionDescription(
+            partition=partition.partition_index,
+            leader=None if partition.leader_id < 0 else partition.leader_id,
+            leader_epoch=None if partition.leader_epoch < 0 else partition.leader_epoch,
+            replicas=tuple(partition.replica_nodes),
+            isr=tuple(partition.isr_nodes),
+            offline_replicas=tuple(partition.offline_replicas),
+            eligible_leaders=_tuple_of(getattr(partition, "eligible_leader_replicas", None)),
+            last_known_eligible_leaders=_tuple_of(getattr(partition, "last_known_elr", None)),
+        )
+        for partition in sorted(partitions, key=lambda partition: partition.partition_index)
+    )
+
+
+def _tuple_of(numbers: Sequence[int] | None) -> tuple[int, ...] | None:
+    return None if numbers is None else tuple(numbers)
+
+
+def _without_operations(topic: TopicDescription | KafkaError) -> TopicDescription | KafkaError:
+    """Pages tell of operations whether they are asked for or not."""
+    return topic if isinstance(topic, KafkaError) else replace(topic, authorized_operations=None)

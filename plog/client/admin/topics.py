@@ -1,0 +1,279 @@
+"""Topics: create and delete them, give them more partitions. What there is: topic_descriptions.py.
+
+All of it is the controller's work. The functions are pure: requests of values, values of responses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from plog.client.admin.base import AdminBase
+from plog.client.admin.results import Results, outcome
+from plog.client.admin.routing import is_throttled, settle
+from plog.client.admin.values import (
+    ConfigEntry,
+    ConfigSource,
+    CreatedTopic,
+    NewPartitions,
+    NewTopic,
+    topic_id_of,
+)
+from plog.errors import ErrorCode, InvalidRequest, KafkaError, UnsupportedVersion
+from plog.types import ZERO_UUID, Uuid, uuid_to_text
+from plog.wire.messages.create_partitions import (
+    CreatePartitionsAssignment,
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+)
+from plog.wire.messages.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from plog.wire.messages.delete_topics import (
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
+
+_BROKER_DEFAULT = -1
+_FIRST_DELETION_BY_ID = 6
+_NONE_TOLD = -1
+
+
+class TopicAdmin(AdminBase):
+    """See the module's text. A topic is named by its name or, where told, by its id."""
+
+    async def create_topics(
+        self, topics: Iterable[NewTopic | str], *, validate_only: bool = False
+    ) -> Results[str, CreatedTopic]:
+        """Create topics; with `validate_only`, tell what would become of them.
+
+        A name alone stands for a topic as the broker's settings make it. Errors, each a topic's
+        own: TopicAlreadyExists, InvalidReplicationFactor, InvalidPartitions, InvalidConfig, ...
+        """
+        new = [NewTopic(name=topic) if isinstance(topic, str) else topic for topic in topics]
+        by_name = {topic.name: topic for topic in new}
+        if len(by_name) < len(new):
+            raise InvalidRequest("a topic to create is named more than once")
+
+        async def ask(names: list[str]) -> Mapping[str, CreatedTopic | KafkaError]:
+            request = create_topics_request(
+                [by_name[name] for name in names],
+                timeout_ms=self.request_timeout_ms,
+                validate_only=validate_only,
+            )
+            return created_topics(
+                await self.cluster.ask_controller(
+                    request,
+                    CreateTopicsResponse,
+                    retry_on=lambda answer: _asked_wrongly(x.error_code for x in answer.topics),
+                )
+            )
+
+        return await settle(self.cluster, by_name, ask, is_throttled)
+
+    async def create_topic(
+        self,
+        name: str,
+        partitions: int | None = None,
+        replication_factor: int | None = None,
+        *,
+        assignments: Mapping[int, Sequence[int]] | None = None,
+        configs: Mapping[str, str] | None = None,
+        validate_only: bool = False,
+    ) -> CreatedTopic:
+        """Create one topic. Raises what `create_topics` gives for it."""
+        topic = NewTopic(
+            name=name,
+            partitions=partitions,
+            replication_factor=replication_factor,
+            assignments=assignments,
+            configs=configs or {},
+        )
+        return (await self.create_topics([topic], validate_only=validate_only)).get(name)
+
+    async def delete_topics(self, topics: Iterable[str | Uuid]) -> Results[str | Uuid, None]:
+        """Delete topics. Errors: UnknownTopicOrPartition, UnknownTopicId, ..."""
+
+        async def ask(names: list[str | Uuid]) -> Mapping[str | Uuid, KafkaError | None]:
+            version = await self.version_at_controller(DeleteTopicsRequest)
+            request = delete_topics_request(
+                names, version=version, timeout_ms=self.request_timeout_ms
+            )
+            return deleted_topics(
+                await self.cluster.ask_controller(
+                    request,
+                    DeleteTopicsResponse,
+                    retry_on=lambda answer: _asked_wrongly(x.error_code for x in answer.responses),
+                )
+            )
+
+        return await settle(self.cluster, topics, ask, is_throttled)
+
+    async def delete_topic(self, topic: str | Uuid) -> None:
+        """Delete one topic. Raises what `delete_topics` gives for it."""
+        (await self.delete_topics([topic])).get(topic)
+
+    async def create_partitions(
+        self, totals: Mapping[str, int | NewPartitions], *, validate_only: bool = False
+    ) -> Results[str, None]:
+        """Let topics have so many partitions in all. Errors: InvalidPartitions, ..."""
+
+        async def ask(names: list[str]) -> Mapping[str, KafkaError | None]:
+            request = create_partitions_request(
+                {name: totals[name] for name in names},
+                timeout_ms=self.request_timeout_ms,
+                validate_only=validate_only,
+            )
+            response = await self.cluster.ask_controller(
+                request,
+                CreatePartitionsResponse,
+                retry_on=lambda answer: _asked_wrongly(x.error_code for x in answer.results),
+            )
+            return {
+                result.name: outcome(
+                    result.error_code, result.error_message, f"topic {result.name}", None
+                )
+                for result in response.results
+            }
+
+        return await settle(self.cluster, totals, ask, is_throttled)
+
+
+def _asked_wrongly(codes: Iterable[int]) -> bool:
+    return ErrorCode.NOT_CONTROLLER in codes
+
+
+# -- requests ---------------------------------------------------------------------------------
+
+
+def create_topics_request(
+    topics: Iterable[NewTopic], *, timeout_ms: int, validate_only: bool
+) -> CreateTopicsRequest:
+    """The request to create `topics`."""
+    return CreateTopicsRequest(
+        topics=[_creatable(topic) for topic in topics],
+        timeout_ms=timeout_ms,
+        validate_only=validate_only,
+    )
+
+
+def _creatable(topic: NewTopic) -> CreatableTopic:
+    if topic.assignments is not None and (topic.partitions or topic.replication_factor):
+        raise InvalidRequest(
+            f"topic {topic.name}: give either assignments or counts of partitions and replicas"
+        )
+    partitions, replicas = topic.partitions, topic.replication_factor
+    return CreatableTopic(
+        name=topic.name,
+        num_partitions=_BROKER_DEFAULT if partitions is None else partitions,
+        replication_factor=_BROKER_DEFAULT if replicas is None else replicas,
+        assignments=[
+            CreatableReplicaAssignment(partition_index=index, broker_ids=list(brokers))
+            for index, brokers in (topic.assignments or {}).items()
+        ],
+        configs=[
+            CreatableTopicConfig(name=name, value=value) for name, value in topic.configs.items()
+        ],
+    )
+
+
+def delete_topics_request(
+    topics: Iterable[str | Uuid], *, version: int, timeout_ms: int
+) -> DeleteTopicsRequest:
+    """The request to delete `topics`. Raises UnsupportedVersion for ids before Kafka 2.8."""
+    if version >= _FIRST_DELETION_BY_ID:
+        return DeleteTopicsRequest(
+            topics=[
+                DeleteTopicState(name=topic)
+                if isinstance(topic, str)
+                else DeleteTopicState(topic_id=topic)
+                for topic in topics
+            ],
+            timeout_ms=timeout_ms,
+        )
+    names = []
+    for topic in topics:
+        if not isinstance(topic, str):
+            raise UnsupportedVersion("this broker cannot delete a topic by its id: name it")
+        names.append(topic)
+    return DeleteTopicsRequest(topic_names=names, timeout_ms=timeout_ms)
+
+
+def create_partitions_request(
+    totals: Mapping[str, int | NewPartitions], *, timeout_ms: int, validate_only: bool
+) -> CreatePartitionsRequest:
+    """The request to let topics have so many partitions."""
+    wanted = {
+        name: NewPartitions(total=total) if isinstance(total, int) else total
+        for name, total in totals.items()
+    }
+    return CreatePartitionsRequest(
+        topics=[
+            CreatePartitionsTopic(
+                name=name,
+                count=new.total,
+                assignments=None
+                if new.assignments is None
+                else [CreatePartitionsAssignment(broker_ids=list(x)) for x in new.assignments],
+            )
+            for name, new in wanted.items()
+        ],
+        timeout_ms=timeout_ms,
+        validate_only=validate_only,
+    )
+
+
+# -- responses --------------------------------------------------------------------------------
+
+
+def created_topics(response: CreateTopicsResponse) -> dict[str, CreatedTopic | KafkaError]:
+    """What became of each topic to create."""
+    return {
+        topic.name: outcome(
+            topic.error_code, topic.error_message, f"topic {topic.name}", _created(topic)
+        )
+        for topic in response.topics
+    }
+
+
+def _created(topic: CreatableTopicResult) -> CreatedTopic:
+    hidden = topic.configs is None or topic.topic_config_error_code
+    return CreatedTopic(
+        name=topic.name,
+        topic_id=topic_id_of(topic.topic_id),
+        partitions=None if topic.num_partitions == _NONE_TOLD else topic.num_partitions,
+        replication_factor=None
+        if topic.replication_factor == _NONE_TOLD
+        else topic.replication_factor,
+        configs=None
+        if hidden
+        else {
+            config.name: ConfigEntry(
+                name=config.name,
+                value=config.value,
+                source=ConfigSource(config.config_source),
+                is_sensitive=config.is_sensitive,
+                is_read_only=config.read_only,
+            )
+            for config in topic.configs or ()
+        },
+    )
+
+
+def deleted_topics(response: DeleteTopicsResponse) -> dict[str | Uuid, KafkaError | None]:
+    """What became of each topic to delete, by its name and by its id, whichever it was asked by."""
+    outcomes: dict[str | Uuid, KafkaError | None] = {}
+    for topic in response.responses:
+        about = f"topic {topic.name or uuid_to_text(topic.topic_id)}"
+        result = outcome(topic.error_code, topic.error_message, about, None)
+        if topic.name:
+            outcomes[topic.name] = result
+        if topic.topic_id != ZERO_UUID:
+            outcomes[topic.topic_id] = result
+    return outcomes

@@ -1,0 +1,140 @@
+"""A client's `Cluster` of several brokers that answer at once, and as a test says.
+
+    cluster = FakeCluster(leaders={TopicPartition("a", 0): 1})
+    cluster.answer = lambda node_id, request: ListOffsetsResponse(...)
+    run_blocking(RecordAdmin(cluster.as_cluster()).list_offsets(...))
+
+For what one simulated broker cannot show: who is asked what, and who is asked again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from typing import Any, TypeVar, cast
+
+from plog.client.backoff import Backoff
+from plog.client.cluster import Cluster
+from plog.client.metadata import Broker, ClusterMetadata, PartitionMetadata, TopicMetadata
+from plog.client.settings import AdminSettings
+from plog.errors import ErrorCode, KafkaError
+from plog.types import TopicPartition
+from plog.wire.schema import ApiMessage
+
+T = TypeVar("T")
+R = TypeVar("R", bound=ApiMessage)
+
+ANY = -1
+"""As the number of a node that was asked: whichever."""
+
+
+class FakeNetwork:
+    """Time that passes only by sleeping, and no connections."""
+
+    def __init__(self) -> None:
+        self.time_s = 0.0
+
+    def now_s(self) -> float:
+        return self.time_s
+
+    def random(self) -> float:
+        return 0.5
+
+    async def sleep(self, seconds: float) -> None:
+        self.time_s += seconds
+
+    async def gather(self, coroutines: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
+        return [await coroutine for coroutine in coroutines]
+
+
+class FakeConnection:
+    """Speaks the highest versions we know, but for those the test sets."""
+
+    def __init__(self, versions: Mapping[type[ApiMessage], int]) -> None:
+        self._versions = versions
+
+    def version_of(self, request: type[ApiMessage]) -> int:
+        return self._versions.get(request, request.max_version)
+
+
+class FakeCluster:
+    """See the module's text. `asked` holds (node, request) in their order."""
+
+    def __init__(
+        self,
+        *,
+        brokers: Collection[int] = (1, 2, 3),
+        leaders: Mapping[TopicPartition, int] | None = None,
+        coordinators: Mapping[str, int] | None = None,
+        versions: Mapping[type[ApiMessage], int] | None = None,
+    ) -> None:
+        self.network = FakeNetwork()
+        self.settings = AdminSettings(bootstrap_servers=("192.0.2.1:9092",))
+        self.leaders = dict(leaders or {})
+        self.coordinators = dict(coordinators or {})
+        self.brokers = brokers
+        self.versions = dict(versions or {})
+        self.metadata = ClusterMetadata()
+        self.answer: Callable[[int, Any], ApiMessage] = _no_answer
+        self.asked: list[tuple[int, Any]] = []
+        self.refreshed: list[set[str]] = []
+        self.forgotten: list[str] = []
+
+    def as_cluster(self) -> Cluster:
+        """This, for who takes a real one."""
+        return cast(Cluster, self)
+
+    def backoff(self) -> Backoff:
+        return Backoff(
+            self.network,  # type: ignore[arg-type]  # As much of one as it needs.
+            first_s=0.1,
+            longest_s=1.0,
+            timeout_s=60.0,
+        )
+
+    async def refresh(self, topics: Collection[str]) -> ClusterMetadata:
+        self.refreshed.append(set(topics))
+        self.metadata = ClusterMetadata(
+            cluster_id="fake",
+            controller_id=min(self.brokers),
+            brokers={n: Broker(id=n, host=f"broker-{n}", port=9092) for n in self.brokers},
+            topics={topic: self._topic(topic) for topic in topics},
+        )
+        return self.metadata
+
+    def _topic(self, name: str) -> TopicMetadata:
+        leaders = {p.partition: leader for p, leader in self.leaders.items() if p.topic == name}
+        return TopicMetadata(
+            name=name,
+            error=ErrorCode.NONE if leaders else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            partitions=tuple(
+                PartitionMetadata(index=number, leader=leader)
+                for number, leader in sorted(leaders.items())
+            ),
+        )
+
+    async def connection(self, node_id: int) -> FakeConnection:
+        return FakeConnection(self.versions)
+
+    async def ask_node(self, node_id: int, request: ApiMessage, response: type[R]) -> R:
+        self.asked.append((node_id, request))
+        answer = self.answer(node_id, request)
+        assert isinstance(answer, response)
+        return answer
+
+    async def ask_any(self, request: ApiMessage, response: type[R]) -> R:
+        return await self.ask_node(ANY, request, response)
+
+    async def ask_controller(
+        self, request: ApiMessage, response: type[R], *, retry_on: Callable[[R], bool]
+    ) -> R:
+        return await self.ask_node(min(self.brokers), request, response)
+
+    async def coordinator(self, key: str) -> int:
+        return self.coordinators[key]
+
+    def forget_coordinator(self, key: str) -> None:
+        self.forgotten.append(key)
+
+
+def _no_answer(node_id: int, request: ApiMessage) -> ApiMessage:
+    raise KafkaError("the test has not said what is answered")

@@ -1,0 +1,34 @@
+"""The admin client's engine at a whole broker in the same process."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+import pytest
+
+from plog.client.admin.core import AdminCore
+from plog.client.cluster import Cluster
+from plog.client.settings import AdminSettings
+from tests.helpers.sim_network import SimNetwork
+
+T = TypeVar("T")
+
+
+class Site:
+    """A simulated broker, `sim`, and the engine that asks it, `admin`."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.sim = SimNetwork(**settings)
+        settings_of_client = AdminSettings(bootstrap_servers=self.sim.bootstrap_servers)
+        self.admin = AdminCore(Cluster(self.sim, settings_of_client))
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """What `coroutine` returns or raises."""
+        return self.sim.run(coroutine)
+
+
+@pytest.fixture
+def site() -> Site:
+    """A broker of usual settings."""
+    return Site()

@@ -1,0 +1,167 @@
+"""The cluster as a whole: requests and responses by hand, and all of it at a broker."""
+
+from __future__ import annotations
+
+import pytest
+
+from plog.client.admin.brokers import (
+    BrokerAdmin,
+    FeatureUpdate,
+    UpgradeType,
+    described_cluster,
+    described_features,
+    served_apis,
+    update_features_request,
+    updated_features,
+)
+from plog.client.admin.values import AclOperation, BrokerDescription, VersionRange
+from plog.client.socket_network import run_blocking
+from plog.errors import ErrorCode, InvalidUpdateVersion, UnsupportedVersion
+from plog.wire.api_keys import ApiKey
+from plog.wire.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
+from plog.wire.messages.describe_cluster import (
+    DescribeClusterBroker,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
+from plog.wire.messages.metadata import MetadataResponse, MetadataResponseBroker
+from plog.wire.messages.update_features import UpdatableFeatureResult, UpdateFeaturesResponse
+from plog.wire.schema import ApiMessage
+from plogd.apis.table import HANDLERS
+from tests.helpers.fake_cluster import FakeCluster
+from tests.unit.client.admin.conftest import Site
+
+# -- pure -------------------------------------------------------------------------------------
+
+
+def test_brokers_are_told_in_the_order_of_their_numbers() -> None:
+    response = DescribeClusterResponse(
+        cluster_id="c",
+        controller_id=2,
+        brokers=[
+            DescribeClusterBroker(broker_id=2, host="b", port=9092, rack="r"),
+            DescribeClusterBroker(broker_id=1, host="a", port=9093, is_fenced=True),
+        ],
+    )
+    cluster = described_cluster(response)
+    assert list(cluster.brokers) == [1, 2]
+    assert cluster.brokers[1].is_fenced
+    assert cluster.controller == BrokerDescription(id=2, host="b", port=9092, rack="r")
+    assert str(cluster.controller) == "b:9092 (id: 2 rack: r)"
+    assert cluster.authorized_operations is None
+    response.controller_id = -1
+    assert described_cluster(response).controller is None
+
+
+def test_an_old_broker_tells_of_the_cluster_in_its_metadata() -> None:
+    cluster = FakeCluster()
+
+    def answer(node_id: int, request: ApiMessage) -> ApiMessage:
+        if isinstance(request, DescribeClusterRequest):
+            raise UnsupportedVersion("what is that?")
+        return MetadataResponse(
+            cluster_id="c",
+            controller_id=1,
+            brokers=[MetadataResponseBroker(node_id=1, host="a", port=9092)],
+        )
+
+    cluster.answer = answer
+    admin = BrokerAdmin(cluster.as_cluster())
+    described = run_blocking(admin.describe_cluster())
+    assert (described.cluster_id, described.controller) == (
+        "c",
+        BrokerDescription(id=1, host="a", port=9092),
+    )
+    with pytest.raises(UnsupportedVersion):
+        run_blocking(admin.describe_cluster(include_fenced=True))
+
+
+def test_versions_and_features_are_told_by_number_and_by_name() -> None:
+    response = ApiVersionsResponse(
+        api_keys=[
+            ApiVersion(api_key=3, min_version=0, max_version=13),
+            ApiVersion(api_key=0, min_version=3, max_version=12),
+        ],
+        supported_features=[SupportedFeatureKey(name="f", min_version=1, max_version=4)],
+        finalized_features_epoch=9,
+        finalized_features=[
+            FinalizedFeatureKey(name="f", min_version_level=1, max_version_level=3)
+        ],
+    )
+    assert list(served_apis(response).items()) == [
+        (0, VersionRange(3, 12)),
+        (3, VersionRange(0, 13)),
+    ]
+    features = described_features(response)
+    assert features.supported == {"f": VersionRange(1, 4)}
+    assert features.finalized == {"f": VersionRange(1, 3)}
+    assert features.finalized_epoch == 9
+    assert described_features(ApiVersionsResponse()).finalized_epoch is None
+
+
+def test_a_downgrade_is_asked_for_in_the_words_of_the_version() -> None:
+    updates = {"f": FeatureUpdate(2, UpgradeType.SAFE_DOWNGRADE), "g": FeatureUpdate(3)}
+    new = update_features_request(updates, version=1, validate_only=True, timeout_ms=5)
+    assert [(x.feature, x.max_version_level, x.upgrade_type) for x in new.feature_updates] == [
+        ("f", 2, 2),
+        ("g", 3, 1),
+    ]
+    assert new.encode(1)
+    old = update_features_request(updates, version=0, validate_only=False, timeout_ms=5)
+    assert [x.allow_downgrade for x in old.feature_updates] == [True, False]
+    assert old.encode(0)
+    with pytest.raises(UnsupportedVersion, match="without making it"):
+        update_features_request(updates, version=0, validate_only=True, timeout_ms=5)
+
+
+def test_features_share_a_fate_or_have_their_own() -> None:
+    whole = UpdateFeaturesResponse(error_code=ErrorCode.INVALID_UPDATE_VERSION, error_message="no")
+    assert {str(error) for error in updated_features(["f", "g"], whole).values()} == {"no"}
+    own = UpdateFeaturesResponse(
+        results=[
+            UpdatableFeatureResult(feature="f"),
+            UpdatableFeatureResult(feature="g", error_code=ErrorCode.INVALID_UPDATE_VERSION),
+        ]
+    )
+    told = updated_features(["f", "g"], own)
+    assert told["f"] is None
+    assert isinstance(told["g"], InvalidUpdateVersion)
+    assert updated_features(["f"], UpdateFeaturesResponse()) == {"f": None}
+
+
+# -- at a broker ------------------------------------------------------------------------------
+
+
+def test_the_cluster_is_described(site: Site) -> None:
+    broker = site.sim.broker
+    cluster = site.run(site.admin.describe_cluster(include_fenced=True))
+    assert cluster.cluster_id == broker.broker.cluster_id
+    assert list(cluster.brokers) == [broker.config.node_id]
+    assert cluster.controller is cluster.brokers[broker.config.node_id]
+    assert cluster.authorized_operations is None
+    allowed = site.run(site.admin.describe_cluster(include_authorized_operations=True))
+    assert allowed.authorized_operations is not None
+    assert AclOperation.ALTER in allowed.authorized_operations
+
+
+def test_what_each_broker_speaks_is_told(site: Site) -> None:
+    [versions] = site.run(site.admin.api_versions()).raise_first().values()
+    assert versions.broker.id == site.sim.broker.config.node_id
+    assert set(versions.apis) == {row.api_key for row in HANDLERS}
+    assert versions.apis[ApiKey.METADATA] == VersionRange(0, 13)
+
+
+def test_features_are_described_and_keep_their_levels(site: Site) -> None:
+    features = site.run(site.admin.describe_features())
+    assert features.finalized
+    name, levels = next(iter(features.finalized.items()))
+    same = {name: FeatureUpdate(levels.highest)}
+    assert site.run(site.admin.update_features(same)) == {name: None}
+    with pytest.raises(InvalidUpdateVersion):
+        site.run(site.admin.update_features({name: FeatureUpdate(99)})).get(name)
+    assert site.run(site.admin.describe_features()).finalized == features.finalized

@@ -1,0 +1,74 @@
+"""The admin client's engine as a whole: what it brings with it, and on what it runs."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import subprocess
+import sys
+
+import pytest
+
+from plog.client.admin.core import AdminCore
+from plog.client.errors import ConnectionFailed
+from plog.errors import KafkaError
+from tests.unit.client.admin.conftest import Site
+
+_REACTORS = {"twisted", "zope", "asyncio", "multiprocessing", "OpenSSL", "cryptography"}
+
+
+def _imported(*modules: str) -> set[str]:
+    """What a fresh interpreter has loaded after importing `modules`."""
+    program = f"import json, sys, {', '.join(modules)}; print(json.dumps(sorted(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True)
+    return set(json.loads(done.stdout))
+
+
+def test_it_needs_no_reactor() -> None:
+    loaded = _imported(
+        "plog.client.admin.core", "plog.client.cluster", "plog.client.socket_network"
+    )
+    assert {name for name in loaded if name.partition(".")[0] in _REACTORS} == set()
+
+
+def test_a_family_can_be_had_without_the_others() -> None:
+    loaded = _imported("plog.client.admin.topic_descriptions")
+    families = {name for name in loaded if name.startswith("plog.client.admin.")}
+    assert {name.rpartition(".")[2] for name in families} == {
+        "base",
+        "results",
+        "topic_descriptions",
+        "values",
+    }
+
+
+def test_every_operation_is_a_coroutine_with_a_text_and_types() -> None:
+    operations = {
+        name: function
+        for name, function in inspect.getmembers(AdminCore, inspect.iscoroutinefunction)
+        if not name.startswith("_") and name not in ("some_broker", "version_at_controller")
+    }
+    assert len(operations) > 40
+    for name, function in operations.items():
+        assert inspect.getdoc(function), name
+        signature = inspect.signature(function)
+        assert signature.return_annotation is not inspect.Signature.empty, name
+
+
+def test_a_cluster_that_cannot_be_reached_fails_when_the_time_for_a_call_is_over(
+    site: Site,
+) -> None:
+    site.sim.refuses = True
+    started_s = site.sim.now_s()
+    with pytest.raises(ConnectionFailed, match="refused"):
+        site.run(site.admin.list_topics())
+    assert site.sim.now_s() - started_s == pytest.approx(60, abs=2)
+
+
+def test_a_broker_that_restarts_is_found_again(site: Site) -> None:
+    site.run(site.admin.create_topic("a"))
+    site.sim.restart()
+    assert list(site.run(site.admin.list_topics())) == ["a"]
+    site.sim.drop_all()
+    with pytest.raises(KafkaError):
+        site.run(site.admin.create_topic("a"))

@@ -1,0 +1,289 @@
+"""Groups: requests and responses by hand, and all of it at a broker."""
+
+from __future__ import annotations
+
+import pytest
+
+from plog.client.admin.groups import (
+    GroupAdmin,
+    described_groups,
+    leave_group_request,
+    listed_groups,
+    removed_members,
+)
+from plog.client.admin.values import (
+    AclOperation,
+    BrokerDescription,
+    GroupDescription,
+    GroupState,
+    MemberToRemove,
+)
+from plog.client.socket_network import run_blocking
+from plog.errors import (
+    ErrorCode,
+    GroupIdNotFound,
+    KafkaError,
+    NonEmptyGroup,
+    UnknownMemberId,
+)
+from plog.types import TopicPartition
+from plog.wire.internal.consumer_protocol import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
+    OwnedPartitions,
+    encode_assignment,
+    encode_subscription,
+)
+from plog.wire.messages.describe_groups import (
+    DescribedGroup,
+    DescribedGroupMember,
+    DescribeGroupsResponse,
+)
+from plog.wire.messages.join_group import JoinGroupRequestProtocol
+from plog.wire.messages.leave_group import LeaveGroupResponse, MemberResponse
+from plog.wire.messages.list_groups import ListedGroup, ListGroupsResponse
+from tests.helpers.fake_cluster import FakeCluster
+from tests.helpers.group_frames import GROUP, heartbeat, join_request, stable, sync
+from tests.helpers.offsets import commit
+from tests.helpers.sim_broker import create_topic
+from tests.unit.client.admin.conftest import Site
+
+HERE = BrokerDescription(id=1, host="broker-1", port=9092)
+SUBSCRIPTION = encode_subscription(ConsumerProtocolSubscription(topics=["t", "u"]), 1)
+ASSIGNMENT = encode_assignment(
+    ConsumerProtocolAssignment(
+        assigned_partitions=[
+            OwnedPartitions(topic="t", partitions=[0, 2]),
+            OwnedPartitions(topic="u", partitions=[1]),
+        ]
+    ),
+    1,
+)
+
+
+# -- pure -------------------------------------------------------------------------------------
+
+
+def test_a_listed_group_has_a_state_and_a_type_where_they_are_told() -> None:
+    response = ListGroupsResponse(
+        groups=[
+            ListedGroup(
+                group_id="g",
+                protocol_type="consumer",
+                group_state="PreparingRebalance",
+                group_type="classic",
+            ),
+            ListedGroup(group_id="old"),
+            ListedGroup(group_id="new", group_state="Dreaming"),
+        ]
+    )
+    group, old, new = listed_groups(response)
+    assert (group.state, group.type) == (GroupState.PREPARING_REBALANCE, "classic")
+    assert not group.is_simple
+    assert (old.state, old.type) == (None, None)
+    assert old.is_simple
+    assert new.state is GroupState.UNKNOWN
+
+
+def test_states_are_known_in_any_case_of_letters() -> None:
+    assert GroupState("stable") is GroupState.STABLE
+    assert GroupState("COMPLETINGREBALANCE") is GroupState.COMPLETING_REBALANCE
+    assert GroupState.EMPTY == "Empty"
+
+
+def _described(group: DescribedGroup) -> GroupDescription:
+    response = DescribeGroupsResponse(groups=[group])
+    described = described_groups(response, HERE)[group.group_id]
+    assert not isinstance(described, KafkaError)
+    return described
+
+
+def test_a_consumers_subscription_and_assignment_are_decoded() -> None:
+    member = DescribedGroupMember(
+        member_id="m",
+        group_instance_id="i",
+        client_id="c",
+        client_host="/192.0.2.1",
+        member_metadata=SUBSCRIPTION,
+        member_assignment=ASSIGNMENT,
+    )
+    group = _described(
+        DescribedGroup(
+            group_id="g",
+            group_state="Stable",
+            protocol_type="consumer",
+            protocol_data="range",
+            members=[member],
+        )
+    )
+    assert (group.state, group.protocol, group.coordinator) == (GroupState.STABLE, "range", HERE)
+    assert group.authorized_operations is None
+    [told] = group.members
+    assert told.subscription == {"t", "u"}
+    assert told.assignment == {
+        TopicPartition("t", 0),
+        TopicPartition("t", 2),
+        TopicPartition("u", 1),
+    }
+    assert (told.member_id, told.group_instance_id, told.client_id) == ("m", "i", "c")
+    assert (told.raw_metadata, told.raw_assignment) == (SUBSCRIPTION, ASSIGNMENT)
+
+
+@pytest.mark.parametrize(
+    ("protocol_type", "data"),
+    [("connect", ASSIGNMENT), ("consumer", b""), ("consumer", b"\0"), ("consumer", b"\0\1\0\0\1")],
+)
+def test_what_is_no_assignment_is_left_as_it_came(protocol_type: str, data: bytes) -> None:
+    member = DescribedGroupMember(member_id="m", member_metadata=data, member_assignment=data)
+    group = _described(DescribedGroup(group_id="g", protocol_type=protocol_type, members=[member]))
+    [told] = group.members
+    assert (told.subscription, told.assignment) == (frozenset(), frozenset())
+    assert (told.raw_metadata, told.raw_assignment) == (data, data)
+
+
+def test_what_one_may_do_with_a_group_is_told_if_it_was_asked_for() -> None:
+    group = _described(DescribedGroup(group_id="g", authorized_operations=0b1_0000_1000))
+    assert group.authorized_operations == {AclOperation.READ, AclOperation.DESCRIBE}
+
+
+def test_members_leave_by_id_or_by_instance_and_with_a_reason() -> None:
+    members = [MemberToRemove("m"), MemberToRemove(group_instance_id="i")]
+    request = leave_group_request("g", members, "tired")
+    assert [(x.member_id, x.group_instance_id, x.reason) for x in request.members] == [
+        ("m", None, "tired"),
+        ("", "i", "tired"),
+    ]
+
+
+def test_each_member_that_was_to_leave_has_its_own_outcome() -> None:
+    by_id, static, lost = MemberToRemove("m"), MemberToRemove("", "i"), MemberToRemove("x")
+    response = LeaveGroupResponse(
+        members=[
+            MemberResponse(
+                member_id="m", group_instance_id=None, error_code=ErrorCode.UNKNOWN_MEMBER_ID
+            ),
+            # Kafka tells the id of the member that was behind the instance.
+            MemberResponse(member_id="i-7", group_instance_id="i"),
+        ]
+    )
+    removed = removed_members([by_id, static, lost], response)
+    assert isinstance(removed[by_id], UnknownMemberId)
+    assert removed[static] is None
+    assert "does not say what became of member x" in str(removed[lost])
+
+
+def test_the_groups_of_all_brokers_are_listed_together() -> None:
+    cluster = FakeCluster(brokers=(1, 2))
+    codes = {1: [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, 0], 2: [0]}
+    cluster.answer = lambda node_id, request: ListGroupsResponse(
+        error_code=codes[node_id].pop(0),
+        groups=[ListedGroup(group_id=f"g{9 - node_id}", protocol_type="consumer")],
+    )
+    groups = run_blocking(GroupAdmin(cluster.as_cluster()).list_groups())
+    assert list(groups) == ["g7", "g8"]
+    assert [node for node, _ in cluster.asked] == [1, 2, 1]
+
+
+def test_groups_are_not_listed_in_part() -> None:
+    cluster = FakeCluster(brokers=(1, 2))
+    cluster.answer = lambda node_id, request: ListGroupsResponse(
+        error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED if node_id == 2 else 0
+    )
+    with pytest.raises(KafkaError, match="the groups of broker 2"):
+        run_blocking(GroupAdmin(cluster.as_cluster()).list_groups())
+
+
+# -- at a broker ------------------------------------------------------------------------------
+
+
+def test_groups_are_listed_by_state_and_type(site: Site) -> None:
+    broker = site.sim.broker
+    create_topic(broker, "t")
+    stable(broker)
+    commit(broker, "simple", {("t", 0): 1})
+    admin = site.admin
+    every = site.run(admin.list_groups())
+    assert {name: group.state for name, group in every.items()} == {
+        "g": GroupState.STABLE,
+        "simple": GroupState.EMPTY,
+    }
+    assert every["g"].type is not None
+    assert every["g"].type.lower() == "classic"
+    assert list(site.run(admin.list_groups(states=["empty"]))) == ["simple"]
+    assert list(site.run(admin.list_groups(protocol_types=["consumer"]))) == ["g"]
+    assert list(site.run(admin.list_groups(types=["classic"]))) == ["g", "simple"]
+    assert site.run(admin.list_groups(types=["share"])) == {}
+
+
+def test_a_group_is_described_with_its_coordinator(site: Site) -> None:
+    first, second = stable(site.sim.broker, 2, instances=True)
+    group = site.run(site.admin.describe_group(GROUP))
+    assert (group.state, group.protocol_type, group.protocol) == ("Stable", "consumer", "range")
+    assert {x.member_id for x in group.members} == {first.member_id, second.member_id}
+    assert {x.group_instance_id for x in group.members} == {"i0", "i1"}
+    assert {x.raw_assignment for x in group.members} == {b"0", b"1"}
+    assert group.coordinator.id == site.sim.broker.config.node_id
+    assert group.coordinator.port > 0
+
+
+def test_a_group_nobody_knows_has_its_own_error(site: Site) -> None:
+    stable(site.sim.broker)
+    described = site.run(site.admin.describe_groups([GROUP, "nobody"]))
+    assert described.get(GROUP).state is GroupState.STABLE
+    with pytest.raises(GroupIdNotFound):
+        described.get("nobody")
+
+
+def test_groups_are_deleted_once_they_are_empty(site: Site) -> None:
+    broker = site.sim.broker
+    create_topic(broker, "t")
+    stable(broker)
+    commit(broker, "simple", {("t", 0): 1})
+    deleted = site.run(site.admin.delete_groups([GROUP, "simple", "nobody"]))
+    assert isinstance(deleted[GROUP], NonEmptyGroup)
+    assert deleted["simple"] is None
+    assert isinstance(deleted["nobody"], GroupIdNotFound)
+    assert list(site.run(site.admin.list_groups())) == [GROUP]
+
+
+def test_static_members_are_taken_out_by_their_instance(site: Site) -> None:
+    first, _ = stable(site.sim.broker, 2, instances=True)
+    removed = site.run(site.admin.remove_members(GROUP, ["i1", "nobody"]))
+    assert removed[MemberToRemove(group_instance_id="i1")] is None
+    with pytest.raises(UnknownMemberId):
+        removed.get(MemberToRemove(group_instance_id="nobody"))
+    # The other one is told to join again.
+    assert heartbeat(site.sim.broker, first) == ErrorCode.REBALANCE_IN_PROGRESS
+
+
+def test_all_members_are_taken_out_at_once(site: Site) -> None:
+    first, second = stable(site.sim.broker, 2)
+    removed = site.run(site.admin.remove_members(GROUP, reason="maintenance"))
+    assert sorted(removed) == sorted(
+        [MemberToRemove(first.member_id), MemberToRemove(second.member_id)]
+    )
+    assert removed.errors == {}
+
+
+def test_a_coordinator_that_restarts_meanwhile_is_asked_again(site: Site) -> None:
+    stable(site.sim.broker)
+    cuts = ["drop", "lose"]
+    site.sim.on_request = lambda request: (
+        cuts.pop() if cuts and type(request).__name__ == "DescribeGroupsRequest" else None
+    )
+    assert site.run(site.admin.describe_group(GROUP)).state is GroupState.STABLE
+    assert cuts == []
+
+
+def test_what_a_leader_has_assigned_is_told(site: Site) -> None:
+    broker = site.sim.broker
+    broker.ask(join_request(), 9)  # The coordinator loads.
+    protocols = [JoinGroupRequestProtocol(name="range", metadata=SUBSCRIPTION)]
+    member_id = broker.ask(join_request(protocols=protocols), 9).member_id
+    asked = broker.begin(join_request(member_id, protocols=protocols), 9)
+    site.sim.advance(3_000)  # The initial delay of a rebalance.
+    joined = asked.response()
+    assert sync(broker, joined, {member_id: ASSIGNMENT}).error_code == 0
+    [member] = site.run(site.admin.describe_group(GROUP)).members
+    assert member.subscription == {"t", "u"}
+    assert TopicPartition("u", 1) in member.assignment

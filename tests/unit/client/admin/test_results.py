@@ -1,0 +1,52 @@
+"""Outcomes of many things at once."""
+
+from __future__ import annotations
+
+import pytest
+
+from plog.client.admin.results import Results, outcome, raise_if_error
+from plog.errors import ErrorCode, TopicAlreadyExists, UnknownTopicOrPartition
+
+
+@pytest.fixture
+def results() -> Results[str, int]:
+    return Results({"b": 2, "a": TopicAlreadyExists("a is there"), "c": UnknownTopicOrPartition()})
+
+
+def test_results_are_a_mapping_in_the_order_asked(results: Results[str, int]) -> None:
+    assert list(results) == ["b", "a", "c"]
+    assert len(results) == 3
+    assert results["b"] == 2
+    assert isinstance(results["a"], TopicAlreadyExists)
+
+
+def test_to_get_something_raises_its_own_error_only(results: Results[str, int]) -> None:
+    assert results.get("b") == 2
+    with pytest.raises(TopicAlreadyExists, match="a is there"):
+        results.get("a")
+    with pytest.raises(KeyError):
+        results.get("nobody asked")
+
+
+def test_the_first_error_can_be_raised_for_all(results: Results[str, int]) -> None:
+    with pytest.raises(TopicAlreadyExists):
+        results.raise_first()
+    assert Results({"b": 2}).raise_first() == {"b": 2}
+
+
+def test_values_and_errors_can_be_told_apart(results: Results[str, int]) -> None:
+    assert results.values_by_key == {"b": 2}
+    assert list(results.errors) == ["a", "c"]
+
+
+def test_an_outcome_has_the_brokers_text_or_ours() -> None:
+    told = outcome(ErrorCode.TOPIC_ALREADY_EXISTS, "Topic 'a' already exists.", "topic a", None)
+    assert str(told) == "Topic 'a' already exists."
+    silent = outcome(ErrorCode.TOPIC_ALREADY_EXISTS, None, "topic a", None)
+    assert str(silent) == "topic a: A topic of this name exists."
+
+
+def test_an_error_of_the_whole_is_raised() -> None:
+    raise_if_error(0, None, "nothing")
+    with pytest.raises(UnknownTopicOrPartition, match="topic a"):
+        raise_if_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None, "topic a")
