@@ -55,6 +55,9 @@ class FakeConnection:
     def version_of(self, request: type[ApiMessage]) -> int:
         return self._versions.get(request, request.max_version)
 
+    def speaks(self, request: type[ApiMessage]) -> bool:
+        return True
+
 
 class FakeCluster:
     """See the module's text. `asked` holds (node, request) in their order."""

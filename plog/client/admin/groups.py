@@ -1,7 +1,7 @@
 """Groups: list and describe them, take members out, delete them. Their offsets: group_offsets.py.
 
-Every broker lists the groups it coordinates; all else is asked of a group's coordinator. Groups of
-the classic protocol are described; Kafka's of the newer types (KIP-848) are listed only.
+Every broker lists the groups it coordinates; all else is asked of a group's coordinator. What a
+description says is group_descriptions.py's knowledge.
 """
 
 from __future__ import annotations
@@ -9,38 +9,28 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from plog.client.admin.base import AdminBase
+from plog.client.admin.group_descriptions import described_consumer_groups, described_groups
 from plog.client.admin.results import Results, outcome, raise_if_error
 from plog.client.admin.routing import Answers, ask_coordinator, by_broker, by_coordinator
 from plog.client.admin.values import (
-    BrokerDescription,
     GroupDescription,
     GroupListing,
     GroupState,
-    MemberDescription,
     MemberToRemove,
-    operations_of,
 )
-from plog.errors import KafkaError
-from plog.types import TopicPartition
-from plog.wire.internal.consumer_protocol import (
-    CONSUMER_PROTOCOL_TYPE,
-    decode_assignment,
-    subscribed_topics,
+from plog.errors import GroupIdNotFound, KafkaError
+from plog.wire.messages.consumer_group_describe import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
 )
 from plog.wire.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
-from plog.wire.messages.describe_groups import (
-    DescribedGroup,
-    DescribedGroupMember,
-    DescribeGroupsRequest,
-    DescribeGroupsResponse,
-)
+from plog.wire.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from plog.wire.messages.leave_group import (
     LeaveGroupRequest,
     LeaveGroupResponse,
     MemberIdentity,
 )
 from plog.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
-from plog.wire.schema import WireError
 
 _REASON = "removed by an administrator"
 
@@ -93,9 +83,32 @@ class GroupAdmin(AdminBase):
                 groups=list(groups), include_authorized_operations=include_authorized_operations
             )
             response = await self.cluster.ask_node(node_id, request, DescribeGroupsResponse)
-            return described_groups(response, await self.broker(node_id))
+            described = described_groups(response, await self.broker(node_id))
+            others = [group for group in groups if _may_be_newer(described.get(group))]
+            if others and (await self.cluster.connection(node_id)).speaks(
+                ConsumerGroupDescribeRequest
+            ):
+                described |= await self._describe_newer(
+                    node_id, others, include_authorized_operations
+                )
+            return described
 
         return await by_coordinator(self.cluster, groups, ask)
+
+    async def _describe_newer(
+        self, node_id: int, groups: Sequence[str], include_operations: bool
+    ) -> dict[str, GroupDescription | KafkaError]:
+        """The groups among these that speak the protocol of KIP-848."""
+        request = ConsumerGroupDescribeRequest(
+            group_ids=list(groups), include_authorized_operations=include_operations
+        )
+        response = await self.cluster.ask_node(node_id, request, ConsumerGroupDescribeResponse)
+        described = described_consumer_groups(response, await self.broker(node_id))
+        return {
+            group: found
+            for group, found in described.items()
+            if not isinstance(found, GroupIdNotFound)
+        }
 
     async def describe_group(
         self, group: str, *, include_authorized_operations: bool = False
@@ -160,6 +173,13 @@ class GroupAdmin(AdminBase):
         return Results(await ask_coordinator(self.cluster, group, ask))
 
 
+def _may_be_newer(described: GroupDescription | KafkaError | None) -> bool:
+    """Whether a group nobody knows in the classic protocol may speak another."""
+    if isinstance(described, GroupDescription):
+        return described.state is GroupState.DEAD
+    return isinstance(described, GroupIdNotFound)
+
+
 # -- requests ---------------------------------------------------------------------------------
 
 
@@ -194,69 +214,6 @@ def listed_groups(response: ListGroupsResponse) -> list[GroupListing]:
         )
         for group in response.groups
     ]
-
-
-def described_groups(
-    response: DescribeGroupsResponse, coordinator: BrokerDescription
-) -> dict[str, GroupDescription | KafkaError]:
-    """The groups of one coordinator."""
-    return {
-        group.group_id: outcome(
-            group.error_code,
-            group.error_message,
-            f"group {group.group_id}",
-            _described(group, coordinator),
-        )
-        for group in response.groups
-    }
-
-
-def _described(group: DescribedGroup, coordinator: BrokerDescription) -> GroupDescription:
-    consumes = group.protocol_type == CONSUMER_PROTOCOL_TYPE
-    return GroupDescription(
-        group_id=group.group_id,
-        state=GroupState(group.group_state),
-        protocol_type=group.protocol_type,
-        protocol=group.protocol_data,
-        members=tuple(_member(member, consumes=consumes) for member in group.members),
-        coordinator=coordinator,
-        authorized_operations=operations_of(group.authorized_operations),
-    )
-
-
-def _member(member: DescribedGroupMember, *, consumes: bool) -> MemberDescription:
-    metadata, assignment = bytes(member.member_metadata), bytes(member.member_assignment)
-    return MemberDescription(
-        member_id=member.member_id,
-        group_instance_id=member.group_instance_id,
-        client_id=member.client_id,
-        host=member.client_host,
-        subscription=_subscription(metadata) if consumes else frozenset(),
-        assignment=_assignment(assignment) if consumes else frozenset(),
-        raw_metadata=metadata,
-        raw_assignment=assignment,
-    )
-
-
-def _subscription(metadata: bytes) -> frozenset[str]:
-    """None of it during a rebalance, or if the member sent what is no subscription."""
-    try:
-        return subscribed_topics(metadata)
-    except WireError:
-        return frozenset()
-
-
-def _assignment(data: bytes) -> frozenset[TopicPartition]:
-    """None of it during a rebalance, or if the leader sent what is no assignment."""
-    try:
-        assignment = decode_assignment(data)
-    except WireError:
-        return frozenset()
-    return frozenset(
-        TopicPartition(topic.topic, number)
-        for topic in assignment.assigned_partitions
-        for number in topic.partitions
-    )
 
 
 def removed_members(

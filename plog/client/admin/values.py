@@ -425,7 +425,10 @@ class GroupListing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberDescription:
-    """A member; `subscription` and `assignment` are decoded if it consumes, the raw ones sent."""
+    """A member; what it consumes is decoded, the raw bytes are what members of its kind sent.
+
+    The epoch, the target and the pattern are told in the protocol of KIP-848 only.
+    """
 
     member_id: str
     group_instance_id: str | None
@@ -435,6 +438,10 @@ class MemberDescription:
     assignment: frozenset[TopicPartition]
     raw_metadata: bytes = b""
     raw_assignment: bytes = b""
+    subscription_pattern: str | None = None
+    target_assignment: frozenset[TopicPartition] | None = None
+    epoch: int | None = None
+    rack: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -442,11 +449,15 @@ class GroupDescription:
     """A group; `protocol` is what its members agreed on, an assignor's name if they consume."""
 
     group_id: str
+    type: str
+    """Classic, or Consumer for the protocol of KIP-848, which alone has epochs."""
     state: GroupState
     protocol_type: str
     protocol: str
     members: tuple[MemberDescription, ...]
     coordinator: BrokerDescription
+    epoch: int | None = None
+    assignment_epoch: int | None = None
     authorized_operations: frozenset[AclOperation] | None = None
 
 

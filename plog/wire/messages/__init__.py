@@ -32,6 +32,10 @@ from plog.wire.messages.client_quotas import (
     DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,
 )
+from plog.wire.messages.consumer_group_describe import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+)
 from plog.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
 from plog.wire.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from plog.wire.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
@@ -145,6 +149,7 @@ APIS = (
     Api(UpdateFeaturesRequest, UpdateFeaturesResponse),
     Api(DescribeClusterRequest, DescribeClusterResponse),
     Api(DescribeProducersRequest, DescribeProducersResponse),
+    Api(ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse),
     Api(ListConfigResourcesRequest, ListConfigResourcesResponse),
     Api(DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse),
 )

@@ -6,18 +6,11 @@ import pytest
 
 from plog.client.admin.groups import (
     GroupAdmin,
-    described_groups,
     leave_group_request,
     listed_groups,
     removed_members,
 )
-from plog.client.admin.values import (
-    AclOperation,
-    BrokerDescription,
-    GroupDescription,
-    GroupState,
-    MemberToRemove,
-)
+from plog.client.admin.values import GroupState, MemberToRemove
 from plog.client.socket_network import run_blocking
 from plog.errors import (
     ErrorCode,
@@ -34,21 +27,22 @@ from plog.wire.internal.consumer_protocol import (
     encode_assignment,
     encode_subscription,
 )
-from plog.wire.messages.describe_groups import (
-    DescribedGroup,
-    DescribedGroupMember,
-    DescribeGroupsResponse,
+from plog.wire.messages.consumer_group_describe import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
 )
+from plog.wire.messages.consumer_group_describe import DescribedGroup as NewerGroup
+from plog.wire.messages.describe_groups import DescribedGroup, DescribeGroupsResponse
 from plog.wire.messages.join_group import JoinGroupRequestProtocol
 from plog.wire.messages.leave_group import LeaveGroupResponse, MemberResponse
 from plog.wire.messages.list_groups import ListedGroup, ListGroupsResponse
+from plog.wire.schema import ApiMessage
 from tests.helpers.fake_cluster import FakeCluster
 from tests.helpers.group_frames import GROUP, heartbeat, join_request, stable, sync
 from tests.helpers.offsets import commit
 from tests.helpers.sim_broker import create_topic
 from tests.unit.client.admin.conftest import Site
 
-HERE = BrokerDescription(id=1, host="broker-1", port=9092)
 SUBSCRIPTION = encode_subscription(ConsumerProtocolSubscription(topics=["t", "u"]), 1)
 ASSIGNMENT = encode_assignment(
     ConsumerProtocolAssignment(
@@ -91,61 +85,6 @@ def test_states_are_known_in_any_case_of_letters() -> None:
     assert GroupState.EMPTY == "Empty"
 
 
-def _described(group: DescribedGroup) -> GroupDescription:
-    response = DescribeGroupsResponse(groups=[group])
-    described = described_groups(response, HERE)[group.group_id]
-    assert not isinstance(described, KafkaError)
-    return described
-
-
-def test_a_consumers_subscription_and_assignment_are_decoded() -> None:
-    member = DescribedGroupMember(
-        member_id="m",
-        group_instance_id="i",
-        client_id="c",
-        client_host="/192.0.2.1",
-        member_metadata=SUBSCRIPTION,
-        member_assignment=ASSIGNMENT,
-    )
-    group = _described(
-        DescribedGroup(
-            group_id="g",
-            group_state="Stable",
-            protocol_type="consumer",
-            protocol_data="range",
-            members=[member],
-        )
-    )
-    assert (group.state, group.protocol, group.coordinator) == (GroupState.STABLE, "range", HERE)
-    assert group.authorized_operations is None
-    [told] = group.members
-    assert told.subscription == {"t", "u"}
-    assert told.assignment == {
-        TopicPartition("t", 0),
-        TopicPartition("t", 2),
-        TopicPartition("u", 1),
-    }
-    assert (told.member_id, told.group_instance_id, told.client_id) == ("m", "i", "c")
-    assert (told.raw_metadata, told.raw_assignment) == (SUBSCRIPTION, ASSIGNMENT)
-
-
-@pytest.mark.parametrize(
-    ("protocol_type", "data"),
-    [("connect", ASSIGNMENT), ("consumer", b""), ("consumer", b"\0"), ("consumer", b"\0\1\0\0\1")],
-)
-def test_what_is_no_assignment_is_left_as_it_came(protocol_type: str, data: bytes) -> None:
-    member = DescribedGroupMember(member_id="m", member_metadata=data, member_assignment=data)
-    group = _described(DescribedGroup(group_id="g", protocol_type=protocol_type, members=[member]))
-    [told] = group.members
-    assert (told.subscription, told.assignment) == (frozenset(), frozenset())
-    assert (told.raw_metadata, told.raw_assignment) == (data, data)
-
-
-def test_what_one_may_do_with_a_group_is_told_if_it_was_asked_for() -> None:
-    group = _described(DescribedGroup(group_id="g", authorized_operations=0b1_0000_1000))
-    assert group.authorized_operations == {AclOperation.READ, AclOperation.DESCRIBE}
-
-
 def test_members_leave_by_id_or_by_instance_and_with_a_reason() -> None:
     members = [MemberToRemove("m"), MemberToRemove(group_instance_id="i")]
     request = leave_group_request("g", members, "tired")
@@ -182,6 +121,38 @@ def test_the_groups_of_all_brokers_are_listed_together() -> None:
     groups = run_blocking(GroupAdmin(cluster.as_cluster()).list_groups())
     assert list(groups) == ["g7", "g8"]
     assert [node for node, _ in cluster.asked] == [1, 2, 1]
+
+
+@pytest.mark.parametrize("told", ["GROUP_ID_NOT_FOUND", "Dead"])
+def test_a_group_unknown_in_the_classic_protocol_may_speak_the_newer_one(told: str) -> None:
+    cluster = FakeCluster(coordinators={"g": 2, "h": 2, "i": 2})
+    code = ErrorCode.GROUP_ID_NOT_FOUND if told != "Dead" else ErrorCode.NONE
+
+    def answer(node_id: int, request: object) -> ApiMessage:
+        if isinstance(request, ConsumerGroupDescribeRequest):
+            assert request.group_ids == ["h", "i"]
+            return ConsumerGroupDescribeResponse(
+                groups=[
+                    NewerGroup(group_id="h", group_state="Stable"),
+                    NewerGroup(group_id="i", error_code=ErrorCode.GROUP_ID_NOT_FOUND),
+                ]
+            )
+        return DescribeGroupsResponse(
+            groups=[
+                DescribedGroup(group_id="g", group_state="Empty"),
+                DescribedGroup(group_id="h", group_state="Dead", error_code=code),
+                DescribedGroup(group_id="i", group_state="Dead", error_code=code),
+            ]
+        )
+
+    cluster.answer = answer
+    described = run_blocking(GroupAdmin(cluster.as_cluster()).describe_groups(["g", "h", "i"]))
+    assert (described.get("g").type, described.get("h").type) == ("Classic", "Consumer")
+    assert described.get("h").coordinator.host == "broker-2"
+    if code:
+        assert isinstance(described["i"], GroupIdNotFound)
+    else:
+        assert described.get("i").state is GroupState.DEAD
 
 
 def test_groups_are_not_listed_in_part() -> None:

@@ -1,0 +1,149 @@
+"""Groups as coordinators describe them, of the classic protocol and of KIP-848's. Pure.
+
+In the classic protocol the broker knows what members tell each other as bytes only: those of members
+that consume are decoded here. In the newer one the broker has assigned the partitions itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from plog.client.admin.results import outcome
+from plog.client.admin.values import (
+    BrokerDescription,
+    GroupDescription,
+    GroupState,
+    MemberDescription,
+    operations_of,
+)
+from plog.errors import KafkaError
+from plog.types import TopicPartition
+from plog.wire.internal.consumer_protocol import (
+    CONSUMER_PROTOCOL_TYPE,
+    decode_assignment,
+    subscribed_topics,
+)
+from plog.wire.messages import consumer_group_describe as newer
+from plog.wire.messages.describe_groups import (
+    DescribedGroup,
+    DescribedGroupMember,
+    DescribeGroupsResponse,
+)
+from plog.wire.schema import WireError
+
+_CLASSIC, _CONSUMER = "Classic", "Consumer"
+
+
+def described_groups(
+    response: DescribeGroupsResponse, coordinator: BrokerDescription
+) -> dict[str, GroupDescription | KafkaError]:
+    """The classic groups of one coordinator."""
+    return {
+        group.group_id: outcome(
+            group.error_code,
+            group.error_message,
+            f"group {group.group_id}",
+            _classic(group, coordinator),
+        )
+        for group in response.groups
+    }
+
+
+def _classic(group: DescribedGroup, coordinator: BrokerDescription) -> GroupDescription:
+    consumes = group.protocol_type == CONSUMER_PROTOCOL_TYPE
+    return GroupDescription(
+        group_id=group.group_id,
+        type=_CLASSIC,
+        state=GroupState(group.group_state),
+        protocol_type=group.protocol_type,
+        protocol=group.protocol_data,
+        members=tuple(_classic_member(member, consumes=consumes) for member in group.members),
+        coordinator=coordinator,
+        authorized_operations=operations_of(group.authorized_operations),
+    )
+
+
+def _classic_member(member: DescribedGroupMember, *, consumes: bool) -> MemberDescription:
+    metadata, assignment = bytes(member.member_metadata), bytes(member.member_assignment)
+    return MemberDescription(
+        member_id=member.member_id,
+        group_instance_id=member.group_instance_id,
+        client_id=member.client_id,
+        host=member.client_host,
+        subscription=_subscription(metadata) if consumes else frozenset(),
+        assignment=_assignment(assignment) if consumes else frozenset(),
+        raw_metadata=metadata,
+        raw_assignment=assignment,
+    )
+
+
+def _subscription(metadata: bytes) -> frozenset[str]:
+    """None of it during a rebalance, or if the member sent what is no subscription."""
+    try:
+        return subscribed_topics(metadata)
+    except WireError:
+        return frozenset()
+
+
+def _assignment(data: bytes) -> frozenset[TopicPartition]:
+    """None of it during a rebalance, or if the leader sent what is no assignment."""
+    try:
+        assignment = decode_assignment(data)
+    except WireError:
+        return frozenset()
+    return frozenset(
+        TopicPartition(topic.topic, number)
+        for topic in assignment.assigned_partitions
+        for number in topic.partitions
+    )
+
+
+def described_consumer_groups(
+    response: newer.ConsumerGroupDescribeResponse, coordinator: BrokerDescription
+) -> dict[str, GroupDescription | KafkaError]:
+    """The groups of one coordinator that speak the newer protocol."""
+    return {
+        group.group_id: outcome(
+            group.error_code,
+            group.error_message,
+            f"group {group.group_id}",
+            _newer(group, coordinator),
+        )
+        for group in response.groups
+    }
+
+
+def _newer(group: newer.DescribedGroup, coordinator: BrokerDescription) -> GroupDescription:
+    return GroupDescription(
+        group_id=group.group_id,
+        type=_CONSUMER,
+        state=GroupState(group.group_state),
+        protocol_type=CONSUMER_PROTOCOL_TYPE,
+        protocol=group.assignor_name,
+        members=tuple(_newer_member(member) for member in group.members),
+        coordinator=coordinator,
+        epoch=group.group_epoch,
+        assignment_epoch=group.assignment_epoch,
+        authorized_operations=operations_of(group.authorized_operations),
+    )
+
+
+def _newer_member(member: newer.Member) -> MemberDescription:
+    return MemberDescription(
+        member_id=member.member_id,
+        group_instance_id=member.instance_id,
+        client_id=member.client_id,
+        host=member.client_host,
+        subscription=frozenset(member.subscribed_topic_names),
+        subscription_pattern=member.subscribed_topic_regex,
+        assignment=_partitions(member.assignment.topic_partitions),
+        target_assignment=_partitions(member.target_assignment.topic_partitions),
+        epoch=member.member_epoch,
+        rack=member.rack_id,
+    )
+
+
+def _partitions(topics: Iterable[newer.TopicPartitions]) -> frozenset[TopicPartition]:
+    return frozenset(
+        TopicPartition(topic.topic_name, number) for topic in topics for number in topic.partitions
+    )

@@ -1,0 +1,378 @@
+"""The admin client's engine on blocking sockets, without a reactor, against a whole broker.
+
+Nothing here is ours alone: Apache Kafka, named by ``PLOG_TEST_BOOTSTRAP``, has to give the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any, TypeVar
+
+import pytest
+
+from plog.client.admin.acls import Acl, AclFilter, AclResourceType
+from plog.client.admin.brokers import FeatureUpdate
+from plog.client.admin.core import AdminCore
+from plog.client.admin.credentials import ScramDeletion, ScramMechanism, ScramUpsertion
+from plog.client.admin.partitions import ElectionType
+from plog.client.admin.quotas import USER, QuotaEntity
+from plog.client.admin.records import HIGH_WATERMARK
+from plog.client.admin.values import (
+    AclOperation,
+    AlterConfig,
+    AlterOperation,
+    ConfigResource,
+    ConfigSource,
+    GroupState,
+    MemberToRemove,
+    OffsetSpec,
+)
+from plog.client.cluster import Cluster
+from plog.client.settings import AdminSettings
+from plog.client.simple import SimpleClient
+from plog.client.socket_network import SocketNetwork, run_blocking
+from plog.client.values import OffsetAndMetadata
+from plog.errors import (
+    ElectionNotNeeded,
+    GroupIdNotFound,
+    InvalidConfig,
+    InvalidPartitions,
+    InvalidReplicationFactor,
+    InvalidTopicException,
+    InvalidUpdateVersion,
+    KafkaError,
+    NonEmptyGroup,
+    OffsetOutOfRange,
+    ResourceNotFound,
+    TopicAlreadyExists,
+    UnknownMemberId,
+    UnknownTopicId,
+    UnknownTopicOrPartition,
+)
+from plog.records.codec import Record
+from plog.types import TopicPartition
+from plog.wire.api_keys import ApiKey
+from plogd.testing.broker_process import BrokerProcess
+from tests.helpers.eventually import eventually
+from tests.helpers.outside_broker import outside_broker
+from tests.helpers.raw_group import RawMember
+
+T = TypeVar("T")
+
+
+class Admin:
+    """The engine, and `run`, which drives it."""
+
+    def __init__(self, bootstrap_servers: str) -> None:
+        settings = AdminSettings.from_options(
+            bootstrap_servers=bootstrap_servers, default_api_timeout_ms=20_000
+        )
+        self.cluster = Cluster(SocketNetwork(client_id="admin-core"), settings)
+        self.ask = AdminCore(self.cluster)
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """What `coroutine` returns or raises."""
+        return run_blocking(coroutine)
+
+
+@pytest.fixture
+def admin(broker: BrokerProcess) -> Iterator[Admin]:
+    """The engine at the shared broker."""
+    admin = Admin(broker.bootstrap_servers)
+    yield admin
+    admin.run(admin.cluster.close())
+
+
+@pytest.fixture
+def filled(admin: Admin, topic: str, broker: BrokerProcess) -> str:
+    """A topic of 2 partitions, whose first has 3 records."""
+    _create(admin, topic, 2)
+    host, _, port = broker.bootstrap_servers.rpartition(":")
+    with SimpleClient(host, int(port)) as client:
+        records = [Record(value=b"x", timestamp=1_000 * (n + 1)) for n in range(3)]
+        client.produce(topic, 0, records)
+    return topic
+
+
+def _create(admin: Admin, topic: str, partitions: int = 1, **configs: str) -> None:
+    named = {name.replace("_", "."): value for name, value in configs.items()}
+    admin.run(admin.ask.create_topic(topic, partitions, 1, configs=named))
+    eventually(
+        lambda: len(_partitions(admin, topic)) == partitions, f"{partitions} partitions of {topic}"
+    )
+
+
+def _partitions(admin: Admin, topic: str) -> list[int]:
+    """Those that have leaders."""
+    try:
+        described = admin.run(admin.ask.describe_topic(topic))
+    except UnknownTopicOrPartition:
+        return []
+    return [p.partition for p in described.partitions if p.leader is not None]
+
+
+# -- topics -----------------------------------------------------------------------------------
+
+
+def test_a_topic_lives_and_dies(admin: Admin, topic: str) -> None:
+    created = admin.run(admin.ask.create_topic(topic, 3, configs={"retention.ms": "60000"}))
+    assert (created.partitions, created.replication_factor) == (3, 1)
+    assert created.configs is not None
+    assert created.configs["retention.ms"].source is ConfigSource.DYNAMIC_TOPIC_CONFIG
+    assert created.topic_id is not None
+    eventually(lambda: _partitions(admin, topic) == [0, 1, 2], "three partitions")
+    assert admin.run(admin.ask.describe_topic(created.topic_id)).name == topic
+    assert topic in admin.run(admin.ask.list_topics())
+    admin.run(admin.ask.create_partitions({topic: 5})).raise_first()
+    eventually(lambda: len(_partitions(admin, topic)) == 5, "five partitions")
+    with pytest.raises(InvalidPartitions):
+        admin.run(admin.ask.create_partitions({topic: 4})).get(topic)
+    admin.run(admin.ask.delete_topic(created.topic_id))
+    eventually(lambda: topic not in admin.run(admin.ask.list_topics()), "deletion")
+    gone = admin.run(admin.ask.delete_topics([topic, created.topic_id]))
+    assert isinstance(gone[topic], UnknownTopicOrPartition)
+    assert isinstance(gone[created.topic_id], UnknownTopicId)
+
+
+def test_topics_that_cannot_be(admin: Admin, new_topic: Callable[[], str]) -> None:
+    there, many, odd = new_topic(), new_topic(), new_topic()
+    _create(admin, there)
+    errors: dict[str, type[KafkaError]] = {}
+    for name, arguments in (
+        (there, {}),
+        ("no/name", {}),
+        (many, {"replication_factor": 99}),
+        (odd, {"configs": {"retention.ms": "soon"}}),
+    ):
+        with pytest.raises(KafkaError) as caught:
+            admin.run(admin.ask.create_topic(name, **arguments))
+        errors[name] = caught.type
+    assert errors == {
+        there: TopicAlreadyExists,
+        "no/name": InvalidTopicException,
+        many: InvalidReplicationFactor,
+        odd: InvalidConfig,
+    }
+
+
+def test_topics_come_in_pages(admin: Admin, new_topic: Callable[[], str]) -> None:
+    names = [new_topic() for _ in range(3)]
+    for partitions, name in enumerate(names, 1):
+        _create(admin, name, partitions)
+    described = admin.run(admin.ask.describe_topics([*names, "nobody"], page_partitions=2))
+    assert [len(described.get(name).partitions) for name in names] == [1, 2, 3]
+    assert isinstance(described["nobody"], UnknownTopicOrPartition)
+    every = admin.run(admin.ask.describe_topics(include_authorized_operations=True))
+    operations = every.get(names[0]).authorized_operations
+    assert operations is not None
+    assert AclOperation.READ in operations
+
+
+# -- settings ---------------------------------------------------------------------------------
+
+
+def test_settings_of_a_topic(admin: Admin, topic: str) -> None:
+    _create(admin, topic, cleanup_policy="delete")
+    resource = ConfigResource.topic(topic)
+
+    def entries() -> dict[str, str | None]:
+        return {x.name: x.value for x in admin.run(admin.ask.describe_config(resource)).values()}
+
+    changes = [
+        AlterConfig("retention.ms", "60000"),
+        AlterConfig("cleanup.policy", "compact", AlterOperation.APPEND),
+    ]
+    admin.run(admin.ask.incremental_alter_configs({resource: changes})).raise_first()
+    eventually(lambda: entries()["retention.ms"] == "60000", "the new retention")
+    assert entries()["cleanup.policy"] == "delete,compact"
+    admin.run(admin.ask.alter_config(resource, {"retention.ms": None}))
+    eventually(lambda: entries()["retention.ms"] == "604800000", "the old retention")
+    with pytest.raises(InvalidConfig):
+        admin.run(admin.ask.alter_config(resource, {"retention.ms": "soon"}, validate_only=True))
+
+
+def test_settings_of_a_broker(admin: Admin) -> None:
+    [node_id] = admin.run(admin.ask.describe_cluster()).brokers
+    described = admin.run(
+        admin.ask.describe_configs(
+            [ConfigResource.broker(node_id)],
+            names=["log.retention.ms", "node.id"],
+            include_synonyms=True,
+            include_documentation=True,
+        )
+    ).get(ConfigResource.broker(node_id))
+    assert set(described) == {"log.retention.ms", "node.id"}
+    assert described["node.id"].is_read_only
+    assert described["node.id"].documentation
+    assert described["node.id"].value == str(node_id)
+
+
+# -- what lies in partitions ------------------------------------------------------------------
+
+
+def test_offsets_by_time_and_records_deleted(admin: Admin, filled: str) -> None:
+    first, second = TopicPartition(filled, 0), TopicPartition(filled, 1)
+
+    def offsets(spec: OffsetSpec | int) -> list[int]:
+        listed = admin.run(admin.ask.list_offsets({first: spec, second: spec})).raise_first()
+        return [listed[first].offset, listed[second].offset]
+
+    assert offsets(OffsetSpec.EARLIEST) == [0, 0]
+    assert offsets(OffsetSpec.LATEST) == [3, 0]
+    assert offsets(OffsetSpec.MAX_TIMESTAMP) == [2, -1]
+    assert offsets(1_500) == [1, -1]
+    deleted = admin.run(admin.ask.delete_records({first: 2, second: HIGH_WATERMARK}))
+    assert deleted == {first: 2, second: 0}
+    assert offsets(OffsetSpec.EARLIEST) == [2, 0]
+    with pytest.raises(OffsetOutOfRange):
+        admin.run(admin.ask.delete_records({first: 9})).get(first)
+    nobody = TopicPartition("nobody", 0)
+    with pytest.raises(UnknownTopicOrPartition, match="there is no topic nobody"):
+        admin.run(admin.ask.list_offsets({nobody: OffsetSpec.LATEST})).get(nobody)
+    assert admin.run(admin.ask.describe_producers([first])) == {first: ()}
+
+
+# -- groups -----------------------------------------------------------------------------------
+
+
+def test_a_group_with_a_member(admin: Admin, topic: str, broker: BrokerProcess) -> None:
+    member = RawMember(broker.bootstrap_servers, topic)
+    admin.run(admin.ask.list_group_offsets([topic]))  # Its coordinator is there.
+    member.send_join()
+    member.joined()
+    assert member.sync({member.member_id: b"all"}).error_code == 0
+    listed = admin.run(admin.ask.list_groups(states=[GroupState.STABLE]))[topic]
+    assert (listed.state, listed.protocol_type) == (GroupState.STABLE, "raw")
+    group = admin.run(admin.ask.describe_group(topic, include_authorized_operations=True))
+    [told] = group.members
+    assert (told.member_id, told.client_id, told.raw_assignment) == (
+        member.member_id,
+        "raw",
+        b"all",
+    )
+    assert group.authorized_operations is not None
+    assert AclOperation.DELETE in group.authorized_operations
+    assert f"{group.coordinator.host}:{group.coordinator.port}" == broker.bootstrap_servers
+    with pytest.raises(NonEmptyGroup):
+        admin.run(admin.ask.delete_group(topic))
+    removed = admin.run(admin.ask.remove_members(topic, [MemberToRemove("x"), "y"]))
+    assert [type(error) for error in removed.errors.values()] == [UnknownMemberId, UnknownMemberId]
+    assert admin.run(admin.ask.remove_members(topic)).raise_first() == {
+        MemberToRemove(member.member_id): None
+    }
+    member.connection.close()
+    with pytest.raises(GroupIdNotFound):
+        admin.run(admin.ask.describe_group(f"{topic}-unknown"))
+
+
+def test_offsets_of_a_group(admin: Admin, filled: str, broker: BrokerProcess) -> None:
+    first, second = TopicPartition(filled, 0), TopicPartition(filled, 1)
+    offsets = {first: 1, second: OffsetAndMetadata(0, "why")}
+    assert admin.run(admin.ask.alter_group_offsets(filled, offsets)).errors == {}
+    assert admin.run(admin.ask.group_offsets(filled)) == {
+        first: OffsetAndMetadata(1),
+        second: OffsetAndMetadata(0, "why"),
+    }
+    assert admin.run(admin.ask.describe_group(filled)).state is GroupState.EMPTY
+    assert admin.run(admin.ask.delete_group_offsets(filled, [first])) == {first: None}
+    assert admin.run(admin.ask.group_offsets(filled, [first, second])) == {
+        first: None,
+        second: OffsetAndMetadata(0, "why"),
+    }
+    member = RawMember(broker.bootstrap_servers, filled)
+    member.send_join()
+    member.joined()
+    assert member.sync({member.member_id: b""}).error_code == 0
+    with pytest.raises(NonEmptyGroup, match="has members"):
+        admin.run(admin.ask.alter_group_offsets(filled, {first: 1})).get(first)
+    admin.run(admin.ask.remove_members(filled)).raise_first()
+    admin.run(admin.ask.delete_group(filled))
+    assert filled not in admin.run(admin.ask.list_groups())
+    member.connection.close()
+
+
+# -- the cluster ------------------------------------------------------------------------------
+
+
+def test_the_cluster_and_what_it_speaks(admin: Admin, broker: BrokerProcess) -> None:
+    cluster = admin.run(admin.ask.describe_cluster(include_fenced=True))
+    assert cluster.controller is not None
+    assert f"{cluster.controller.host}:{cluster.controller.port}" == broker.bootstrap_servers
+    assert not cluster.controller.is_fenced
+    [versions] = admin.run(admin.ask.api_versions()).raise_first().values()
+    assert versions.apis[ApiKey.METADATA].highest >= 12
+    features = admin.run(admin.ask.describe_features())
+    assert features.finalized["metadata.version"].highest > 0
+    level = features.finalized["metadata.version"].highest
+    too_high = {"metadata.version": FeatureUpdate(level + 500)}
+    with pytest.raises(InvalidUpdateVersion):
+        admin.run(admin.ask.update_features(too_high, validate_only=True)).get("metadata.version")
+
+
+def test_log_directories(admin: Admin, filled: str) -> None:
+    [directories] = admin.run(admin.ask.describe_log_dirs()).raise_first().values()
+    [directory] = directories.values()
+    replica = directory.replicas[TopicPartition(filled, 0)]
+    assert replica.size_bytes > 0
+    assert (replica.is_future, directory.error) == (False, None)
+    assert directory.total_bytes is not None
+    assert directory.usable_bytes is not None
+    assert directory.total_bytes > directory.usable_bytes > 0
+
+
+def test_elections_and_moves(admin: Admin, topic: str) -> None:
+    _create(admin, topic)
+    partition = TopicPartition(topic, 0)
+    elected = admin.run(admin.ask.elect_leaders(ElectionType.PREFERRED, [partition]))
+    assert isinstance(elected[partition], ElectionNotNeeded)
+    [node_id] = admin.run(admin.ask.describe_cluster()).brokers
+    moved = admin.run(admin.ask.alter_partition_reassignments({partition: [node_id]}))
+    assert moved == {partition: None}
+    eventually(lambda: admin.run(admin.ask.list_partition_reassignments()) == {}, "no move")
+
+
+# -- who may what -----------------------------------------------------------------------------
+
+
+def test_quotas(admin: Admin, topic: str) -> None:
+    entity = QuotaEntity.of(user=topic)
+    set_to = {"producer_byte_rate": 5e9}
+    assert admin.run(admin.ask.alter_client_quotas({entity: set_to})) == {entity: None}
+    which = {USER: topic}
+    eventually(
+        lambda: admin.run(admin.ask.describe_client_quotas(which)) == {entity: set_to}, "a quota"
+    )
+    admin.run(admin.ask.alter_client_quotas({entity: {"producer_byte_rate": None}})).raise_first()
+    eventually(lambda: admin.run(admin.ask.describe_client_quotas(which)) == {}, "no quota")
+
+
+def test_scram_users(admin: Admin, topic: str) -> None:
+    sha_256 = ScramMechanism.SCRAM_SHA_256
+    wanted = ScramUpsertion(user=topic, mechanism=sha_256, password="secret")
+    assert admin.run(admin.ask.alter_user_scram_credentials([wanted])) == {topic: None}
+
+    def mechanisms() -> list[ScramMechanism]:
+        described = admin.run(admin.ask.describe_user_scram_credentials([topic]))
+        return [info.mechanism for info in described.values_by_key.get(topic, ())]
+
+    eventually(lambda: mechanisms() == [sha_256], "a credential")
+    deletion = ScramDeletion(user=topic, mechanism=sha_256)
+    admin.run(admin.ask.alter_user_scram_credentials([deletion])).raise_first()
+    with pytest.raises(ResourceNotFound):
+        admin.run(admin.ask.alter_user_scram_credentials([deletion])).get(topic)
+
+
+def test_rules(admin: Admin, topic: str) -> None:
+    if outside_broker() is not None:
+        pytest.skip("Kafka keeps rules where it has an authorizer only")
+    acl = Acl(
+        resource_type=AclResourceType.TOPIC,
+        resource_name=topic,
+        principal="User:alice",
+        operation=AclOperation.READ,
+    )
+    of_topic = AclFilter(resource_name=topic)
+    assert admin.run(admin.ask.create_acls([acl])) == {acl: None}
+    assert admin.run(admin.ask.describe_acls(of_topic)) == [acl]
+    assert admin.run(admin.ask.delete_acls([of_topic])) == {of_topic: {acl: None}}
+    assert admin.run(admin.ask.describe_acls(of_topic)) == []
