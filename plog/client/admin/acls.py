@@ -90,7 +90,7 @@ class AclAdmin(AdminBase):
     async def create_acls(self, acls: Iterable[Acl]) -> Results[Acl, None]:
         """Make rules; one that there is already is as good as made. Errors: InvalidRequest, ..."""
         listed = list(dict.fromkeys(acls))
-        response = await self.cluster.ask_controller(
+        response = await self._cluster.ask_controller(
             create_acls_request(listed),
             CreateAclsResponse,
             retry_on=lambda answer: any(
@@ -107,7 +107,7 @@ class AclAdmin(AdminBase):
     async def describe_acls(self, which: AclFilter | None = None) -> list[Acl]:
         """The rules that match, or all."""
         request = describe_acls_request(which or AclFilter())
-        response = await self.cluster.ask_any(request, DescribeAclsResponse)
+        response = await self._cluster.ask_any(request, DescribeAclsResponse)
         raise_if_error(response.error_code, response.error_message, "the rules")
         return described_acls(response)
 
@@ -116,7 +116,7 @@ class AclAdmin(AdminBase):
     ) -> Results[AclFilter, Results[Acl, None]]:
         """Delete the rules that match any of `filters`: what each found, and what became of it."""
         listed = list(dict.fromkeys(filters))
-        response = await self.cluster.ask_controller(
+        response = await self._cluster.ask_controller(
             DeleteAclsRequest(filters=[_wire_filter(one) for one in listed]),
             DeleteAclsResponse,
             retry_on=lambda answer: any(

@@ -16,37 +16,37 @@ class AdminBase:
     """A family of questions to a cluster. Used from the thread of the cluster's network only."""
 
     def __init__(self, cluster: Cluster) -> None:
-        self.cluster = cluster
+        self._cluster = cluster
 
     @property
-    def request_timeout_ms(self) -> int:
+    def _request_timeout_ms(self) -> int:
         """How long a broker may take for what it is asked to do."""
-        return self.cluster.settings.request_timeout_ms
+        return self._cluster.settings.request_timeout_ms
 
-    async def version_at_controller(self, request: type[ApiMessage]) -> int:
+    async def _version_at_controller(self, request: type[ApiMessage]) -> int:
         """The version in which the controller will be asked this."""
-        metadata = self.cluster.metadata
+        metadata = self._cluster.metadata
         if metadata.controller_id not in metadata.brokers:
-            metadata = await self.cluster.refresh(())
+            metadata = await self._cluster.refresh(())
         node_id = metadata.controller_id
         if node_id not in metadata.brokers:
-            node_id = await self.some_broker()
-        return (await self.cluster.connection(node_id)).version_of(request)
+            node_id = await self._some_broker()
+        return (await self._cluster.connection(node_id)).version_of(request)
 
-    async def some_broker(self) -> int:
+    async def _some_broker(self) -> int:
         """A broker that is there."""
-        brokers = (await self.cluster.refresh(())).brokers
+        brokers = (await self._cluster.refresh(())).brokers
         if not brokers:
             raise error_from_code(
                 ErrorCode.BROKER_NOT_AVAILABLE, "the cluster tells of no broker: try again"
             )
         return min(brokers)
 
-    async def broker(self, node_id: int) -> BrokerDescription:
+    async def _broker(self, node_id: int) -> BrokerDescription:
         """A broker that has just answered. Its address is not known if it has left since."""
-        known = self.cluster.metadata.brokers.get(node_id)
+        known = self._cluster.metadata.brokers.get(node_id)
         if known is None:
-            known = (await self.cluster.refresh(())).brokers.get(node_id)
+            known = (await self._cluster.refresh(())).brokers.get(node_id)
         if known is None:
             return BrokerDescription(id=node_id, host="", port=-1)
         return BrokerDescription(id=node_id, host=known.host, port=known.port, rack=known.rack)

@@ -79,7 +79,7 @@ class BrokerAdmin(AdminBase):
             include_fenced_brokers=include_fenced,
         )
         try:
-            response = await self.cluster.ask_any(request, DescribeClusterResponse)
+            response = await self._cluster.ask_any(request, DescribeClusterResponse)
         except UnsupportedVersion:
             if include_fenced:
                 raise
@@ -94,7 +94,7 @@ class BrokerAdmin(AdminBase):
             allow_auto_topic_creation=False,
             include_cluster_authorized_operations=include_operations,
         )
-        return cluster_of_metadata(await self.cluster.ask_any(request, MetadataResponse))
+        return cluster_of_metadata(await self._cluster.ask_any(request, MetadataResponse))
 
     async def api_versions(
         self, brokers: Iterable[int] | None = None
@@ -102,28 +102,28 @@ class BrokerAdmin(AdminBase):
         """What each broker speaks."""
 
         async def ask(node_id: int) -> BrokerApiVersions:
-            versions = (await self.cluster.connection(node_id)).api_versions
-            return BrokerApiVersions(broker=await self.broker(node_id), apis=served_apis(versions))
+            versions = (await self._cluster.connection(node_id)).api_versions
+            return BrokerApiVersions(broker=await self._broker(node_id), apis=served_apis(versions))
 
-        return await by_broker(self.cluster, brokers, ask)
+        return await by_broker(self._cluster, brokers, ask)
 
     async def describe_features(self, broker: int | None = None) -> FeatureMetadata:
         """The features, as some broker or `broker` knows them."""
-        node_id = await self.some_broker() if broker is None else broker
-        return described_features((await self.cluster.connection(node_id)).api_versions)
+        node_id = await self._some_broker() if broker is None else broker
+        return described_features((await self._cluster.connection(node_id)).api_versions)
 
     async def update_features(
         self, updates: Mapping[str, FeatureUpdate], *, validate_only: bool = False
     ) -> Results[str, None]:
         """Give features other levels. Errors: InvalidUpdateVersion, ..."""
-        version = await self.version_at_controller(UpdateFeaturesRequest)
+        version = await self._version_at_controller(UpdateFeaturesRequest)
         request = update_features_request(
             updates,
             version=version,
             validate_only=validate_only,
-            timeout_ms=self.request_timeout_ms,
+            timeout_ms=self._request_timeout_ms,
         )
-        response = await self.cluster.ask_controller(
+        response = await self._cluster.ask_controller(
             request,
             UpdateFeaturesResponse,
             retry_on=lambda answer: answer.error_code == ErrorCode.NOT_CONTROLLER,

@@ -78,7 +78,9 @@ class ConfigAdmin(AdminBase):
             return described_configs(await self._ask(node_id, request, DescribeConfigsResponse))
 
         return await settle(
-            self.cluster, resources, lambda waiting: ask_nodes(self.cluster, _by_node(waiting), ask)
+            self._cluster,
+            resources,
+            lambda waiting: ask_nodes(self._cluster, _by_node(waiting), ask),
         )
 
     async def describe_config(self, resource: ConfigResource) -> dict[str, ConfigEntry]:
@@ -107,7 +109,7 @@ class ConfigAdmin(AdminBase):
             return altered_configs(answer.responses)
 
         return await settle(
-            self.cluster, listed, lambda waiting: ask_nodes(self.cluster, _by_node(waiting), ask)
+            self._cluster, listed, lambda waiting: ask_nodes(self._cluster, _by_node(waiting), ask)
         )
 
     async def alter_config(
@@ -154,7 +156,7 @@ class ConfigAdmin(AdminBase):
             )
 
         return await settle(
-            self.cluster, configs, lambda waiting: ask_nodes(self.cluster, _by_node(waiting), ask)
+            self._cluster, configs, lambda waiting: ask_nodes(self._cluster, _by_node(waiting), ask)
         )
 
     async def list_config_resources(
@@ -165,7 +167,7 @@ class ConfigAdmin(AdminBase):
         Before Kafka 4.1 a broker lists client metrics only. Raises UnsupportedVersion there.
         """
         request = ListConfigResourcesRequest(resource_types=[int(kind) for kind in types])
-        response = await self.cluster.ask_any(request, ListConfigResourcesResponse)
+        response = await self._cluster.ask_any(request, ListConfigResourcesResponse)
         raise_if_error(response.error_code, None, "resources that have settings")
         return [
             ConfigResource(ConfigResourceType(found.resource_type), found.resource_name)
@@ -174,8 +176,8 @@ class ConfigAdmin(AdminBase):
 
     async def _ask(self, node_id: int, request: ApiMessage, response: type[_Response]) -> _Response:
         if node_id == _ANY_NODE:
-            return await self.cluster.ask_any(request, response)
-        return await self.cluster.ask_node(node_id, request, response)
+            return await self._cluster.ask_any(request, response)
+        return await self._cluster.ask_node(node_id, request, response)
 
 
 def _by_node(resources: Iterable[ConfigResource]) -> dict[int, list[ConfigResource]]:

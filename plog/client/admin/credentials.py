@@ -86,7 +86,7 @@ class CredentialAdmin(AdminBase):
         request = DescribeUserScramCredentialsRequest(
             users=None if names is None else [UserName(name=name) for name in names]
         )
-        response = await self.cluster.ask_any(request, DescribeUserScramCredentialsResponse)
+        response = await self._cluster.ask_any(request, DescribeUserScramCredentialsResponse)
         raise_if_error(response.error_code, response.error_message, "the SCRAM credentials")
         return Results(described_credentials(response))
 
@@ -98,7 +98,7 @@ class CredentialAdmin(AdminBase):
         Errors, each a user's own: UnacceptableCredential, ResourceNotFound, DuplicateResource,
         UnsupportedSaslMechanism.
         """
-        response = await self.cluster.ask_controller(
+        response = await self._cluster.ask_controller(
             alter_user_scram_credentials_request(list(alterations)),
             AlterUserScramCredentialsResponse,
             retry_on=lambda answer: any(

@@ -1,7 +1,7 @@
 """Groups as coordinators describe them, of the classic protocol and of KIP-848's. Pure.
 
-In the classic protocol the broker knows what members tell each other as bytes only: those of members
-that consume are decoded here. In the newer one the broker has assigned the partitions itself.
+In the classic protocol the broker knows only as bytes what members tell each other: those of
+members that consume are decoded here. In the newer one the broker has assigned the partitions.
 """
 
 from __future__ import annotations

@@ -62,18 +62,18 @@ class GroupOffsetAdmin(AdminBase):
         async def ask(
             node_id: int, names: Sequence[str]
         ) -> Answers[str, Results[TopicPartition, OffsetAndMetadata | None]]:
-            version = (await self.cluster.connection(node_id)).version_of(OffsetFetchRequest)
+            version = (await self._cluster.connection(node_id)).version_of(OffsetFetchRequest)
             listed: dict[str, Results[TopicPartition, OffsetAndMetadata | None] | KafkaError] = {}
             for request in offset_fetch_requests(
                 {name: wanted[name] for name in names},
                 version=version,
                 require_stable=require_stable,
             ):
-                response = await self.cluster.ask_node(node_id, request, OffsetFetchResponse)
+                response = await self._cluster.ask_node(node_id, request, OffsetFetchResponse)
                 listed |= fetched_offsets(request, response)
             return listed
 
-        return await by_coordinator(self.cluster, wanted, ask)
+        return await by_coordinator(self._cluster, wanted, ask)
 
     async def group_offsets(
         self, group: str, partitions: Collection[TopicPartition] | None = None
@@ -93,10 +93,10 @@ class GroupOffsetAdmin(AdminBase):
 
         async def ask(node_id: int) -> Mapping[TopicPartition, KafkaError | None]:
             request = offset_commit_request(group, offsets)
-            response = await self.cluster.ask_node(node_id, request, OffsetCommitResponse)
+            response = await self._cluster.ask_node(node_id, request, OffsetCommitResponse)
             return _raise_for_whole(committed_offsets(group, response))
 
-        return Results(await ask_coordinator(self.cluster, group, ask))
+        return Results(await ask_coordinator(self._cluster, group, ask))
 
     async def delete_group_offsets(
         self, group: str, partitions: Iterable[TopicPartition]
@@ -119,11 +119,11 @@ class GroupOffsetAdmin(AdminBase):
                     for topic, some in by_topic(listed).items()
                 ],
             )
-            response = await self.cluster.ask_node(node_id, request, OffsetDeleteResponse)
+            response = await self._cluster.ask_node(node_id, request, OffsetDeleteResponse)
             raise_if_error(response.error_code, None, f"group {group}")
             return deleted_offsets(response)
 
-        return Results(await ask_coordinator(self.cluster, group, ask))
+        return Results(await ask_coordinator(self._cluster, group, ask))
 
 
 def _raise_for_whole(

@@ -56,11 +56,11 @@ class GroupAdmin(AdminBase):
         )
 
         async def ask(node_id: int) -> list[GroupListing]:
-            response = await self.cluster.ask_node(node_id, request, ListGroupsResponse)
+            response = await self._cluster.ask_node(node_id, request, ListGroupsResponse)
             raise_if_error(response.error_code, None, f"the groups of broker {node_id}")
             return listed_groups(response)
 
-        listed = (await by_broker(self.cluster, None, ask)).raise_first()
+        listed = (await by_broker(self._cluster, None, ask)).raise_first()
         groups = sorted(
             (group for some in listed.values() for group in some), key=lambda group: group.group_id
         )
@@ -82,10 +82,10 @@ class GroupAdmin(AdminBase):
             request = DescribeGroupsRequest(
                 groups=list(groups), include_authorized_operations=include_authorized_operations
             )
-            response = await self.cluster.ask_node(node_id, request, DescribeGroupsResponse)
-            described = described_groups(response, await self.broker(node_id))
+            response = await self._cluster.ask_node(node_id, request, DescribeGroupsResponse)
+            described = described_groups(response, await self._broker(node_id))
             others = [group for group in groups if _may_be_newer(described.get(group))]
-            if others and (await self.cluster.connection(node_id)).speaks(
+            if others and (await self._cluster.connection(node_id)).speaks(
                 ConsumerGroupDescribeRequest
             ):
                 described |= await self._describe_newer(
@@ -93,7 +93,7 @@ class GroupAdmin(AdminBase):
                 )
             return described
 
-        return await by_coordinator(self.cluster, groups, ask)
+        return await by_coordinator(self._cluster, groups, ask)
 
     async def _describe_newer(
         self, node_id: int, groups: Sequence[str], include_operations: bool
@@ -102,8 +102,8 @@ class GroupAdmin(AdminBase):
         request = ConsumerGroupDescribeRequest(
             group_ids=list(groups), include_authorized_operations=include_operations
         )
-        response = await self.cluster.ask_node(node_id, request, ConsumerGroupDescribeResponse)
-        described = described_consumer_groups(response, await self.broker(node_id))
+        response = await self._cluster.ask_node(node_id, request, ConsumerGroupDescribeResponse)
+        described = described_consumer_groups(response, await self._broker(node_id))
         return {
             group: found
             for group, found in described.items()
@@ -127,13 +127,13 @@ class GroupAdmin(AdminBase):
 
         async def ask(node_id: int, groups: Sequence[str]) -> Answers[str, None]:
             request = DeleteGroupsRequest(groups_names=list(groups))
-            response = await self.cluster.ask_node(node_id, request, DeleteGroupsResponse)
+            response = await self._cluster.ask_node(node_id, request, DeleteGroupsResponse)
             return {
                 result.group_id: outcome(result.error_code, None, f"group {result.group_id}", None)
                 for result in response.results
             }
 
-        return await by_coordinator(self.cluster, groups, ask)
+        return await by_coordinator(self._cluster, groups, ask)
 
     async def delete_group(self, group: str) -> None:
         """Delete one group. Raises what `delete_groups` gives for it."""
@@ -166,11 +166,11 @@ class GroupAdmin(AdminBase):
 
         async def ask(node_id: int) -> Mapping[MemberToRemove, KafkaError | None]:
             request = leave_group_request(group, leaving, reason)
-            response = await self.cluster.ask_node(node_id, request, LeaveGroupResponse)
+            response = await self._cluster.ask_node(node_id, request, LeaveGroupResponse)
             raise_if_error(response.error_code, None, f"group {group}")
             return removed_members(leaving, response)
 
-        return Results(await ask_coordinator(self.cluster, group, ask))
+        return Results(await ask_coordinator(self._cluster, group, ask))
 
 
 def _may_be_newer(described: GroupDescription | KafkaError | None) -> bool:

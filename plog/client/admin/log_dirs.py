@@ -48,11 +48,11 @@ class LogDirAdmin(AdminBase):
         request = describe_log_dirs_request(partitions)
 
         async def ask(node_id: int) -> dict[str, LogDirDescription]:
-            response = await self.cluster.ask_node(node_id, request, DescribeLogDirsResponse)
+            response = await self._cluster.ask_node(node_id, request, DescribeLogDirsResponse)
             raise_if_error(response.error_code, None, f"the log directories of broker {node_id}")
             return described_log_dirs(response)
 
-        return await by_broker(self.cluster, brokers, ask)
+        return await by_broker(self._cluster, brokers, ask)
 
     async def alter_replica_log_dirs(
         self, paths: Mapping[TopicPartitionReplica, str]
@@ -69,11 +69,11 @@ class LogDirAdmin(AdminBase):
             request = alter_replica_log_dirs_request(
                 {replica: paths[replica] for replica in replicas}
             )
-            response = await self.cluster.ask_node(node_id, request, AlterReplicaLogDirsResponse)
+            response = await self._cluster.ask_node(node_id, request, AlterReplicaLogDirsResponse)
             return altered_replica_log_dirs(node_id, response)
 
         return await settle(
-            self.cluster, paths, lambda waiting: ask_nodes(self.cluster, _by_node(waiting), ask)
+            self._cluster, paths, lambda waiting: ask_nodes(self._cluster, _by_node(waiting), ask)
         )
 
 

@@ -50,8 +50,8 @@ class PartitionAdmin(AdminBase):
         Errors, each a partition's own: ElectionNotNeeded, PreferredLeaderNotAvailable,
         EligibleLeadersNotAvailable, UnknownTopicOrPartition.
         """
-        response = await self.cluster.ask_controller(
-            elect_leaders_request(kind, partitions, timeout_ms=self.request_timeout_ms),
+        response = await self._cluster.ask_controller(
+            elect_leaders_request(kind, partitions, timeout_ms=self._request_timeout_ms),
             ElectLeadersResponse,
             retry_on=lambda answer: answer.error_code == ErrorCode.NOT_CONTROLLER,
         )
@@ -72,9 +72,9 @@ class PartitionAdmin(AdminBase):
         request = alter_partition_reassignments_request(
             replicas,
             allow_replication_factor_change=allow_replication_factor_change,
-            timeout_ms=self.request_timeout_ms,
+            timeout_ms=self._request_timeout_ms,
         )
-        response = await self.cluster.ask_controller(
+        response = await self._cluster.ask_controller(
             request,
             AlterPartitionReassignmentsResponse,
             retry_on=lambda answer: answer.error_code == ErrorCode.NOT_CONTROLLER,
@@ -86,13 +86,13 @@ class PartitionAdmin(AdminBase):
         self, partitions: Iterable[TopicPartition] | None = None
     ) -> dict[TopicPartition, Reassignment]:
         """The partitions that are being moved: of `partitions`, or of all."""
-        request = ListPartitionReassignmentsRequest(timeout_ms=self.request_timeout_ms)
+        request = ListPartitionReassignmentsRequest(timeout_ms=self._request_timeout_ms)
         if partitions is not None:
             request.topics = [
                 ListPartitionReassignmentsTopics(name=topic, partition_indexes=numbers)
                 for topic, numbers in by_topic(partitions).items()
             ]
-        response = await self.cluster.ask_controller(
+        response = await self._cluster.ask_controller(
             request,
             ListPartitionReassignmentsResponse,
             retry_on=lambda answer: answer.error_code == ErrorCode.NOT_CONTROLLER,

@@ -70,7 +70,7 @@ class QuotaAdmin(AdminBase):
     ) -> dict[QuotaEntity, dict[str, float]]:
         """The quotas of the entities that match, or of all; `strict`: without parts besides."""
         request = describe_client_quotas_request(which or {}, strict=strict)
-        response = await self.cluster.ask_any(request, DescribeClientQuotasResponse)
+        response = await self._cluster.ask_any(request, DescribeClientQuotasResponse)
         raise_if_error(response.error_code, response.error_message, "the quotas")
         return described_quotas(response)
 
@@ -81,7 +81,7 @@ class QuotaAdmin(AdminBase):
         validate_only: bool = False,
     ) -> Results[QuotaEntity, None]:
         """Set quotas, by their names; None removes one. Errors: InvalidRequest, ..."""
-        response = await self.cluster.ask_controller(
+        response = await self._cluster.ask_controller(
             alter_client_quotas_request(quotas, validate_only=validate_only),
             AlterClientQuotasResponse,
             retry_on=lambda answer: any(

@@ -66,17 +66,17 @@ class RecordAdmin(AdminBase):
         async def ask(
             node_id: int, partitions: Sequence[TopicPartition]
         ) -> Answers[TopicPartition, ListedOffset]:
-            version = (await self.cluster.connection(node_id)).version_of(ListOffsetsRequest)
+            version = (await self._cluster.connection(node_id)).version_of(ListOffsetsRequest)
             known, unknown = split_by_version({p: times[p] for p in partitions}, version)
             if not known:
                 return unknown
             request = list_offsets_request(
-                known, isolation_level=level, timeout_ms=self.request_timeout_ms
+                known, isolation_level=level, timeout_ms=self._request_timeout_ms
             )
-            answer = await self.cluster.ask_node(node_id, request, ListOffsetsResponse)
+            answer = await self._cluster.ask_node(node_id, request, ListOffsetsResponse)
             return {**unknown, **listed_offsets(answer)}
 
-        return await by_leader(self.cluster, times, ask)
+        return await by_leader(self._cluster, times, ask)
 
     async def delete_records(
         self, before_offsets: Mapping[TopicPartition, int]
@@ -92,13 +92,13 @@ class RecordAdmin(AdminBase):
         ) -> Answers[TopicPartition, int]:
             request = delete_records_request(
                 {partition: before_offsets[partition] for partition in partitions},
-                timeout_ms=self.request_timeout_ms,
+                timeout_ms=self._request_timeout_ms,
             )
             return deleted_records(
-                await self.cluster.ask_node(node_id, request, DeleteRecordsResponse)
+                await self._cluster.ask_node(node_id, request, DeleteRecordsResponse)
             )
 
-        return await by_leader(self.cluster, before_offsets, ask)
+        return await by_leader(self._cluster, before_offsets, ask)
 
     async def describe_producers(
         self, partitions: Iterable[TopicPartition], *, broker: int | None = None
@@ -115,15 +115,15 @@ class RecordAdmin(AdminBase):
                 ]
             )
             return described_producers(
-                await self.cluster.ask_node(node_id, request, DescribeProducersResponse)
+                await self._cluster.ask_node(node_id, request, DescribeProducersResponse)
             )
 
         if broker is None:
-            return await by_leader(self.cluster, partitions, ask)
+            return await by_leader(self._cluster, partitions, ask)
         return await settle(
-            self.cluster,
+            self._cluster,
             partitions,
-            lambda waiting: ask_nodes(self.cluster, {broker: waiting}, ask),
+            lambda waiting: ask_nodes(self._cluster, {broker: waiting}, ask),
         )
 
 

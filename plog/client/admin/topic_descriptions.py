@@ -41,7 +41,7 @@ class TopicDescriptionAdmin(AdminBase):
     async def list_topics(self, *, include_internal: bool = False) -> dict[str, TopicListing]:
         """The topics this client may see, by name."""
         request = MetadataRequest(topics=None, allow_auto_topic_creation=False)
-        response = await self.cluster.ask_any(request, MetadataResponse)
+        response = await self._cluster.ask_any(request, MetadataResponse)
         raise_if_error(response.error_code, None, "metadata")
         return {
             listing.name: listing
@@ -111,7 +111,7 @@ class TopicDescriptionAdmin(AdminBase):
                 response_partition_limit=page_partitions,
                 cursor=cursor,
             )
-            response = await self.cluster.ask_any(request, DescribeTopicPartitionsResponse)
+            response = await self._cluster.ask_any(request, DescribeTopicPartitionsResponse)
             pages.add(response)
             if response.next_cursor is None or response.next_cursor == cursor:
                 return pages.topics
@@ -125,7 +125,7 @@ class TopicDescriptionAdmin(AdminBase):
             allow_auto_topic_creation=False,
             include_topic_authorized_operations=include_operations,
         )
-        response = await self.cluster.ask_any(request, MetadataResponse)
+        response = await self._cluster.ask_any(request, MetadataResponse)
         raise_if_error(response.error_code, None, "metadata")
         ids = {topic for topic in topics or () if not isinstance(topic, str)}
         told = zip(response.topics, described_topics(response), strict=True)

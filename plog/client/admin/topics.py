@@ -64,18 +64,18 @@ class TopicAdmin(AdminBase):
         async def ask(names: list[str]) -> Mapping[str, CreatedTopic | KafkaError]:
             request = create_topics_request(
                 [by_name[name] for name in names],
-                timeout_ms=self.request_timeout_ms,
+                timeout_ms=self._request_timeout_ms,
                 validate_only=validate_only,
             )
             return created_topics(
-                await self.cluster.ask_controller(
+                await self._cluster.ask_controller(
                     request,
                     CreateTopicsResponse,
                     retry_on=lambda answer: _asked_wrongly(x.error_code for x in answer.topics),
                 )
             )
 
-        return await settle(self.cluster, by_name, ask, is_throttled)
+        return await settle(self._cluster, by_name, ask, is_throttled)
 
     async def create_topic(
         self,
@@ -101,19 +101,19 @@ class TopicAdmin(AdminBase):
         """Delete topics. Errors: UnknownTopicOrPartition, UnknownTopicId, ..."""
 
         async def ask(names: list[str | Uuid]) -> Mapping[str | Uuid, KafkaError | None]:
-            version = await self.version_at_controller(DeleteTopicsRequest)
+            version = await self._version_at_controller(DeleteTopicsRequest)
             request = delete_topics_request(
-                names, version=version, timeout_ms=self.request_timeout_ms
+                names, version=version, timeout_ms=self._request_timeout_ms
             )
             return deleted_topics(
-                await self.cluster.ask_controller(
+                await self._cluster.ask_controller(
                     request,
                     DeleteTopicsResponse,
                     retry_on=lambda answer: _asked_wrongly(x.error_code for x in answer.responses),
                 )
             )
 
-        return await settle(self.cluster, topics, ask, is_throttled)
+        return await settle(self._cluster, topics, ask, is_throttled)
 
     async def delete_topic(self, topic: str | Uuid) -> None:
         """Delete one topic. Raises what `delete_topics` gives for it."""
@@ -127,10 +127,10 @@ class TopicAdmin(AdminBase):
         async def ask(names: list[str]) -> Mapping[str, KafkaError | None]:
             request = create_partitions_request(
                 {name: totals[name] for name in names},
-                timeout_ms=self.request_timeout_ms,
+                timeout_ms=self._request_timeout_ms,
                 validate_only=validate_only,
             )
-            response = await self.cluster.ask_controller(
+            response = await self._cluster.ask_controller(
                 request,
                 CreatePartitionsResponse,
                 retry_on=lambda answer: _asked_wrongly(x.error_code for x in answer.results),
@@ -142,7 +142,7 @@ class TopicAdmin(AdminBase):
                 for result in response.results
             }
 
-        return await settle(self.cluster, totals, ask, is_throttled)
+        return await settle(self._cluster, totals, ask, is_throttled)
 
 
 def _asked_wrongly(codes: Iterable[int]) -> bool:

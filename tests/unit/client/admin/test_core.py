@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import json
 import subprocess
@@ -9,6 +10,7 @@ import sys
 
 import pytest
 
+from plog.client import admin
 from plog.client.admin.core import AdminCore
 from plog.client.errors import ConnectionFailed
 from plog.errors import KafkaError
@@ -42,12 +44,19 @@ def test_a_family_can_be_had_without_the_others() -> None:
     }
 
 
+def test_every_name_for_users_is_found_in_one_place() -> None:
+    for name, module in admin._MODULE_BY_NAME.items():
+        home = importlib.import_module(f"plog.client.admin.{module}")
+        assert getattr(admin, name) is getattr(home, name)
+    assert "NewTopic" in dir(admin)
+    with pytest.raises(AttributeError, match="no attribute 'Nothing'"):
+        admin.Nothing  # noqa: B018
+
+
 def test_every_operation_is_a_coroutine_with_a_text_and_types() -> None:
-    operations = {
-        name: function
-        for name, function in inspect.getmembers(AdminCore, inspect.iscoroutinefunction)
-        if not name.startswith("_") and name not in ("some_broker", "version_at_controller")
-    }
+    public = {name: x for name, x in inspect.getmembers(AdminCore) if not name.startswith("_")}
+    operations = {name: x for name, x in public.items() if inspect.iscoroutinefunction(x)}
+    assert operations == public
     assert len(operations) > 40
     for name, function in operations.items():
         assert inspect.getdoc(function), name
