@@ -48,7 +48,7 @@ _PASSING: Final = _WRONG_COORDINATOR | {
     ErrorCode.THROTTLING_QUOTA_EXCEEDED,
     ErrorCode.UNKNOWN_LEADER_EPOCH,
 }
-_TRIES_OF_UNKNOWN: Final = 3
+_TRIES_OF_UNKNOWN: Final = 4
 """How often a topic is asked about before it is taken for one that does not exist.
 
 Another broker may not have heard yet of one just created. Kafka's own client asks for a minute,

@@ -98,7 +98,7 @@ def test_a_topic_nobody_knows_is_given_up_within_a_second() -> None:
     with pytest.raises(UnknownTopicOrPartition, match="there is no topic b"):
         results.get(B0)
     assert leaders.cluster.network.time_s < 1
-    assert len(leaders.cluster.refreshed) == 3
+    assert len(leaders.cluster.refreshed) == 4
 
 
 def test_a_partition_beyond_the_last_is_told_from_a_topic_nobody_knows() -> None:
