@@ -31,7 +31,7 @@ from plog.wire.messages.describe_groups import (
 )
 from plog.wire.schema import WireError
 
-_CLASSIC, _CONSUMER = "Classic", "Consumer"
+_CLASSIC, _CONSUMER = "classic", "consumer"
 
 
 def described_groups(
@@ -135,7 +135,7 @@ def _newer_member(member: newer.Member) -> MemberDescription:
         client_id=member.client_id,
         host=member.client_host,
         subscription=frozenset(member.subscribed_topic_names),
-        subscription_pattern=member.subscribed_topic_regex,
+        subscription_pattern=member.subscribed_topic_regex or None,
         assignment=_partitions(member.assignment.topic_partitions),
         target_assignment=_partitions(member.target_assignment.topic_partitions),
         epoch=member.member_epoch,

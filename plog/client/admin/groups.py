@@ -226,7 +226,7 @@ def removed_members(
     }
     removed: dict[MemberToRemove, KafkaError | None] = {}
     for member in leaving:
-        code = codes.get(member, by_instance.get(member.group_instance_id))
+        code = codes.get(member, by_instance.get(member.group_instance_id or ""))
         about = f"member {member.group_instance_id or member.member_id}"
         if code is None:
             removed[member] = KafkaError(f"the answer does not say what became of {about}")

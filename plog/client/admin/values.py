@@ -450,7 +450,7 @@ class GroupDescription:
 
     group_id: str
     type: str
-    """Classic, or Consumer for the protocol of KIP-848, which alone has epochs."""
+    """In the words of `list_groups`: classic, or consumer for KIP-848's, which alone have epochs."""
     state: GroupState
     protocol_type: str
     protocol: str

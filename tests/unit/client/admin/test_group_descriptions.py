@@ -132,7 +132,7 @@ def test_a_group_of_the_newer_protocol_tells_what_is_and_what_is_to_be() -> None
     group = described["g"]
     assert isinstance(group, GroupDescription)
     assert (group.type, group.state, group.protocol) == (
-        "Consumer",
+        "consumer",
         GroupState.RECONCILING,
         "uniform",
     )

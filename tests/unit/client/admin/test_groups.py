@@ -147,7 +147,7 @@ def test_a_group_unknown_in_the_classic_protocol_may_speak_the_newer_one(told: s
 
     cluster.answer = answer
     described = run_blocking(GroupAdmin(cluster.as_cluster()).describe_groups(["g", "h", "i"]))
-    assert (described.get("g").type, described.get("h").type) == ("Classic", "Consumer")
+    assert (described.get("g").type, described.get("h").type) == ("classic", "consumer")
     assert described.get("h").coordinator.host == "broker-2"
     if code:
         assert isinstance(described["i"], GroupIdNotFound)
