@@ -82,7 +82,8 @@ def outcome(code: int, message: str | None, about: str, value: V) -> V | KafkaEr
         return value
     if message:
         return error_from_code(code, message)
-    return error_from_code(code, f"{about}: {error_from_code(code).message}")
+    error = error_from_code(code)
+    return type(error)(f"{about}: {error.message}")
 
 
 def raise_if_error(code: int, message: str | None, about: str) -> None:

@@ -450,7 +450,7 @@ class GroupDescription:
 
     group_id: str
     type: str
-    """In the words of `list_groups`: classic, or consumer for KIP-848's, which alone have epochs."""
+    """As in `list_groups`: classic, or consumer for KIP-848's, which alone have epochs."""
     state: GroupState
     protocol_type: str
     protocol: str
