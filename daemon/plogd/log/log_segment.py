@@ -278,9 +278,10 @@ class LogSegment:
     ) -> FileRegion | None:
         """The batches from the one holding `offset` on, up to `max_position`.
 
-        The last one may be cut by `max_bytes`; with `at_least_one` the first one is not. None if
-        all batches here lie below `offset`; an empty region if `max_position` or `max_bytes` leave
-        nothing. Raises CorruptMessage if the batch is known to be damaged; ColdRead, with `nowait`.
+        The last one may be cut by `max_bytes`, the first one never: with `at_least_one` it comes
+        whole, else not at all (a client that finds no whole batch takes the rest for an error).
+        None if all batches here lie below `offset`; an empty region if nothing is left. Raises
+        CorruptMessage if the batch is known to be damaged; ColdRead, with `nowait`.
         """
         place = self._sound_place(offset, nowait)
         if place is None:
@@ -289,7 +290,9 @@ class LogSegment:
         for damaged in self.corrupt_ranges:
             if place.position < damaged.position:
                 end_position = min(end_position, damaged.position)
-        nbytes = max(max_bytes, place.size_bytes) if at_least_one else max_bytes
+        nbytes = max_bytes
+        if max_bytes < place.size_bytes:
+            nbytes = place.size_bytes if at_least_one else 0
         return self.records.region(
             place.position, max(0, min(nbytes, end_position - place.position))
         )

@@ -56,7 +56,8 @@ def test_a_read_ends_at_max_bytes_but_its_first_batch_is_whole() -> None:
     assert _offsets(log, 0, 2 * size) == [0, 1]
     assert _offsets(log, 0, 2 * size + 1) == [0, 1, -1]
     assert _offsets(log, 0, 1) == [0]
-    assert _offsets(log, 0, 1, at_least_one=0) == [-1]
+    assert _offsets(log, 0, size - 1, at_least_one=0) == []
+    assert _offsets(log, 0, size, at_least_one=0) == [0]
     assert log.read(0, 0, end_offset=17, at_least_one=False).nbytes == 0
 
 
