@@ -14,7 +14,7 @@ Source: KIP-98; Kafka 3.9 DefaultRecord.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from plog.errors import InvalidTimestamp
 from plog.records.batch import BatchHeader, Buffer, CorruptRecords, TimestampType
@@ -23,6 +23,8 @@ Header: TypeAlias = tuple[str, bytes | None]
 
 NO_OFFSET = -1
 """The offset of a record that follows the one before it."""
+
+T = TypeVar("T", bound=tuple[Any, ...])
 
 _MIN_RECORD_BYTES = 7
 _INT32_BYTES, _INT64_BYTES = 5, 10
@@ -72,6 +74,24 @@ def decode_records(payload: Buffer, header: BatchHeader) -> list[Record]:
     if header.timestamp_type is TimestampType.LOG_APPEND_TIME:
         append_time = header.max_timestamp
         return [record._replace(timestamp=append_time) for record in records]
+    return records
+
+
+def decode_consumer_records(
+    payload: Buffer, header: BatchHeader, record_type: type[T], topic: str, partition: int
+) -> list[T]:
+    """The records in `payload` as a consumer gives them out, made in one go.
+
+    `record_type` is a named tuple of topic, partition, offset, timestamp, timestamp type, key,
+    value, headers and leader epoch. Raises CorruptRecords as `decode_records` does.
+    """
+    data = payload if isinstance(payload, bytes) else bytes(payload)
+    _check_count(data, header)
+    try:
+        records, end = _decode_for_consumer(data, header, record_type, topic, partition)
+    except IndexError:
+        raise _incomplete(header) from None
+    _check_end(data, end, header)
     return records
 
 
@@ -183,6 +203,55 @@ def _decode(data: bytes, header: BatchHeader) -> tuple[list[Record], int]:
         if position != end:
             raise CorruptRecords(f"a record ends at byte {position}, its length says {end}")
         records.append(new(record_type, (base_offset + delta, timestamp, key, value, headers)))
+    return records, position
+
+
+def _decode_for_consumer(
+    data: bytes, header: BatchHeader, record_type: type[T], topic: str, partition: int
+) -> tuple[list[T], int]:
+    """As `_decode`, in the form of `decode_consumer_records`."""
+    base_offset, base_timestamp = header.base_offset, header.base_timestamp
+    last_delta, previous_delta = header.last_offset_delta, -1
+    timestamp_type = header.timestamp_type
+    is_append_time, append_time = timestamp_type != 0, header.max_timestamp
+    new, epoch = tuple.__new__, header.partition_leader_epoch
+    headers: Sequence[Header]
+    records: list[T] = []
+    position, total = 0, len(data)
+    for _ in range(header.records_count):
+        size, position = _varint(data, position)
+        end = position + (size >> 1)
+        if size & 1 or end > total:
+            raise CorruptRecords(f"the record at byte {position} does not fit its batch")
+        zigzag = data[position + 1]
+        position += 2
+        if zigzag > 0x7F:
+            zigzag, position = _varint(data, position - 1, _INT64_BYTES)
+        timestamp = base_timestamp + (zigzag >> 1 ^ -(zigzag & 1))
+        zigzag = data[position]
+        position += 1
+        if zigzag > 0x7F:
+            zigzag, position = _varint(data, position - 1)
+        delta = zigzag >> 1
+        if zigzag & 1 or not previous_delta < delta <= last_delta:
+            raise CorruptRecords(f"the offset before byte {position} is out of order")
+        if not _MIN_INT64 <= timestamp <= _MAX_INT64:
+            raise CorruptRecords(f"the timestamp before byte {position} is no int64")
+        previous_delta = delta
+        key, position = _nullable(data, position)
+        value, position = _nullable(data, position)
+        if data[position]:
+            headers, position = _headers(data, position, end)
+        else:
+            headers = ()
+            position += 1
+        if position != end:
+            raise CorruptRecords(f"a record ends at byte {position}, its length says {end}")
+        if is_append_time:
+            timestamp = append_time
+        offset = base_offset + delta
+        fields = (topic, partition, offset, timestamp, timestamp_type, key, value, headers, epoch)
+        records.append(new(record_type, fields))
     return records, position
 
 

@@ -1,0 +1,102 @@
+"""Records as columns: the same as `decode_records` finds, in the layout of Arrow."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from plog.records.batch import CorruptRecords, TimestampType, parse_header
+from plog.records.builder import build_batch
+from plog.records.codec import Record, decode_records
+from plog.records.columns import RecordColumns, decode_columns
+from plog.records.reader import read_payload
+from tests.unit.records.test_codec_consumer import records_of_a_batch
+
+
+def rows(columns: RecordColumns) -> list[Record]:
+    """The columns, back as records."""
+
+    def values(ends: list[int], data: bytes, present: bytes) -> list[bytes | None]:
+        parts = zip(ends, ends[1:], present, strict=False)
+        return [data[start:end] if there else None for start, end, there in parts]
+
+    keys = values(columns.key_ends.tolist(), bytes(columns.keys), bytes(columns.has_key))
+    found = values(columns.value_ends.tolist(), bytes(columns.values), bytes(columns.has_value))
+    assert len(keys) == len(found) == len(columns) == len(columns.timestamps)
+    return [
+        Record(*one, columns.headers.get(row, ()))
+        for row, one in enumerate(
+            zip(columns.offsets, columns.timestamps, keys, found, strict=True)
+        )
+    ]
+
+
+def decode(batch: bytes, columns: RecordColumns, from_offset: int = 0, max_rows: int = 1000) -> int:
+    header = parse_header(batch)
+    payload = read_payload(batch, 0, header)
+    return decode_columns(payload, header, columns, from_offset=from_offset, max_rows=max_rows)
+
+
+@given(records_of_a_batch, st.sampled_from(TimestampType))
+def test_columns_hold_what_the_plain_decoder_finds(
+    records: list[Record], timestamp_type: TimestampType
+) -> None:
+    batch = build_batch(records, base_offset=40, timestamp_type=timestamp_type)
+    header = parse_header(batch)
+    columns = RecordColumns()
+    assert decode(batch, columns) == header.next_offset
+    assert rows(columns) == decode_records(read_payload(batch, 0, header), header)
+
+
+@given(records_of_a_batch, st.integers(1, 5), st.integers(38, 64))
+def test_a_batch_can_be_taken_in_pieces(
+    records: list[Record], piece: int, from_offset: int
+) -> None:
+    batch = build_batch(records, base_offset=40)
+    header = parse_header(batch)
+    columns = RecordColumns()
+    offset = from_offset
+    while offset < header.next_offset:
+        before = len(columns)
+        offset = decode(batch, columns, offset, piece)
+        assert len(columns) - before <= piece
+    wanted = [x for x in decode_records(batch[61:], header) if x.offset >= from_offset]
+    assert rows(columns) == wanted
+
+
+def test_batches_follow_each_other_in_the_same_columns() -> None:
+    columns = RecordColumns()
+    decode(build_batch([Record(timestamp=1, key=b"a", value=None)]), columns)
+    decode(build_batch([Record(timestamp=2, key=None, value=b"bc")], base_offset=1), columns)
+    assert rows(columns) == [Record(0, 1, b"a", None), Record(1, 2, None, b"bc")]
+    assert not columns.is_full
+
+
+@given(st.data())
+def test_a_damaged_batch_leaves_the_columns_as_they_were(data: st.DataObject) -> None:
+    columns = RecordColumns()
+    first = Record(timestamp=1, key=b"a", value=b"b", headers=(("h", None),))
+    decode(build_batch([first]), columns)
+    before = rows(columns)
+    records = [Record(timestamp=5, key=b"k" * 70, value=b"v" * 200, headers=(("x", b"y"),))] * 3
+    batch = bytearray(build_batch(records, base_offset=1))
+    position = data.draw(st.integers(61, len(batch) - 1))
+    batch[position] = data.draw(st.integers(0, 255))
+    try:
+        decode(bytes(batch), columns)
+    except CorruptRecords:
+        assert rows(columns) == before
+        assert columns.headers.keys() == {0}
+    else:
+        assert len(columns) == 4
+
+
+def test_bytes_that_end_too_early_are_corrupt() -> None:
+    batch = build_batch([Record(timestamp=1, value=b"v" * 20)] * 2)
+    header = parse_header(batch)
+    columns = RecordColumns()
+    with pytest.raises(CorruptRecords):
+        decode_columns(batch[61:-3], header, columns, max_rows=9)
+    assert len(columns) == 0
+    assert columns.value_ends.tolist() == [0]
