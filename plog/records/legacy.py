@@ -31,12 +31,15 @@ from typing import NamedTuple
 
 from plog.records.batch import (
     COMPRESSION_MASK,
+    HEADER_SIZE,
     LOG_APPEND_TIME_BIT,
     LOG_OVERHEAD,
+    MAGIC_POSITION,
     Buffer,
     Compression,
     CorruptRecords,
     TimestampType,
+    read_size_and_magic,
 )
 from plog.records.builder import build_batch
 from plog.records.codec import Record
@@ -126,6 +129,29 @@ def upgrade(batches: Iterable[LegacyBatch]) -> Iterator[bytes]:
             yield _build(batch.records, batch.compression, batch.timestamp_type)
     if waiting:
         yield _build(waiting, Compression.NONE, TimestampType(kind[1]))
+
+
+def upgrade_all(data: Buffer) -> Iterator[bytes]:
+    """What a fetch returned, with all that is of magic 0 and 1 in batches of magic 2.
+
+    Ends before a partial entry, as `iter_batches` does. Raises CorruptBatch.
+    """
+    position = 0
+    old: list[LegacyBatch] = []
+    while len(data) - position > MAGIC_POSITION:
+        size, magic = read_size_and_magic(data, position)
+        if size > len(data) - position:
+            break
+        if magic in LEGACY_MAGICS:
+            old.append(read_legacy_batch(data, position))
+        elif size < HEADER_SIZE:
+            raise CorruptRecords(f"byte {position}: magic {magic}, {size} bytes: no record batch")
+        else:
+            yield from upgrade(old)
+            old = []
+            yield bytes(data[position : position + size])
+        position += size
+    yield from upgrade(old)
 
 
 def _kind(batch: LegacyBatch) -> tuple[int, ...]:

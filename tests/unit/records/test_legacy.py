@@ -13,9 +13,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plog.records.batch import Compression, CorruptRecords, TimestampType, parse_header
+from plog.records.builder import build_batch
 from plog.records.codec import Record
 from plog.records.compression import compress
-from plog.records.legacy import LegacyBatch, mend_lz4_header, read_legacy_batch, upgrade
+from plog.records.legacy import (
+    LegacyBatch,
+    mend_lz4_header,
+    read_legacy_batch,
+    upgrade,
+    upgrade_all,
+)
 from plog.records.reader import iter_records
 from tests.corpus import legacy as corpus
 
@@ -250,3 +257,28 @@ def test_records_survive_whatever_they_are(
     batches = read_all(data)
     assert [record for batch in batches for record in batch.records] == expected
     assert upgraded(batches) == expected
+
+
+def test_old_and_new_formats_in_one_fetch_become_the_new_one() -> None:
+    old = message(0, 5, value=b"a") + wrapper(1, 7, message(1, 0, value=b"b") + message(1, 1))
+    new = build_batch([Record(timestamp=3, value=b"c")], base_offset=9)
+    data = old + new + message(1, 12, timestamp=4, value=b"d")
+    whole = list(iter_records(b"".join(upgrade_all(data))))
+    assert [(x.offset, x.value) for x in whole] == [
+        (5, b"a"),
+        (6, b"b"),
+        (7, None),
+        (9, b"c"),
+        (12, b"d"),
+    ]
+
+
+@pytest.mark.parametrize("kept", [0, 3, 20, 33])
+def test_a_partial_message_at_the_end_is_left_out(kept: int) -> None:
+    data = message(0, 5, value=b"a") + message(1, 6, value=b"b")[:kept]
+    assert len(list(iter_records(b"".join(upgrade_all(data))))) == 1
+
+
+def test_neither_old_nor_new_is_corrupt() -> None:
+    with pytest.raises(CorruptRecords):
+        list(upgrade_all(message(1, 5, value=b"a") + bytes(16) + b"\x02" + bytes(60)))
