@@ -61,8 +61,16 @@ class RecordTooLarge(MessageTooLarge):
 class SerializationFailed(PlogError):
     """A serializer or deserializer raised an error, or gave something that is not bytes.
 
-    A consumer's position is still before the record: seek past it, or mend the deserializer.
+    A consumer's position is still before the record, at `offset` of `partition`: seek to
+    `offset + 1` to pass it, or mend the deserializer.
     """
+
+    def __init__(
+        self, message: str, partition: TopicPartition | None = None, offset: int = -1
+    ) -> None:
+        super().__init__(message)
+        self.partition = partition
+        self.offset = offset
 
 
 class DeliveryTimedOut(RequestTimedOut):
@@ -75,10 +83,18 @@ class DeliveryTimedOut(RequestTimedOut):
 
 
 class CorruptRecords(CorruptMessage):
-    """Fetched records do not match their checksum: fetch again, or seek past them.
+    """Fetched records are damaged: fetch again, or seek past them.
 
-    The text names the partition and the offset to seek to.
+    The position is still before them. The last one is at `offset` of `partition`, as far as can be
+    told: a seek to `offset + 1` passes them.
     """
+
+    def __init__(
+        self, message: str, partition: TopicPartition | None = None, offset: int = -1
+    ) -> None:
+        super().__init__(message)
+        self.partition = partition
+        self.offset = offset
 
 
 class NoOffsetForPartition(PlogError):
@@ -105,6 +121,10 @@ class MaxPollIntervalExceeded(PlogError):
 
     The next poll joins again. Work on fewer records at a time, or raise max.poll.interval.ms.
     """
+
+
+class MissingExtra(PlogError):
+    """What was called needs a package that is not installed; the text says which extra has it."""
 
 
 class IllegalState(PlogError):
