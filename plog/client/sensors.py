@@ -1,0 +1,77 @@
+"""What a client measures of itself: averages, maxima and rates over the last minute or so.
+
+A `Sensor` takes in numbers and keeps, of each of the last few windows of time, only their count,
+sum and maximum; older ones count no more. Pure: the time comes with every call, in seconds.
+Source: Kafka 4.3 SampledStat, Rate, with metrics.num.samples windows of metrics.sample.window.ms.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+
+
+class _Window:
+    __slots__ = ("begins_s", "count", "maximum", "total")
+
+    def __init__(self, begins_s: float) -> None:
+        self.begins_s = begins_s
+        self.count = 0
+        self.total = 0.0
+        self.maximum = -math.inf
+
+
+class Sensor:
+    """One thing that is measured; `count` and `total` are of all time. For one thread."""
+
+    __slots__ = ("_current", "_window_s", "_windows", "count", "total")
+
+    def __init__(self, now_s: float, *, windows: int = 2, window_s: float = 30.0) -> None:
+        self.count = 0
+        self.total = 0.0
+        self._window_s = window_s
+        self._current = _Window(now_s)
+        self._windows = deque((self._current,), maxlen=max(1, windows))
+
+    def record(self, value: float, now_s: float) -> None:
+        """It was `value` now."""
+        self.count += 1
+        self.total += value
+        window = self._current
+        if now_s - window.begins_s >= self._window_s:
+            window = self._current = _Window(now_s)
+            self._windows.append(window)
+        window.count += 1
+        window.total += value
+        if value > window.maximum:
+            window.maximum = value
+
+    def _recent(self, now_s: float) -> list[_Window]:
+        oldest_s = now_s - self._window_s * (self._windows.maxlen or 1)
+        return [window for window in self._windows if window.begins_s >= oldest_s]
+
+    def average(self, now_s: float) -> float:
+        """The mean of what was recorded lately; not a number if nothing was."""
+        recent = self._recent(now_s)
+        count = sum(window.count for window in recent)
+        return sum(window.total for window in recent) / count if count else math.nan
+
+    def maximum(self, now_s: float) -> float:
+        """The largest of them; not a number if there was none."""
+        found = max((window.maximum for window in self._recent(now_s)), default=-math.inf)
+        return found if found > -math.inf else math.nan
+
+    def rate(self, now_s: float) -> float:
+        """Their sum by second."""
+        return sum(window.total for window in self._recent(now_s)) / self._elapsed_s(now_s)
+
+    def frequency(self, now_s: float) -> float:
+        """How many there were by second."""
+        return sum(window.count for window in self._recent(now_s)) / self._elapsed_s(now_s)
+
+    def _elapsed_s(self, now_s: float) -> float:
+        """As in Kafka, never less than all windows but the current one."""
+        recent = self._recent(now_s)
+        begins_s = recent[0].begins_s if recent else now_s
+        whole_s = self._window_s * ((self._windows.maxlen or 1) - 1)
+        return max(now_s - begins_s, whole_s, 1e-3)

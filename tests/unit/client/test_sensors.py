@@ -1,0 +1,42 @@
+"""Averages, maxima and rates over the last windows."""
+
+from __future__ import annotations
+
+import math
+
+from plog.client.sensors import Sensor
+
+
+def test_it_averages_and_finds_the_largest() -> None:
+    sensor = Sensor(0.0)
+    for value in (1, 5, 3):
+        sensor.record(value, 1.0)
+    assert (sensor.average(2.0), sensor.maximum(2.0), sensor.count, sensor.total) == (3, 5, 3, 9)
+
+
+def test_what_is_older_than_all_windows_counts_no_more_but_in_the_totals() -> None:
+    sensor = Sensor(0.0, windows=2, window_s=10)
+    sensor.record(100, 1.0)
+    sensor.record(2, 12.0)
+    assert sensor.maximum(13.0) == 100
+    assert sensor.maximum(21.0) == 2
+    sensor.record(4, 23.0)
+    assert (sensor.average(24.0), sensor.total) == (3, 106)
+
+
+def test_nothing_recorded_is_not_a_number_and_a_rate_of_zero() -> None:
+    sensor = Sensor(0.0)
+    assert math.isnan(sensor.average(1.0))
+    assert math.isnan(sensor.maximum(1.0))
+    assert (sensor.rate(1.0), sensor.frequency(1.0)) == (0, 0)
+    sensor.record(1, 1.0)
+    assert math.isnan(sensor.maximum(1000.0))
+
+
+def test_a_rate_is_by_second_over_one_whole_window_at_least() -> None:
+    sensor = Sensor(0.0, windows=2, window_s=10)
+    sensor.record(50, 1.0)
+    sensor.record(50, 2.0)
+    assert (sensor.rate(2.0), sensor.frequency(2.0)) == (10, 0.2)
+    sensor.record(100, 11.0)
+    assert sensor.rate(20.0) == 10
