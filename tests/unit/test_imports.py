@@ -87,7 +87,7 @@ ROOMS = (
         outside=("crc32c", "lz4", "snappy", "zstandard"),
         pure=True,
     ),
-    Room(names=("plog.client",), may_import=LIBRARY, outside=("twisted", "zope")),
+    Room(names=("plog.client",), may_import=LIBRARY, outside=("pyarrow", "twisted", "zope")),
     Room(names=("plog.openssl",), may_import=BASE, outside=("OpenSSL", "cryptography")),
     Room(
         names=("plog.client.tls_twisted",),

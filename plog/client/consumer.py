@@ -1,0 +1,437 @@
+"""The consumer's engine: positions, fetching and a group put together behind one object.
+
+Two threads at most come here. The engine's runs all coroutines and all methods whose text does not
+say otherwise. The consuming one calls `take` and `take_arrow`: they hand out what is buffered,
+decode it there, and never wait. `on_data` tells when asking again is worth while. A face (blocking,
+asyncio, Twisted) is what joins the two for an application.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from plog.client.backoff import timed_out
+from plog.client.cluster import Cluster
+from plog.client.errors import IllegalState
+from plog.client.fetch_buffer import FetchBuffer
+from plog.client.fetch_metrics import FetchMetrics
+from plog.client.fetch_results import FetchResults
+from plog.client.fetch_sessions import FetchLimits
+from plog.client.fetched import Deserialize, ReadingRules
+from plog.client.fetcher import Fetcher
+from plog.client.group_member import GroupMember
+from plog.client.metadata import ClusterMetadata, TopicMetadata
+from plog.client.network import Network
+from plog.client.offset_lookup import OffsetLookup
+from plog.client.offset_reset import EARLIEST, LATEST, ResetTo, reset_to
+from plog.client.position_keeper import PositionKeeper
+from plog.client.positions import Positions
+from plog.client.settings import ConsumerSettings
+from plog.client.taking import Taking
+from plog.client.values import ConsumerRecord, OffsetAndMetadata, OffsetAndTimestamp
+from plog.errors import ErrorCode, InvalidGroupId, error_from_code
+from plog.types import TopicPartition
+
+if TYPE_CHECKING:
+    import pyarrow
+
+_REFUSALS = (ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.INVALID_TOPIC_EXCEPTION)
+
+
+class ConsumerCore:
+    """See the module's text.
+
+    `call_user` runs an application's listeners where its face wants them. Deserializers are given
+    bytes and never None.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        network: Network,
+        settings: ConsumerSettings,
+        *,
+        key_deserializer: Deserialize | None = None,
+        value_deserializer: Deserialize | None = None,
+        assignors: Sequence[Any] | None = None,
+        call_user: Callable[..., Awaitable[Any]] | None = None,
+    ) -> None:
+        self.on_data: Callable[[], None] = lambda: None
+        """Called in the engine's thread when `take` may find something new, or has to raise."""
+        self.on_room: Callable[[], None] = self.fetch_more
+        """Called in the consuming thread when there is room again to fetch ahead. A face with two
+        threads replaces it by what has `fetch_more` called in the engine's."""
+        self._cluster = cluster
+        self._network = network
+        self._settings = settings
+        read_committed = settings.isolation_level == "read_committed"
+        self.positions = Positions(
+            default_reset=reset_to(settings.offset_reset), read_committed=read_committed
+        )
+        self.positions.on_assign = self._assigned
+        self._buffer = FetchBuffer(self.positions)
+        self._metrics = FetchMetrics(network, self.positions)
+        self._taking = Taking(
+            network,
+            self.positions,
+            self._buffer,
+            self._metrics,
+            retry_s=settings.retry_backoff_max_ms / 1000,
+            on_room=self._room,
+        )
+        self._rules = ReadingRules(
+            check_crcs=settings.check_crcs,
+            read_committed=read_committed,
+            deserialize_key=key_deserializer,
+            deserialize_value=value_deserializer,
+        )
+        self._lookup = OffsetLookup(cluster, network, isolation_level=int(read_committed))
+        self._moved = network.signal()
+        self._is_closed = False
+        self._group = self._make_group(assignors, call_user)
+        self._keeper = self._make_keeper()
+        self._fetcher = self._make_fetcher(int(read_committed))
+        self._api_timeout_s = settings.default_api_timeout_ms / 1000
+        cluster.on_update.append(self._metadata_changed)
+        self._keeper.start()
+
+    def _make_group(
+        self, assignors: Sequence[Any] | None, call_user: Callable[..., Awaitable[Any]] | None
+    ) -> GroupMember | None:
+        if self._settings.group_id is None:
+            return None
+        group = GroupMember(
+            self._cluster,
+            self._network,
+            self._settings,
+            self.positions,
+            assignors=assignors,
+            call_user=call_user or _call_here,
+        )
+        group.on_attention = self._news
+        self._taking.on_poll = group.polled
+        return group
+
+    def _make_keeper(self) -> PositionKeeper:
+        settings = self._settings
+        return PositionKeeper(
+            self._cluster,
+            self._network,
+            self.positions,
+            self._lookup,
+            committed=None if self._group is None else self._group.committed,
+            request_timeout_s=settings.request_timeout_ms / 1000,
+            patience_s=settings.default_api_timeout_ms / 1000,
+            delay_s=self._delay_s,
+            on_found=self._found_positions,
+            on_error=self._news,
+        )
+
+    def _make_fetcher(self, isolation_level: int) -> Fetcher:
+        settings, network = self._settings, self._network
+        results = FetchResults(
+            self.positions,
+            self._buffer,
+            self._rules,
+            now_s=network.now_s,
+            delay_s=self._delay_s,
+            replica_lease_s=settings.metadata_max_age_ms / 1000,
+        )
+        return Fetcher(
+            self._cluster,
+            network,
+            self.positions,
+            self._buffer,
+            results,
+            self._metrics,
+            limits=FetchLimits(
+                max_wait_ms=settings.fetch_max_wait_ms,
+                min_bytes=settings.fetch_min_bytes,
+                isolation_level=isolation_level,
+                rack_id=settings.client_rack,
+            ),
+            fetch_max_bytes=settings.fetch_max_bytes,
+            partition_max_bytes=settings.max_partition_fetch_bytes,
+            delay_s=self._delay_s,
+            on_data=self._news,
+            on_lost_position=self._keeper.wake,
+        )
+
+    def _delay_s(self, failures: int) -> float:
+        """How long to wait after so many failures before this one, a fifth more or less."""
+        settings = self._settings
+        delay_ms = min(
+            settings.retry_backoff_ms << min(failures, 16), settings.retry_backoff_max_ms
+        )
+        return delay_ms / 1000 * (0.8 + 0.4 * self._network.random())
+
+    # -- taking: the consuming thread -------------------------------------------------------------
+
+    def take(self, max_records: int) -> list[ConsumerRecord]:
+        """See `Taking.take`."""
+        return self._taking.take(max_records)
+
+    def take_arrow(self, max_records: int) -> pyarrow.RecordBatch | None:
+        """See `Taking.take_arrow`."""
+        return self._taking.take_arrow(max_records)
+
+    @property
+    def has_data(self) -> bool:
+        """Whether `take` would return or raise something. Any thread."""
+        return self._taking.has_data
+
+    @property
+    def needs_prepare(self) -> bool:
+        """Whether `prepare` has to be awaited before anything more is taken. Any thread."""
+        return self._group is not None and self._group.needs_attention
+
+    # -- what the application does ----------------------------------------------------------------
+
+    def assign(self, partitions: Collection[TopicPartition]) -> None:
+        """Read exactly these partitions; those that stay keep their position.
+
+        Raises IllegalState while a group assigns them.
+        """
+        if self._group is not None and self._group.is_subscribed:
+            raise IllegalState("the group assigns this consumer's partitions: unsubscribe first")
+        self.positions.assign(dict.fromkeys(partitions))
+
+    def subscribe(
+        self,
+        topics: Collection[str] | None = None,
+        pattern: str | re.Pattern[str] | None = None,
+        listener: object | None = None,
+    ) -> None:
+        """Have the group assign partitions of these topics, from the next `prepare` on.
+
+        Raises InvalidGroupId without a group.id, IllegalState while partitions are assigned by
+        hand.
+        """
+        group = self._member("subscribe")
+        if not group.is_subscribed and self.positions.assigned:
+            raise IllegalState("partitions are assigned by hand: unsubscribe first")
+        group.subscribe(topics, pattern, listener)
+
+    @property
+    def subscription(self) -> frozenset[str]:
+        """The topics that are subscribed to."""
+        return frozenset() if self._group is None else self._group.subscription
+
+    async def unsubscribe(self) -> None:
+        """Be assigned nothing, and leave the group."""
+        if self._group is not None:
+            await self._group.leave("the consumer unsubscribed from all topics")
+        self.positions.assign(())
+
+    def _member(self, what: str) -> GroupMember:
+        if self._group is None:
+            raise InvalidGroupId(f"{what} needs a group.id; `assign` and `seek` do not")
+        return self._group
+
+    @property
+    def assignment(self) -> frozenset[TopicPartition]:
+        """What is assigned now."""
+        return self.positions.assigned
+
+    def seek(self, partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
+        """Go on at `offset`. Raises IllegalState if the partition is not assigned."""
+        if isinstance(offset, OffsetAndMetadata):
+            self.positions.seek(partition, offset.offset, offset.leader_epoch)
+        else:
+            self.positions.seek(partition, offset)
+        self._found_positions()
+        self._keeper.wake()
+
+    def seek_to_beginning(self, partitions: Collection[TopicPartition] = ()) -> None:
+        """Go on with the first record there is, of all partitions if none are given."""
+        self._seek_to(partitions, EARLIEST)
+
+    def seek_to_end(self, partitions: Collection[TopicPartition] = ()) -> None:
+        """Go on with the next record to come."""
+        self._seek_to(partitions, LATEST)
+
+    def seek_to_time(self, timestamp_ms: int, partitions: Collection[TopicPartition] = ()) -> None:
+        """Go on with the first record of that time or later, at the end if there is none."""
+        if timestamp_ms < 0:
+            raise ValueError(f"{timestamp_ms} is no time; it is milliseconds since 1970")
+        self._seek_to(partitions, ResetTo(timestamp_ms))
+
+    def _seek_to(self, partitions: Collection[TopicPartition], where: ResetTo) -> None:
+        for partition in partitions or self.positions.assigned:
+            self.positions.request_reset(partition, where)
+        self._keeper.wake()
+
+    def pause(self, partitions: Collection[TopicPartition]) -> None:
+        """Hand out nothing of these until `resume`; what is buffered of them is kept."""
+        self.positions.pause(partitions)
+        self._fetcher.wake()
+
+    def resume(self, partitions: Collection[TopicPartition]) -> None:
+        """Undo `pause`."""
+        self.positions.resume(partitions)
+        self._fetcher.wake()
+        self._news()
+
+    @property
+    def paused(self) -> frozenset[TopicPartition]:
+        """What is paused."""
+        return self.positions.paused
+
+    def lag(self, partition: TopicPartition) -> int | None:
+        """Records between the position and the end, None while one of the two is not known."""
+        return self.positions.lag(partition)
+
+    def metrics(self) -> dict[str, float]:
+        """What is measured, under Kafka's names."""
+        group = {} if self._group is None else self._group.metrics()
+        return self._metrics.values() | group
+
+    # -- coroutines -------------------------------------------------------------------------------
+
+    async def prepare(self) -> None:
+        """What a group has to have done while the application asks for records.
+
+        Waits for listeners and for commits, but for no other member. Raises what the group's
+        coordinator refuses for good, and what a listener raises.
+        """
+        if self._group is not None:
+            await self._group.attend()
+
+    async def commit(
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata] | None = None,
+        timeout_s: float | None = None,
+    ) -> None:
+        """Commit `offsets`, by default those of all that was taken. See `Commits.commit`."""
+        group = self._member("commit")
+        await group.commit(
+            self.positions.consumed() if offsets is None else offsets, timeout_s=timeout_s
+        )
+
+    def commit_async(
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata] | None = None,
+        callback: Callable[..., Any] | None = None,
+    ) -> None:
+        """As `commit`, without waiting. See `Commits.commit_async`."""
+        group = self._member("commit")
+        group.commit_async(self.positions.consumed() if offsets is None else offsets, callback)
+
+    async def committed(
+        self, partitions: Collection[TopicPartition], timeout_s: float | None = None
+    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        """What the group has committed; None where it has nothing."""
+        return await self._member("committed").committed(partitions, timeout_s=timeout_s)
+
+    async def position(self, partition: TopicPartition, timeout_s: float | None = None) -> int:
+        """The next offset `take` gives, waiting until it is found.
+
+        Raises IllegalState, RequestTimedOut, and what is in the way of finding it.
+        """
+        limit_s = self._api_timeout_s if timeout_s is None else timeout_s
+        deadline_s = self._network.now_s() + limit_s
+        while (position := self.positions.position(partition)) is None:
+            self._moved.clear()
+            error = self.positions.pop_error_of(partition)
+            if error is not None:
+                raise error
+            left_s = deadline_s - self._network.now_s()
+            if left_s <= 0 or not await self._moved.wait(left_s):
+                raise timed_out(f"{partition}: its position", limit_s)
+        return position
+
+    async def beginning_offsets(
+        self, partitions: Collection[TopicPartition], timeout_s: float | None = None
+    ) -> dict[TopicPartition, int]:
+        """The first offset there is in each. Raises as `OffsetLookup.at_times`."""
+        limit_s = self._api_timeout_s if timeout_s is None else timeout_s
+        return await self._lookup.beginnings(partitions, timeout_s=limit_s)
+
+    async def end_offsets(
+        self, partitions: Collection[TopicPartition], timeout_s: float | None = None
+    ) -> dict[TopicPartition, int]:
+        """The offset behind the last record that isolation.level lets this consumer read."""
+        limit_s = self._api_timeout_s if timeout_s is None else timeout_s
+        return await self._lookup.ends(partitions, timeout_s=limit_s)
+
+    async def offsets_for_times(
+        self, times_ms: Mapping[TopicPartition, int], timeout_s: float | None = None
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """The first record of that time or later in each; None where there is none."""
+        for partition, time_ms in times_ms.items():
+            if time_ms < 0:
+                raise ValueError(f"{partition}: {time_ms} is no time in milliseconds since 1970")
+        limit_s = self._api_timeout_s if timeout_s is None else timeout_s
+        return await self._lookup.at_times(times_ms, timeout_s=limit_s)
+
+    async def partitions_for(self, topic: str, timeout_s: float | None = None) -> TopicMetadata:
+        """A topic's partitions and their leaders."""
+        limit_s = self._api_timeout_s if timeout_s is None else timeout_s
+        return await self._cluster.topic(topic, timeout_s=limit_s)
+
+    async def topics(self) -> dict[str, TopicMetadata]:
+        """All topics this client may see."""
+        metadata = await self._cluster.refresh(all_topics=True)
+        return {name: topic for name, topic in metadata.topics.items() if not topic.error}
+
+    async def close(self, timeout_s: float = 30.0) -> None:
+        """Commit if that goes by itself, leave the group, end all that is under way.
+
+        The cluster stays open. Harmless when it has ended. Raises what a listener raises.
+        """
+        if self._is_closed:
+            return
+        self._is_closed = True
+        try:
+            if self._group is not None:
+                await self._group.close(timeout_s)
+        finally:
+            self._cluster.on_update.remove(self._metadata_changed)
+            self.positions.assign(())
+            self._keeper.close()
+            self._fetcher.close()
+
+    # -- what happens -----------------------------------------------------------------------------
+
+    def _room(self) -> None:
+        self.on_room()
+
+    def fetch_more(self) -> None:
+        """There is room in the buffer again."""
+        self._fetcher.wake()
+
+    def _assigned(self) -> None:
+        """Other partitions are assigned, by the application or by the group."""
+        if self._group is None or not self._group.is_subscribed:
+            self._cluster.want_topics({p.topic for p in self.positions.assigned})
+        self._take_in_leaders(self._cluster.metadata)
+
+    def _metadata_changed(self, metadata: ClusterMetadata) -> None:
+        self._fetcher.brokers_are(metadata)
+        self._take_in_leaders(metadata)
+        for name in {partition.topic for partition in self.positions.assigned}:
+            topic = metadata.topics.get(name)
+            if topic is not None and topic.error in _REFUSALS:
+                self.positions.fail_all(name, error_from_code(topic.error, f"topic {name}"))
+                self._news()
+
+    def _take_in_leaders(self, metadata: ClusterMetadata) -> None:
+        self.positions.update_leaders(metadata, self._network.now_s())
+        self._keeper.wake()
+        self._fetcher.wake()
+
+    def _found_positions(self) -> None:
+        self._moved.set()
+        self._fetcher.wake()
+
+    def _news(self) -> None:
+        self._moved.set()
+        self.on_data()
+
+
+async def _call_here(function: Callable[..., Any], *arguments: Any) -> Any:
+    """What a listener returns, called where the engine runs."""
+    result = function(*arguments)
+    return await result if isinstance(result, Awaitable) else result
