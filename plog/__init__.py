@@ -1,10 +1,99 @@
 """A durable publish-subscribe log that speaks Kafka's protocol: what an application imports.
 
-Only names that live elsewhere are here: values, and the base of all errors.
+`Producer`, `Consumer` and `Admin` are the blocking face; plog.aio and plog.twisted are the others.
+Everything here is made elsewhere, and imported when it is first asked for: ``import plog`` is cheap
+and brings no reactor.
 """
 
-from plog.errors import ErrorCode, KafkaError, PlogError
-from plog.records.codec import Record
-from plog.types import TopicPartition
+from __future__ import annotations
 
-__all__ = ["ErrorCode", "KafkaError", "PlogError", "Record", "TopicPartition"]
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # So that checkers see what `__getattr__` gives.
+    from plog.client.blocking import Admin as Admin
+    from plog.client.blocking import Consumer as Consumer
+    from plog.client.blocking import Producer as Producer
+    from plog.client.blocking import RecordFuture as RecordFuture
+    from plog.client.errors import AuthenticationFailed as AuthenticationFailed
+    from plog.client.errors import BufferExhausted as BufferExhausted
+    from plog.client.errors import ClosedError as ClosedError
+    from plog.client.errors import CommitFailed as CommitFailed
+    from plog.client.errors import ConfigError as ConfigError
+    from plog.client.errors import ConnectionFailed as ConnectionFailed
+    from plog.client.errors import CorruptRecords as CorruptRecords
+    from plog.client.errors import DeliveryTimedOut as DeliveryTimedOut
+    from plog.client.errors import ForkedError as ForkedError
+    from plog.client.errors import IllegalState as IllegalState
+    from plog.client.errors import LogTruncated as LogTruncated
+    from plog.client.errors import MaxPollIntervalExceeded as MaxPollIntervalExceeded
+    from plog.client.errors import MissingExtra as MissingExtra
+    from plog.client.errors import NoOffsetForPartition as NoOffsetForPartition
+    from plog.client.errors import RecordTooLarge as RecordTooLarge
+    from plog.client.errors import SerializationFailed as SerializationFailed
+    from plog.client.errors import TlsFailed as TlsFailed
+    from plog.client.errors import WokenUp as WokenUp
+    from plog.client.errors import WrongThread as WrongThread
+    from plog.client.rebalance_listener import RebalanceListener as RebalanceListener
+    from plog.client.values import ConsumerRecord as ConsumerRecord
+    from plog.client.values import OffsetAndMetadata as OffsetAndMetadata
+    from plog.client.values import OffsetAndTimestamp as OffsetAndTimestamp
+    from plog.client.values import ProducerRecord as ProducerRecord
+    from plog.client.values import RecordMetadata as RecordMetadata
+    from plog.errors import ErrorCode as ErrorCode
+    from plog.errors import KafkaError as KafkaError
+    from plog.errors import PlogError as PlogError
+    from plog.records.codec import Record as Record
+    from plog.types import TopicPartition as TopicPartition
+
+_MODULE_OF = {
+    "Admin": "plog.client.blocking",
+    "Consumer": "plog.client.blocking",
+    "Producer": "plog.client.blocking",
+    "RecordFuture": "plog.client.blocking",
+    "RebalanceListener": "plog.client.rebalance_listener",
+    "ConsumerRecord": "plog.client.values",
+    "OffsetAndMetadata": "plog.client.values",
+    "OffsetAndTimestamp": "plog.client.values",
+    "ProducerRecord": "plog.client.values",
+    "RecordMetadata": "plog.client.values",
+    "ErrorCode": "plog.errors",
+    "KafkaError": "plog.errors",
+    "PlogError": "plog.errors",
+    "Record": "plog.records.codec",
+    "TopicPartition": "plog.types",
+    "AuthenticationFailed": "plog.client.errors",
+    "BufferExhausted": "plog.client.errors",
+    "ClosedError": "plog.client.errors",
+    "CommitFailed": "plog.client.errors",
+    "ConfigError": "plog.client.errors",
+    "ConnectionFailed": "plog.client.errors",
+    "CorruptRecords": "plog.client.errors",
+    "DeliveryTimedOut": "plog.client.errors",
+    "ForkedError": "plog.client.errors",
+    "IllegalState": "plog.client.errors",
+    "LogTruncated": "plog.client.errors",
+    "MaxPollIntervalExceeded": "plog.client.errors",
+    "MissingExtra": "plog.client.errors",
+    "NoOffsetForPartition": "plog.client.errors",
+    "RecordTooLarge": "plog.client.errors",
+    "SerializationFailed": "plog.client.errors",
+    "TlsFailed": "plog.client.errors",
+    "WokenUp": "plog.client.errors",
+    "WrongThread": "plog.client.errors",
+}
+
+__all__ = sorted(_MODULE_OF)  # A list of texts, made from the table.
+
+
+def __getattr__(name: str) -> object:
+    module = _MODULE_OF.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    value = globals()[name] = getattr(import_module(module), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

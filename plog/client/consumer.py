@@ -29,9 +29,10 @@ from plog.client.offset_reset import EARLIEST, LATEST, ResetTo, reset_to
 from plog.client.position_keeper import PositionKeeper
 from plog.client.positions import Positions
 from plog.client.settings import ConsumerSettings
+from plog.client.solo_member import SoloMember
 from plog.client.taking import Taking
 from plog.client.values import ConsumerRecord, OffsetAndMetadata, OffsetAndTimestamp
-from plog.errors import ErrorCode, InvalidGroupId, error_from_code
+from plog.errors import ErrorCode, error_from_code
 from plog.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -90,18 +91,22 @@ class ConsumerCore:
         self._lookup = OffsetLookup(cluster, network, isolation_level=int(read_committed))
         self._moved = network.signal()
         self._is_closed = False
-        self._group = self._make_group(assignors, call_user)
+        self._member = self._make_member(assignors, call_user)
         self._keeper = self._make_keeper()
         self._fetcher = self._make_fetcher(int(read_committed))
         self._api_timeout_s = settings.default_api_timeout_ms / 1000
         cluster.on_update.append(self._metadata_changed)
         self._keeper.start()
 
-    def _make_group(
+    def _make_member(
         self, assignors: Sequence[Any] | None, call_user: Callable[..., Awaitable[Any]] | None
-    ) -> GroupMember | None:
+    ) -> GroupMember | SoloMember:
         if self._settings.group_id is None:
-            return None
+            solo = SoloMember(
+                self._cluster, self._settings, self.positions, call_user=call_user or _call_here
+            )
+            solo.on_attention = self._news
+            return solo
         group = GroupMember(
             self._cluster,
             self._network,
@@ -121,7 +126,7 @@ class ConsumerCore:
             self._network,
             self.positions,
             self._lookup,
-            committed=None if self._group is None else self._group.committed,
+            committed=None if self._settings.group_id is None else self._member.committed,
             request_timeout_s=settings.request_timeout_ms / 1000,
             patience_s=settings.default_api_timeout_ms / 1000,
             delay_s=self._delay_s,
@@ -185,17 +190,17 @@ class ConsumerCore:
     @property
     def needs_prepare(self) -> bool:
         """Whether `prepare` has to be awaited before anything more is taken. Any thread."""
-        return self._group is not None and self._group.needs_attention
+        return self._member.needs_attention
 
     # -- what the application does ----------------------------------------------------------------
 
     def assign(self, partitions: Collection[TopicPartition]) -> None:
         """Read exactly these partitions; those that stay keep their position.
 
-        Raises IllegalState while a group assigns them.
+        Raises IllegalState while topics are subscribed to.
         """
-        if self._group is not None and self._group.is_subscribed:
-            raise IllegalState("the group assigns this consumer's partitions: unsubscribe first")
+        if self._member.is_subscribed:
+            raise IllegalState("partitions follow from topics: unsubscribe first")
         self.positions.assign(dict.fromkeys(partitions))
 
     def subscribe(
@@ -206,29 +211,22 @@ class ConsumerCore:
     ) -> None:
         """Have the group assign partitions of these topics, from the next `prepare` on.
 
-        Raises InvalidGroupId without a group.id, IllegalState while partitions are assigned by
-        hand.
+        Without a group.id all of them are assigned. Raises IllegalState while partitions are
+        assigned by hand.
         """
-        group = self._member("subscribe")
-        if not group.is_subscribed and self.positions.assigned:
+        if not self._member.is_subscribed and self.positions.assigned:
             raise IllegalState("partitions are assigned by hand: unsubscribe first")
-        group.subscribe(topics, pattern, listener)
+        self._member.subscribe(topics, pattern, listener)
 
     @property
     def subscription(self) -> frozenset[str]:
         """The topics that are subscribed to."""
-        return frozenset() if self._group is None else self._group.subscription
+        return self._member.subscription
 
     async def unsubscribe(self) -> None:
         """Be assigned nothing, and leave the group."""
-        if self._group is not None:
-            await self._group.leave("the consumer unsubscribed from all topics")
+        await self._member.leave("the consumer unsubscribed from all topics")
         self.positions.assign(())
-
-    def _member(self, what: str) -> GroupMember:
-        if self._group is None:
-            raise InvalidGroupId(f"{what} needs a group.id; `assign` and `seek` do not")
-        return self._group
 
     @property
     def assignment(self) -> frozenset[TopicPartition]:
@@ -285,8 +283,7 @@ class ConsumerCore:
 
     def metrics(self) -> dict[str, float]:
         """What is measured, under Kafka's names."""
-        group = {} if self._group is None else self._group.metrics()
-        return self._metrics.values() | group
+        return self._metrics.values() | self._member.metrics()
 
     # -- coroutines -------------------------------------------------------------------------------
 
@@ -296,8 +293,7 @@ class ConsumerCore:
         Waits for listeners and for commits, but for no other member. Raises what the group's
         coordinator refuses for good, and what a listener raises.
         """
-        if self._group is not None:
-            await self._group.attend()
+        await self._member.attend()
 
     async def commit(
         self,
@@ -305,8 +301,7 @@ class ConsumerCore:
         timeout_s: float | None = None,
     ) -> None:
         """Commit `offsets`, by default those of all that was taken. See `Commits.commit`."""
-        group = self._member("commit")
-        await group.commit(
+        await self._member.commit(
             self.positions.consumed() if offsets is None else offsets, timeout_s=timeout_s
         )
 
@@ -316,14 +311,14 @@ class ConsumerCore:
         callback: Callable[..., Any] | None = None,
     ) -> None:
         """As `commit`, without waiting. See `Commits.commit_async`."""
-        group = self._member("commit")
-        group.commit_async(self.positions.consumed() if offsets is None else offsets, callback)
+        consumed = self.positions.consumed() if offsets is None else offsets
+        self._member.commit_async(consumed, callback)
 
     async def committed(
         self, partitions: Collection[TopicPartition], timeout_s: float | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """What the group has committed; None where it has nothing."""
-        return await self._member("committed").committed(partitions, timeout_s=timeout_s)
+        return await self._member.committed(partitions, timeout_s=timeout_s)
 
     async def position(self, partition: TopicPartition, timeout_s: float | None = None) -> int:
         """The next offset `take` gives, waiting until it is found.
@@ -385,8 +380,7 @@ class ConsumerCore:
             return
         self._is_closed = True
         try:
-            if self._group is not None:
-                await self._group.close(timeout_s)
+            await self._member.close(timeout_s)
         finally:
             self._cluster.on_update.remove(self._metadata_changed)
             self.positions.assign(())
@@ -404,7 +398,7 @@ class ConsumerCore:
 
     def _assigned(self) -> None:
         """Other partitions are assigned, by the application or by the group."""
-        if self._group is None or not self._group.is_subscribed:
+        if not self._member.is_subscribed:
             self._cluster.want_topics({p.topic for p in self.positions.assigned})
         self._take_in_leaders(self._cluster.metadata)
 

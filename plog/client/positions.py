@@ -16,7 +16,7 @@ The engine's thread and the consuming one share this, hence the lock. Methods ta
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from enum import Enum
 from threading import Lock
 from typing import NamedTuple
@@ -126,6 +126,8 @@ class Positions:
         self._read_committed = read_committed
         self._generation = _UNASSIGNED
         self._errors: dict[TopicPartition | str, Exception] = {}
+        self.held_back: Callable[[], Mapping[TopicPartition, int]] = dict
+        """Where the application goes on, where it has not had all that was taken."""
         self.on_assign: Callable[[], None] = lambda: None
         """Called when other partitions are assigned, by whoever does it."""
 
@@ -189,10 +191,13 @@ class Positions:
             return self._state(partition).position
 
     def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What a commit of everything handed out would commit."""
+        """What a commit of everything handed out would commit; not what is `held_back`."""
+        held_back = self.held_back()
         with self.lock:
             return {
-                partition: OffsetAndMetadata(
+                partition: OffsetAndMetadata(held_back[partition])
+                if partition in held_back
+                else OffsetAndMetadata(
                     state.position,
                     leader_epoch=None if state.position_epoch < 0 else state.position_epoch,
                 )

@@ -11,8 +11,9 @@ from __future__ import annotations
 import concurrent.futures
 import os
 import threading
+import weakref
 from collections.abc import Callable, Coroutine
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from twisted.internet.defer import Deferred
 from twisted.python import threadable
@@ -23,6 +24,14 @@ from plog.client.errors import ForkedError
 T = TypeVar("T")
 
 _START_TIMEOUT_S = 30
+
+
+class Client(Protocol):
+    """Who uses the reactor."""
+
+    def forked(self) -> None:
+        """In the child of a fork: raise `ForkedError` from now on, and take no lock."""
+        ...
 
 
 class PrivateReactor:
@@ -41,6 +50,7 @@ class PrivateReactor:
 
     def __init__(self) -> None:
         self.reactor = _make_reactor()
+        self._clients: weakref.WeakSet[Client] = weakref.WeakSet()
         self.is_forked = False
         """Whether this is the copy that a fork has left in the child."""
         running = threading.Event()
@@ -95,11 +105,17 @@ class PrivateReactor:
 
     def _check_fork(self) -> None:
         if self.is_forked:
-            raise ForkedError()
+            raise ForkedError("the client was made before a fork: make a new one in the child")
+
+    def add(self, client: Client) -> None:
+        """Have `client` told of forks."""
+        self._clients.add(client)
 
     def _forget(self) -> None:
         """In the child of a fork: close its copies of what the parent goes on using."""
         self.is_forked = True
+        for client in self._clients:
+            client.forked()
         reactor = self.reactor
         for descriptor in {*reactor.getReaders(), *reactor.getWriters()}:
             number = descriptor.fileno()

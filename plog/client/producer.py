@@ -362,6 +362,11 @@ class ProducerCore(Generic[H]):
             self._task = self._network.spawn(self._sender.run(), "sending records")
         self._sender.wake()
 
+    @property
+    def is_full(self) -> bool:
+        """Whether there is no memory for a batch more. Any thread."""
+        return not self._accumulator.has_room()
+
     def metrics(self) -> dict[str, float]:
         """What was counted, under Kafka's names; NaN for averages of nothing. Any thread."""
         found = self._metrics.snapshot()

@@ -278,6 +278,10 @@ class SendHandle:
             raise error
         return batch.metadata_at(index)
 
+    def add_outcome(self, on_delivery: OnDelivery) -> None:
+        """As `add_callback`, with metadata or an error."""
+        self._batch.watch(self._index, on_delivery)
+
     def add_callback(self, function: Callable[[SendHandle], Any]) -> None:
         """Call `function` with this handle when `done`: in the engine's thread, or now if it is."""
         self._batch.watch(self._index, lambda metadata, error: function(self))

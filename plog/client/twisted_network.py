@@ -152,6 +152,9 @@ class TwistedNetwork(DeferredNetwork):
         self._client_id = client_id
         self._buffers = (send_buffer_bytes, receive_buffer_bytes)
 
+    def now_s(self) -> float:
+        return time.monotonic()  # A reactor's own clock may be set.
+
     async def connect(
         self, host: str, port: int, security: Security | None, *, timeout_s: float
     ) -> TwistedChannel:

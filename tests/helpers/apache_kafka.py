@@ -21,14 +21,21 @@ _START_TIMEOUT_S = 600
 
 
 class ApacheKafka:
-    """A broker below `directory`, with `settings` in the place of Kafka's defaults."""
+    """A broker below `directory`, with `settings` in the place of Kafka's defaults.
 
-    def __init__(self, directory: Path, settings: Mapping[str, str]) -> None:
+    With a `tls_port` it also listens there, for TLS.
+    """
+
+    def __init__(
+        self, directory: Path, settings: Mapping[str, str], *, tls_port: int | None = None
+    ) -> None:
         for program in ("bash", "java", "mvn"):
             need_program(program)
         port = _free_port_pair()
         self.bootstrap_servers = f"127.0.0.1:{port}"
         self.data_dir = directory / "log"
+        if tls_port is not None:
+            settings = {**settings, **_listeners(port, tls_port)}
         properties = directory / "extra.properties"
         properties.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
         environment = os.environ | {
@@ -50,6 +57,16 @@ class ApacheKafka:
     def stop(self) -> None:
         """End it; its files are not needed any more."""
         os.kill(self._pid, signal.SIGKILL)
+
+
+def _listeners(port: int, tls_port: int) -> dict[str, str]:
+    """Those of kafka-up, and one for TLS."""
+    both = f"PLAINTEXT://127.0.0.1:{port},SSL://127.0.0.1:{tls_port}"
+    return {
+        "listeners": f"{both},CONTROLLER://127.0.0.1:{port + 1}",
+        "advertised.listeners": both,
+        "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL",
+    }
 
 
 def _free_port_pair() -> int:

@@ -1,0 +1,98 @@
+"""What the asyncio clients have in common: an engine made on first use, in the running loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from types import TracebackType
+from typing import Any, Generic, Self, TypeVar
+
+from twisted.internet.defer import Deferred
+
+from plog.client.cluster import Cluster
+from plog.client.errors import ClosedError
+from plog.client.loop_reactor import LoopReactor
+from plog.client.settings import ClientSettings
+from plog.client.twisted_network import TwistedNetwork
+
+T = TypeVar("T")
+Core = TypeVar("Core")
+
+Servers = str | Sequence[str] | None
+
+
+class Client(Generic[Core]):
+    """What the three have in common: an engine made on first use, in the running loop."""
+
+    def __init__(
+        self,
+        settings: ClientSettings,
+        make_core: Callable[[Cluster, TwistedNetwork], Core],
+        *,
+        auto_create_topics: bool = False,
+    ) -> None:
+        self._settings = settings
+        self._make_core = make_core
+        self._auto_create_topics = auto_create_topics
+        self._made: Core | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._loop_reactor: LoopReactor | None = None
+        self._cluster: Cluster | None = None
+        self._is_closed = False
+
+    @property
+    def _core(self) -> Core:
+        if self._made is None:
+            self._made = self._make()
+        return self._made
+
+    def _make(self) -> Core:
+        if self._is_closed:
+            raise ClosedError("the client is closed: make a new one")
+        self._loop = asyncio.get_running_loop()
+        self._loop_reactor = LoopReactor.acquire()
+        settings = self._settings
+        network = TwistedNetwork(
+            self._loop_reactor.reactor,
+            client_id=settings.client_id,
+            send_buffer_bytes=settings.send_buffer_bytes,
+            receive_buffer_bytes=settings.receive_buffer_bytes,
+        )
+        self._cluster = Cluster(network, settings, auto_create_topics=self._auto_create_topics)
+        return self._make_core(self._cluster, network)
+
+    def _run(
+        self, method: Callable[..., Coroutine[Any, Any, T]], *arguments: Any, **options: Any
+    ) -> asyncio.Future[T]:
+        core = self._core
+        assert self._loop is not None
+        return Deferred.fromCoroutine(method(core, *arguments, **options)).asFuture(self._loop)
+
+    async def __aenter__(self) -> Self:
+        _ = self._core
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def close(self, timeout_s: float | None = None) -> None:
+        """End it; harmless when it has ended."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        if self._made is None:
+            return
+        assert self._cluster is not None and self._loop_reactor is not None
+        try:
+            await self._close_core(timeout_s)
+        finally:
+            await self._cluster.close()
+            await self._loop_reactor.release()
+
+    async def _close_core(self, timeout_s: float | None) -> None:
+        """End what is of this kind of client."""

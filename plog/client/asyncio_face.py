@@ -1,0 +1,278 @@
+"""The asyncio face: `Producer`, `Consumer` and `Admin` for coroutines, on any loop.
+
+The engine runs in the loop's own thread, on a reactor made over the loop (loop_reactor.py). A
+client may be made anywhere; it belongs to the loop in which it is first used, or entered by ``async
+with``. What is said of a method here is all that differs from the other faces.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import AsyncIterator, Callable, Generator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from twisted.internet.defer import Deferred
+
+from plog.client.asyncio_admin import Admin
+from plog.client.asyncio_base import Client, Servers
+from plog.client.cluster import Cluster
+from plog.client.facing import awaitable, here
+from plog.client.polling import PollingConsumer
+from plog.client.producer import Headers, ProducerCore, Serializer
+from plog.client.producer_batch import OnDelivery, SendHandle
+from plog.client.settings import (
+    ConsumerSettings,
+    ProducerSettings,
+)
+from plog.client.twisted_network import TwistedNetwork
+from plog.client.values import ConsumerRecord, RecordMetadata
+from plog.types import TopicPartition
+
+if TYPE_CHECKING:
+    import pyarrow
+
+_CLOSE_TIMEOUT_S = 30.0
+
+T = TypeVar("T")
+
+
+class RecordAwaitable(SendHandle):
+    """A record on its way: await it for where the record is, as often as you like."""
+
+    __slots__ = ()
+
+    def __await__(self) -> Generator[Any, Any, RecordMetadata]:
+        if not self.done():
+            future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self.add_callback(lambda _: _wake(future))
+            yield from future
+        return self.metadata()
+
+    async def result(self) -> RecordMetadata:
+        """The same, as a coroutine."""
+        return await self
+
+
+def _wake(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+class Producer(Client[ProducerCore[RecordAwaitable]]):
+    """Sends records to topics.
+
+        async with Producer(bootstrap_servers="localhost:9092") as producer:
+            sent = await producer.send("page-views", b"/index.html", key=b"alice")
+            print((await sent).offset)
+
+    Settings have Kafka's names, with underscores as keywords, or with dots in `config`.
+
+    Raises ConfigError for settings that are wrong.
+    """
+
+    def __init__(
+        self,
+        *,
+        bootstrap_servers: Servers = None,
+        key_serializer: Serializer | None = None,
+        value_serializer: Serializer | None = None,
+        partitioner: Any = None,
+        interceptors: Sequence[Any] = (),
+        config: Mapping[str, object] | None = None,
+        **settings: object,
+    ) -> None:
+        made = ProducerSettings.from_options(
+            config, bootstrap_servers=bootstrap_servers, **settings
+        )
+        super().__init__(
+            made,
+            lambda cluster, network: ProducerCore(
+                cluster,
+                network,
+                made,
+                key_serializer=key_serializer,
+                value_serializer=value_serializer,
+                partitioner=partitioner,
+                interceptors=interceptors,
+                make_handle=RecordAwaitable,
+            ),
+            auto_create_topics=True,
+        )
+
+    async def send(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        *,
+        partition: int | None = None,
+        timestamp: int | None = None,
+        headers: Headers = (),
+        on_delivery: OnDelivery | None = None,
+    ) -> RecordAwaitable:
+        """Send a record; waits only for a topic that is not known yet, and for memory.
+
+        Raises what `ProducerCore.send_soon` does; BufferExhausted after ``max.block.ms``.
+        """
+        record = (topic, value, key, partition, timestamp, headers, on_delivery)
+        sent = self._core.send(*record)
+        if sent is not None:
+            return sent
+        return await self._run(ProducerCore.send_soon, *record)
+
+    flush = awaitable(ProducerCore.flush)
+    partitions_for = awaitable(ProducerCore.partitions_for)
+    metrics = here(ProducerCore.metrics)
+
+    async def _close_core(self, timeout_s: float | None) -> None:
+        await self._run(ProducerCore.close, timeout_s)
+
+
+async def _call_user(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Call a listener; it may be a coroutine function."""
+    result = function(*arguments)
+    if inspect.isawaitable(result):
+        result = await Deferred.fromFuture(asyncio.ensure_future(result))
+    return result
+
+
+class Consumer(Client[PollingConsumer]):
+    """Reads records of topics; used by one task at a time.
+
+        async with Consumer("page-views", bootstrap_servers="localhost:9092") as consumer:
+            async for record in consumer:
+                print(record.offset, record.value)
+
+    With a `group_id` the group shares the partitions, and remembers how far they have been read;
+    without one this consumer reads all of them, from where ``auto.offset.reset`` says. A listener's
+    methods may be coroutine functions.
+
+    Raises ConfigError for settings that are wrong.
+    """
+
+    def __init__(
+        self,
+        *topics: str,
+        bootstrap_servers: Servers = None,
+        group_id: str | None = None,
+        pattern: str | None = None,
+        listener: Any = None,
+        key_deserializer: Callable[[bytes], Any] | None = None,
+        value_deserializer: Callable[[bytes], Any] | None = None,
+        assignors: Sequence[Any] | None = None,
+        config: Mapping[str, object] | None = None,
+        **settings: object,
+    ) -> None:
+        made = ConsumerSettings.from_options(
+            config, bootstrap_servers=bootstrap_servers, group_id=group_id, **settings
+        )
+        self._max_records = made.max_poll_records
+
+        def make(cluster: Cluster, network: TwistedNetwork) -> PollingConsumer:
+            core = PollingConsumer(
+                cluster,
+                network,
+                made,
+                key_deserializer=key_deserializer,
+                value_deserializer=value_deserializer,
+                assignors=assignors,
+                call_user=_call_user,
+            )
+            if topics or pattern is not None:
+                core.subscribe(topics or None, pattern=pattern, listener=listener)
+            return core
+
+        super().__init__(made, make, auto_create_topics=made.allow_auto_create_topics)
+
+    # -- records ------------------------------------------------------------------------------
+
+    async def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
+        """Records without end; waits where there are none."""
+        unread = self._core.unread
+        while True:
+            if not unread:
+                unread.put(await self.consume())
+            for record in unread.records():
+                yield record
+
+    async def poll(self, timeout_s: float = 0.0) -> ConsumerRecord | None:
+        """The next record, None if there is none within `timeout_s`."""
+        records = await self.consume(1, timeout_s)
+        return records[0] if records else None
+
+    async def consume(
+        self, max_records: int | None = None, timeout_s: float | None = None
+    ) -> list[ConsumerRecord]:
+        """Up to `max_records` (``max.poll.records``), as soon as there are any.
+
+        Waits for ever without `timeout_s`, and else returns an empty list when that is over. Raises
+        what was found out in the meantime: OffsetOutOfRange, CorruptRecords, SerializationFailed,
+        the coordinator's refusals, what a listener raised; WokenUp after `wakeup`.
+        """
+        core = self._core
+        count = self._max_records if max_records is None else max_records
+        if core.unread:
+            return core.unread.take(count)
+        core.polled()
+        if not core.needs_prepare and (records := core.take(count)):
+            return records
+        return await self._run(PollingConsumer.consume, count, timeout_s)
+
+    async def consume_arrow(
+        self, max_records: int = 1 << 20, timeout_s: float | None = None
+    ) -> pyarrow.RecordBatch | None:
+        """As `consume`, as columns: topic, partition, offset, timestamp, key, value, headers …
+
+        Deserializers are not applied. Needs the extra ``plog[arrow]``.
+        """
+        self._core.give_back_unread()
+        return await self._run(PollingConsumer.consume_arrow, max_records, timeout_s)
+
+    # -- what to read -------------------------------------------------------------------------
+
+    subscribe = here(PollingConsumer.subscribe)
+    unsubscribe = awaitable(PollingConsumer.unsubscribe)
+    assign = here(PollingConsumer.assign)
+    seek = here(PollingConsumer.seek)
+    seek_to_beginning = here(PollingConsumer.seek_to_beginning)
+    seek_to_end = here(PollingConsumer.seek_to_end)
+    seek_to_time = here(PollingConsumer.seek_to_time)
+    pause = here(PollingConsumer.pause)
+    resume = here(PollingConsumer.resume)
+
+    @property
+    def assignment(self) -> frozenset[TopicPartition]:
+        """The partitions that are read now."""
+        return self._core.assignment
+
+    @property
+    def subscription(self) -> frozenset[str]:
+        """The topics that are wanted; empty after `assign`."""
+        return self._core.subscription
+
+    @property
+    def paused(self) -> frozenset[TopicPartition]:
+        """What is paused."""
+        return self._core.paused
+
+    # -- how far ------------------------------------------------------------------------------
+
+    position = awaitable(PollingConsumer.position)
+    committed = awaitable(PollingConsumer.committed)
+    commit = awaitable(PollingConsumer.commit)
+    commit_async = here(PollingConsumer.commit_async)
+    beginning_offsets = awaitable(PollingConsumer.beginning_offsets)
+    end_offsets = awaitable(PollingConsumer.end_offsets)
+    offsets_for_times = awaitable(PollingConsumer.offsets_for_times)
+    partitions_for = awaitable(PollingConsumer.partitions_for)
+    topics = awaitable(PollingConsumer.topics)
+    lag = here(PollingConsumer.lag)
+    metrics = here(PollingConsumer.metrics)
+    wakeup = here(PollingConsumer.wake_up)
+
+    async def _close_core(self, timeout_s: float | None) -> None:
+        await self._run(PollingConsumer.close, _CLOSE_TIMEOUT_S if timeout_s is None else timeout_s)
+
+
+__all__ = ["Admin", "Consumer", "Producer", "RecordAwaitable"]

@@ -1,0 +1,437 @@
+"""The blocking face: `Producer`, `Consumer` and `Admin` for code that waits, from any thread.
+
+The engine runs on a private reactor in a daemon thread (private_reactor.py). `Producer.send` puts a
+record into the accumulator in the caller's thread and returns a future; `Consumer` decodes records
+in the caller's thread, and calls listeners there. Everything else is a coroutine of the engine that
+the caller waits for. What is said of a method here is all that differs from the other faces.
+"""
+
+from __future__ import annotations
+
+import atexit
+import threading
+import time
+import weakref
+from collections import deque
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from twisted.internet.defer import Deferred
+from twisted.python.failure import Failure
+
+from plog.client.blocking_admin import Admin
+from plog.client.blocking_base import Client, Servers
+from plog.client.errors import ForkedError, WrongThread
+from plog.client.facing import blocking, elsewhere
+from plog.client.polling import PollingConsumer
+from plog.client.producer import Headers, ProducerCore, Serializer
+from plog.client.producer_batch import OnDelivery, SendHandle
+from plog.client.settings import (
+    ConsumerSettings,
+    ProducerSettings,
+)
+from plog.client.values import ConsumerRecord, OffsetAndMetadata, RecordMetadata
+from plog.types import TopicPartition
+
+if TYPE_CHECKING:
+    import pyarrow
+
+T = TypeVar("T")
+
+_EXIT_TIMEOUT_S = 30.0
+
+
+class RecordFuture(SendHandle):
+    """A record on its way. As a `concurrent.futures.Future`, but cannot be cancelled."""
+
+    __slots__ = ()
+
+    def result(self, timeout_s: float | None = None) -> RecordMetadata:
+        """Where the record is, once that is known.
+
+        Raises why it failed, or TimeoutError if that is not known after `timeout_s`: it may come to
+        be written all the same.
+        """
+        self._wait(timeout_s)
+        return self.metadata()
+
+    def exception(self, timeout_s: float | None = None) -> Exception | None:
+        """Why the record failed, None if it has not. Raises TimeoutError as `result`."""
+        self._wait(timeout_s)
+        return self.error()
+
+    def add_done_callback(self, function: Callable[[RecordFuture], Any]) -> None:
+        """Call `function` with this in the client's thread, or now if the outcome is known."""
+        self.add_callback(function)  # type: ignore[arg-type]  # It is called with this very object.
+
+    def cancel(self) -> bool:
+        """False: what has been sent cannot be called back."""
+        return False
+
+    def _wait(self, timeout_s: float | None) -> None:
+        if self.done():
+            return
+        done = threading.Event()
+        self.add_callback(lambda _: done.set())
+        if not done.wait(timeout_s):
+            raise TimeoutError(
+                f"the record has no outcome after {timeout_s:g} s; it may still come"
+            )
+
+
+class Producer(Client):
+    """Sends records to topics; any number of threads may use one.
+
+        with Producer(bootstrap_servers="localhost:9092") as producer:
+            future = producer.send("page-views", b"/index.html", key=b"alice")
+            print(future.result().offset)
+
+    Settings have Kafka's names, with underscores as keywords, or with dots in `config`.
+
+    Raises ConfigError for settings that are wrong.
+    """
+
+    def __init__(
+        self,
+        *,
+        bootstrap_servers: Servers = None,
+        key_serializer: Serializer | None = None,
+        value_serializer: Serializer | None = None,
+        partitioner: Any = None,
+        interceptors: Sequence[Any] = (),
+        config: Mapping[str, object] | None = None,
+        **settings: object,
+    ) -> None:
+        made = ProducerSettings.from_options(
+            config, bootstrap_servers=bootstrap_servers, **settings
+        )
+        super().__init__(made, auto_create_topics=True)
+        private = self._private
+        self._core: ProducerCore[RecordFuture] = ProducerCore(
+            self._cluster,
+            self._network,
+            made,
+            key_serializer=key_serializer,
+            value_serializer=value_serializer,
+            partitioner=partitioner,
+            interceptors=interceptors,
+            wake=lambda: private.soon(self._core.woken),
+            make_handle=RecordFuture,
+        )
+        self._send: Callable[..., RecordFuture | None] = self._core.send
+        _producers.add(self)
+
+    def send(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        *,
+        partition: int | None = None,
+        timestamp: int | None = None,
+        headers: Headers = (),
+        on_delivery: OnDelivery | None = None,
+    ) -> RecordFuture:
+        """Send a record; waits only for a topic that is not known yet, and for memory.
+
+        Raises what `ProducerCore.send_soon` does; BufferExhausted after ``max.block.ms``.
+        """
+        future = self._send(topic, value, key, partition, timestamp, headers, on_delivery)
+        if future is not None:
+            return future
+        return self._run(
+            self._core.send_soon, topic, value, key, partition, timestamp, headers, on_delivery
+        )
+
+    flush = blocking(ProducerCore.flush)
+    partitions_for = blocking(ProducerCore.partitions_for)
+
+    def metrics(self) -> dict[str, float]:
+        """What was counted, under Kafka's names."""
+        return self._core.metrics()
+
+    def close(self, timeout_s: float | None = None) -> None:
+        """Send what is there, and end. What is not acknowledged after `timeout_s` fails."""
+        if self._is_closed or self._is_forked:
+            return
+        try:
+            self._run(self._core.close, timeout_s)
+            self._run(self._cluster.close)
+        finally:
+            self._is_closed = True
+
+    def forked(self) -> None:
+        super().forked()
+        self._send = _raise_forked
+
+
+def _raise_forked(*_: Any) -> Any:
+    raise ForkedError("the producer was made before a fork: make a new one in the child")
+
+
+class _Call:
+    """A function of the application that the engine wants called, and what becomes of it."""
+
+    def __init__(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+        self.function = function
+        self.arguments = arguments
+        self.outcome: Deferred[Any] = Deferred()
+
+
+class Consumer(Client):
+    """Reads records of topics; used by one thread at a time.
+
+        for record in Consumer("page-views", bootstrap_servers="localhost:9092"):
+            print(record.offset, record.value)
+
+    With a `group_id` the group shares the partitions, and remembers how far they have been read;
+    without one this consumer reads all of them, from where ``auto.offset.reset`` says. A listener's
+    methods are called in the consuming thread, while it waits here.
+
+    Raises ConfigError for settings that are wrong.
+    """
+
+    def __init__(
+        self,
+        *topics: str,
+        bootstrap_servers: Servers = None,
+        group_id: str | None = None,
+        pattern: str | None = None,
+        listener: Any = None,
+        key_deserializer: Callable[[bytes], Any] | None = None,
+        value_deserializer: Callable[[bytes], Any] | None = None,
+        assignors: Sequence[Any] | None = None,
+        config: Mapping[str, object] | None = None,
+        **settings: object,
+    ) -> None:
+        made = ConsumerSettings.from_options(
+            config, bootstrap_servers=bootstrap_servers, group_id=group_id, **settings
+        )
+        super().__init__(made, auto_create_topics=made.allow_auto_create_topics)
+        self._max_records = made.max_poll_records
+        self._calls: deque[_Call] = deque()
+        self._news = threading.Event()
+        self._user = 0
+        self._depth = 0
+
+        async def make() -> PollingConsumer:
+            return PollingConsumer(
+                self._cluster,
+                self._network,
+                made,
+                key_deserializer=key_deserializer,
+                value_deserializer=value_deserializer,
+                assignors=assignors,
+                call_user=self._call_user,
+            )
+
+        self._core = self._private.run(make)
+        self._core.on_room = lambda: self._private.soon(self._core.fetch_more)
+        self._unread = self._core.unread
+        if topics or pattern is not None:
+            self.subscribe(topics or None, pattern=pattern, listener=listener)
+
+    # -- records ------------------------------------------------------------------------------
+
+    def __iter__(self) -> Iterator[ConsumerRecord]:
+        """Records without end; waits where there are none."""
+        while True:
+            if not self._unread:
+                self._unread.put(self.consume())
+            yield from self._unread.records()
+
+    def poll(self, timeout_s: float = 0.0) -> ConsumerRecord | None:
+        """The next record, None if there is none within `timeout_s`."""
+        records = self.consume(1, timeout_s)
+        return records[0] if records else None
+
+    def consume(
+        self, max_records: int | None = None, timeout_s: float | None = None
+    ) -> list[ConsumerRecord]:
+        """Up to `max_records` (``max.poll.records``), as soon as there are any.
+
+        Waits for ever without `timeout_s`, and else returns an empty list when that is over. Raises
+        what was found out in the meantime: OffsetOutOfRange, CorruptRecords, SerializationFailed,
+        the coordinator's refusals, what a listener raised; WokenUp after `wakeup`.
+        """
+        count = self._max_records if max_records is None else max_records
+        with self._use():
+            if self._unread:
+                return self._unread.take(count)
+            return self._await_taken(lambda: self._core.take(count), timeout_s)
+
+    def consume_arrow(
+        self, max_records: int | None = None, timeout_s: float | None = None
+    ) -> pyarrow.RecordBatch | None:
+        """As `consume`, as columns: topic, partition, offset, timestamp, key, value, headers …
+
+        Deserializers are not applied. Needs the extra ``plog[arrow]``.
+        """
+        count = self._max_arrow_records if max_records is None else max_records
+        with self._use():
+            self._core.give_back_unread()
+            return self._await_taken(lambda: self._core.take_arrow(count), timeout_s)
+
+    _max_arrow_records = 1 << 20
+
+    def _await_taken(self, take: Callable[[], T], timeout_s: float | None) -> T:
+        """What `take` gives, asked again until it is something or the time is over."""
+        core = self._core
+        core.polled()
+        if not core.needs_prepare and (taken := take()):
+            return taken
+        deadline_s = None if timeout_s is None else time.monotonic() + timeout_s
+        while True:
+            left_s = None if deadline_s is None else deadline_s - time.monotonic()
+            came = self._run(core.wait_for_data, left_s)
+            taken = take()
+            if taken or not came:
+                return taken
+
+    # -- what to read -------------------------------------------------------------------------
+
+    subscribe = elsewhere(PollingConsumer.subscribe)
+    unsubscribe = elsewhere(PollingConsumer.unsubscribe)
+    assign = elsewhere(PollingConsumer.assign)
+    seek = elsewhere(PollingConsumer.seek)
+    seek_to_beginning = elsewhere(PollingConsumer.seek_to_beginning)
+    seek_to_end = elsewhere(PollingConsumer.seek_to_end)
+    seek_to_time = elsewhere(PollingConsumer.seek_to_time)
+    pause = elsewhere(PollingConsumer.pause)
+    resume = elsewhere(PollingConsumer.resume)
+
+    @property
+    def assignment(self) -> frozenset[TopicPartition]:
+        """The partitions that are read now."""
+        return self._core.assignment
+
+    @property
+    def subscription(self) -> frozenset[str]:
+        """The topics that are wanted; empty after `assign`."""
+        return self._core.subscription
+
+    @property
+    def paused(self) -> frozenset[TopicPartition]:
+        """What is paused."""
+        return self._core.paused
+
+    # -- how far ------------------------------------------------------------------------------
+
+    position = blocking(PollingConsumer.position)
+    committed = blocking(PollingConsumer.committed)
+    commit = blocking(PollingConsumer.commit)
+    beginning_offsets = blocking(PollingConsumer.beginning_offsets)
+    end_offsets = blocking(PollingConsumer.end_offsets)
+    offsets_for_times = blocking(PollingConsumer.offsets_for_times)
+    partitions_for = blocking(PollingConsumer.partitions_for)
+    topics = blocking(PollingConsumer.topics)
+
+    def commit_async(
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None,
+        callback: Callable[..., Any] | None = None,
+    ) -> None:
+        """Commit without waiting; `callback` hears (offsets, error) in a later call here."""
+        with self._use():
+            self._private.soon(self._core.commit_async, self._core.to_commit(offsets), callback)
+
+    def lag(self, partition: TopicPartition) -> int | None:
+        """Records between the position and the end, None while one of the two is not known."""
+        return self._core.lag(partition)
+
+    def metrics(self) -> dict[str, float]:
+        """What is measured, under Kafka's names."""
+        return self._core.metrics()
+
+    # -- the end ------------------------------------------------------------------------------
+
+    def wakeup(self) -> None:
+        """End a call that waits in another thread: it raises WokenUp. From any thread."""
+        self._private.soon(self._core.wake_up)
+
+    def close(self, timeout_s: float = 30.0) -> None:
+        """Commit what was read, if that is automatic, leave the group, and end."""
+        if self._is_closed or self._is_forked:
+            return
+        try:
+            self._run(self._core.close, timeout_s)
+            self._private.run(self._cluster.close)
+        finally:
+            self._is_closed = True
+
+    # -- threads ------------------------------------------------------------------------------
+
+    def _use(self) -> _Use:
+        return _Use(self)
+
+    async def _call_user(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Have a function of the application called by the consuming thread; in the engine's."""
+        call = _Call(function, arguments)
+        self._calls.append(call)
+        self._news.set()
+        return await call.outcome
+
+    def _run(
+        self, function: Callable[..., Coroutine[Any, Any, T]], *arguments: Any, **options: Any
+    ) -> T:
+        """Wait for a coroutine of the engine, and do what it wants done here meanwhile."""
+        self._check()
+        with self._use():
+            running = self._private.begin(function, *arguments, **options)
+            outcome = running.outcome
+            outcome.add_done_callback(lambda _: self._news.set())
+            try:
+                while not outcome.done():
+                    self._news.wait()
+                    self._news.clear()
+                    self._make_calls()
+            except BaseException:
+                self._private.soon(running.cancel)
+                raise
+            self._make_calls()
+            return outcome.result()
+
+    def _make_calls(self) -> None:
+        while self._calls:
+            call = self._calls.popleft()
+            try:
+                result = call.function(*call.arguments)
+            except Exception:
+                self._private.soon(call.outcome.errback, Failure())
+            else:
+                self._private.soon(call.outcome.callback, result)
+
+
+class _Use:
+    """One thread at a time; a listener's calls are of the same thread, within another."""
+
+    __slots__ = ("_consumer",)
+
+    def __init__(self, consumer: Consumer) -> None:
+        self._consumer = consumer
+
+    def __enter__(self) -> None:
+        consumer, thread = self._consumer, threading.get_ident()
+        if consumer._depth and consumer._user != thread:
+            raise WrongThread(
+                "this consumer is in use in another thread: use it in one at a time, or make one"
+                " for each; only wakeup() may be called from everywhere"
+            )
+        consumer._user = thread
+        consumer._depth += 1
+
+    def __exit__(self, *_: object) -> None:
+        self._consumer._depth -= 1
+
+
+_producers: weakref.WeakSet[Producer] = weakref.WeakSet()
+
+
+@atexit.register
+def _send_the_rest() -> None:
+    """At the end of the process: what was sent leaves, if that does not take too long."""
+    for producer in list(_producers):
+        producer.close(_EXIT_TIMEOUT_S)
+
+
+__all__ = ["Admin", "Consumer", "Producer", "RecordFuture"]

@@ -1,0 +1,64 @@
+"""What the blocking clients have in common: a network on the private reactor, and an end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Sequence
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from plog.client.cluster import Cluster
+from plog.client.errors import ClosedError, ForkedError
+from plog.client.private_reactor import PrivateReactor
+from plog.client.settings import ClientSettings
+from plog.client.twisted_network import TwistedNetwork
+
+T = TypeVar("T")
+
+Servers = str | Sequence[str] | None
+
+
+class Client:
+    """What the three have in common: a network on the private reactor, and an end."""
+
+    def __init__(self, settings: ClientSettings, *, auto_create_topics: bool = False) -> None:
+        self._private = PrivateReactor.current()
+        self._network = TwistedNetwork(
+            self._private.reactor,
+            client_id=settings.client_id,
+            send_buffer_bytes=settings.send_buffer_bytes,
+            receive_buffer_bytes=settings.receive_buffer_bytes,
+        )
+        self._cluster = Cluster(self._network, settings, auto_create_topics=auto_create_topics)
+        self._is_closed = self._is_forked = False
+        self._private.add(self)
+
+    def _run(
+        self, function: Callable[..., Coroutine[Any, Any, T]], *arguments: Any, **options: Any
+    ) -> T:
+        self._check()
+        return self._private.run(function, *arguments, **options)
+
+    def forked(self) -> None:
+        """In the child of a fork: nothing of this client works here."""
+        self._is_forked = True
+
+    def _check(self) -> None:
+        if self._is_forked:
+            raise ForkedError("the client was made before a fork: make a new one in the child")
+        if self._is_closed:
+            raise ClosedError("the client is closed: make a new one")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End it; harmless when it has ended."""
+        raise NotImplementedError

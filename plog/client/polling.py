@@ -1,0 +1,143 @@
+"""A consumer as every face shows it: asked for records, it waits until there are some.
+
+`ConsumerCore` never waits in `take`, and its positions are behind all that was taken. Here is what
+lies between that and an application's loop: waiting for data, for the group and for `wake_up`; and
+records that were taken and not yet given out (unread.py), which count as not consumed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from plog.client.consumer import ConsumerCore
+from plog.client.errors import WokenUp
+from plog.client.unread import Unread
+from plog.client.values import ConsumerRecord, OffsetAndMetadata
+from plog.types import TopicPartition
+
+if TYPE_CHECKING:
+    import pyarrow
+
+T = TypeVar("T")
+
+Offsets = Mapping[TopicPartition, OffsetAndMetadata | int]
+
+
+class PollingConsumer(ConsumerCore):
+    """See the module's text. `polled`, `take` and `unread` are the consuming thread's."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.unread = Unread()
+        self.positions.held_back = self.unread.offsets
+        self._data = self._network.signal()
+        self._is_woken = False
+        self.on_data = self._data.set
+
+    # -- asking for records -----------------------------------------------------------------------
+
+    def polled(self, *, waits: bool = False) -> None:
+        """The application asks for records, and is done with those it had. Any thread.
+
+        If it `waits`, it counts as asking until the next call of this.
+        """
+        self._member.polled(waits=waits)
+
+    async def consume(
+        self, max_records: int, timeout_s: float | None = None
+    ) -> list[ConsumerRecord]:
+        """Up to `max_records`, as soon as there are any; none if there are none in `timeout_s`."""
+        if self.unread:
+            return self.unread.take(max_records)
+        return await self.until_taken(lambda: self.take(max_records), timeout_s)
+
+    async def consume_arrow(
+        self, max_records: int, timeout_s: float | None = None
+    ) -> pyarrow.RecordBatch | None:
+        """The same as columns."""
+        self.give_back_unread()
+        return await self.until_taken(lambda: self.take_arrow(max_records), timeout_s)
+
+    async def wait_for_data(self, timeout_s: float | None = None) -> bool:
+        """Do what the group wants done, and wait until `take` would give or raise something."""
+        return await self.until_taken(lambda: self.has_data, timeout_s)
+
+    async def until_taken(self, take: Callable[[], T], timeout_s: float | None) -> T:
+        """What `take` gives as soon as that is something; what it gave last when time is over.
+
+        Raises WokenUp, and what `prepare` and `take` raise.
+        """
+        now_s = self._network.now_s
+        deadline_s = None if timeout_s is None else now_s() + timeout_s
+        while True:
+            self._data.clear()
+            if self._is_woken:
+                self._is_woken = False
+                raise WokenUp("wakeup() was called")
+            self.polled()
+            if self.needs_prepare:
+                await self.prepare()
+            taken = take()
+            left_s = None if deadline_s is None else deadline_s - now_s()
+            if taken or (left_s is not None and left_s <= 0):
+                return taken
+            self.polled(waits=True)
+            await self._data.wait(left_s)
+
+    def wake_up(self) -> None:
+        """End the wait that is under way, or the next one, with WokenUp."""
+        self._is_woken = True
+        self._data.set()
+
+    # -- what was taken and is not read -----------------------------------------------------------
+
+    def give_back_unread(self) -> None:
+        """Have what was not given out fetched again."""
+        for partition, offset in self.unread.offsets().items():
+            if partition in self.positions.assigned:
+                super().seek(partition, offset)
+        self.unread.drop()
+
+    def assign(self, partitions: Collection[TopicPartition]) -> None:
+        super().assign(partitions)
+        self.unread.drop(self.unread.offsets().keys() - self.positions.assigned)
+
+    async def unsubscribe(self) -> None:
+        self.unread.drop()
+        await super().unsubscribe()
+
+    def seek(self, partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
+        super().seek(partition, offset)
+        self.unread.drop({partition})
+
+    def _seek_to(self, partitions: Collection[TopicPartition], where: Any) -> None:
+        super()._seek_to(partitions, where)
+        self.unread.drop(set(partitions) or None)
+
+    async def position(self, partition: TopicPartition, timeout_s: float | None = None) -> int:
+        held_back = self.unread.offsets().get(partition)
+        if held_back is not None:
+            return held_back
+        return await super().position(partition, timeout_s)
+
+    # -- commits ----------------------------------------------------------------------------------
+
+    async def commit(self, offsets: Offsets | None = None, timeout_s: float | None = None) -> None:
+        """Commit `offsets`, by default those of all that the application has had."""
+        await self._member.commit(self.to_commit(offsets), timeout_s=timeout_s)
+
+    def commit_async(
+        self, offsets: Offsets | None = None, callback: Callable[..., Any] | None = None
+    ) -> None:
+        """As `commit`, without waiting; `callback` hears (offsets, error)."""
+        self._member.commit_async(self.to_commit(offsets), callback)
+
+    def to_commit(self, offsets: Offsets | None) -> dict[TopicPartition, OffsetAndMetadata]:
+        """What to commit: a number stands for an offset without metadata."""
+        if offsets is None:
+            return self.positions.consumed()
+        return {
+            partition: OffsetAndMetadata(offset) if isinstance(offset, int) else offset
+            for partition, offset in offsets.items()
+        }

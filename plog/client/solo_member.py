@@ -1,0 +1,143 @@
+"""A consumer without a group: all partitions of the topics it has subscribed to are its own.
+
+It stands where a `GroupMember` would, and has no coordinator: nothing is committed anywhere. New
+partitions, and new topics that match a pattern, are taken up in the next poll.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping
+
+from plog.client.cluster import Cluster
+from plog.client.group_positions import GroupPositions
+from plog.client.metadata import ClusterMetadata
+from plog.client.rebalance_listener import CallUser, Listening
+from plog.client.settings import ConsumerSettings
+from plog.client.topic_selection import TopicSelection
+from plog.client.values import OffsetAndMetadata
+from plog.errors import InvalidGroupId
+from plog.types import TopicPartition
+
+
+class SoloMember:
+    """See the module's text; the methods are those of a `GroupMember`."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        settings: ConsumerSettings,
+        positions: GroupPositions,
+        *,
+        call_user: CallUser,
+    ) -> None:
+        self.on_attention: Callable[[], None] = lambda: None
+        self._cluster = cluster
+        self._settings = settings
+        self._positions = positions
+        self._call_user = call_user
+        self._selection: TopicSelection | None = None
+        self._listening = Listening(None, call_user)
+        self._attending = False
+        cluster.on_update.append(self._metadata_changed)
+
+    def subscribe(
+        self,
+        topics: Iterable[str] | None = None,
+        pattern: str | re.Pattern[str] | None = None,
+        listener: object | None = None,
+    ) -> None:
+        """Read these topics from now on, or all whose whole name matches `pattern`."""
+        self._selection = TopicSelection.of(
+            topics, pattern, excludes_internal=self._settings.exclude_internal_topics
+        )
+        self._listening = Listening(listener, self._call_user)
+        self._cluster.want_all_topics(pattern is not None)
+        self._cluster.want_topics(self._selection.topics)
+        self.on_attention()
+
+    @property
+    def is_subscribed(self) -> bool:
+        """Whether topics decide about the partitions, and not `assign`."""
+        return self._selection is not None
+
+    @property
+    def subscription(self) -> frozenset[str]:
+        """The topics that are wanted now."""
+        if self._selection is None:
+            return frozenset()
+        return self._selection.wanted(self._cluster.metadata)
+
+    @property
+    def needs_attention(self) -> bool:
+        """Whether `attend` has something to do."""
+        return self._selection is not None and self._wanted() != self._positions.assigned
+
+    def polled(self, *, waits: bool = False) -> None:
+        """The application asks for records; nobody here wants to know."""
+
+    async def attend(self) -> None:
+        """Take up what is new, give up what is gone. Raises what a listener raises."""
+        if self._attending:
+            return
+        self._attending = True
+        try:
+            wanted, assigned = self._wanted(), self._positions.assigned
+            if gone := assigned - wanted:
+                await self._listening.revoked(gone)
+            self._positions.assign(sorted(wanted))
+            if new := wanted - assigned:
+                await self._listening.assigned(new)
+        finally:
+            self._attending = False
+        self._listening.raise_error()
+
+    async def leave(self, reason: str) -> None:
+        """Want nothing any more."""
+        self._selection = None
+
+    async def close(self, timeout_s: float) -> None:
+        """End it."""
+        self._selection = None
+        if self._metadata_changed in self._cluster.on_update:
+            self._cluster.on_update.remove(self._metadata_changed)
+
+    async def commit(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout_s: float | None = None
+    ) -> None:
+        """Raises InvalidGroupId: there is no group to remember anything."""
+        raise _no_group()
+
+    def commit_async(
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        callback: Callable[..., object] | None = None,
+    ) -> None:
+        """Raises InvalidGroupId."""
+        raise _no_group()
+
+    async def committed(
+        self, partitions: Collection[TopicPartition], timeout_s: float | None = None
+    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        """Raises InvalidGroupId."""
+        raise _no_group()
+
+    def metrics(self) -> dict[str, float]:
+        """None."""
+        return {}
+
+    def _wanted(self) -> frozenset[TopicPartition]:
+        metadata = self._cluster.metadata
+        return frozenset(
+            TopicPartition(topic, number)
+            for topic in self.subscription
+            for number in range(metadata.partition_count(topic) or 0)
+        )
+
+    def _metadata_changed(self, metadata: ClusterMetadata) -> None:
+        if self.needs_attention:
+            self.on_attention()
+
+
+def _no_group() -> InvalidGroupId:
+    return InvalidGroupId("offsets are committed for a group: give the consumer a group_id")

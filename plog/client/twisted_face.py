@@ -1,0 +1,355 @@
+"""The Twisted face: `Producer`, `Consumer` and `Admin` whose methods return Deferreds.
+
+They run on the reactor they are given, the installed one by default. What Twisted programs are made
+of besides, protocols and factories with flow control and services, is in twisted_streams.py. What
+is said of a method here is all that differs from the other faces.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from twisted.internet.defer import Deferred, maybeDeferred
+from twisted.python.failure import Failure
+
+from plog.client.admin import AdminCore
+from plog.client.cluster import Cluster
+from plog.client.facing import deferred, here
+from plog.client.polling import PollingConsumer
+from plog.client.producer import Headers, ProducerCore, Serializer
+from plog.client.producer_batch import SendHandle
+from plog.client.settings import (
+    AdminSettings,
+    ClientSettings,
+    ConsumerSettings,
+    ProducerSettings,
+)
+from plog.client.twisted_network import TwistedNetwork
+from plog.client.unread import Unread
+from plog.client.values import ConsumerRecord, RecordMetadata
+from plog.types import TopicPartition
+
+if TYPE_CHECKING:
+    import pyarrow
+
+T = TypeVar("T")
+
+_CLOSE_TIMEOUT_S = 30.0
+Servers = str | Sequence[str] | None
+
+
+class _Client:
+    """What the three have in common: a network on the caller's reactor, and an end."""
+
+    def __init__(
+        self, settings: ClientSettings, reactor: Any, *, auto_create_topics: bool = False
+    ) -> None:
+        if reactor is None:
+            from twisted.internet import reactor  # Only who names none wants the installed one.
+        self._network = TwistedNetwork(
+            reactor,
+            client_id=settings.client_id,
+            send_buffer_bytes=settings.send_buffer_bytes,
+            receive_buffer_bytes=settings.receive_buffer_bytes,
+        )
+        self._cluster = Cluster(self._network, settings, auto_create_topics=auto_create_topics)
+
+    def close(self, timeout_s: float | None = None) -> Deferred[None]:
+        """End it; harmless when it has ended."""
+        return Deferred.fromCoroutine(self._close(timeout_s))
+
+    async def _close(self, timeout_s: float | None) -> None:
+        await self._cluster.close()
+
+
+class Producer(_Client):
+    """Sends records to topics.
+
+        producer = Producer(bootstrap_servers="localhost:9092")
+        producer.send("page-views", b"/index.html", key=b"alice").addCallback(print)
+
+    Settings have Kafka's names, with underscores as keywords, or with dots in `config`.
+
+    Raises ConfigError for settings that are wrong.
+    """
+
+    def __init__(
+        self,
+        *,
+        bootstrap_servers: Servers = None,
+        reactor: Any = None,
+        key_serializer: Serializer | None = None,
+        value_serializer: Serializer | None = None,
+        partitioner: Any = None,
+        interceptors: Sequence[Any] = (),
+        config: Mapping[str, object] | None = None,
+        **settings: object,
+    ) -> None:
+        made = ProducerSettings.from_options(
+            config, bootstrap_servers=bootstrap_servers, **settings
+        )
+        super().__init__(made, reactor, auto_create_topics=True)
+        self._core: ProducerCore[SendHandle] = ProducerCore(
+            self._cluster,
+            self._network,
+            made,
+            key_serializer=key_serializer,
+            value_serializer=value_serializer,
+            partitioner=partitioner,
+            interceptors=interceptors,
+        )
+
+    def send(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        *,
+        partition: int | None = None,
+        timestamp: int | None = None,
+        headers: Headers = (),
+    ) -> Deferred[RecordMetadata]:
+        """Send a record; where it is, once that is known.
+
+        Fails with what `ProducerCore.send_soon` raises, and with why the record was not written.
+        What is sent while memory is full waits for it: see `ProducerFactory` for flow control.
+        """
+        record = (topic, value, key, partition, timestamp, headers)
+        try:
+            handle = self._core.send(*record)
+        except Exception:
+            return Deferred.fromCoroutine(_raise(Failure()))
+        if handle is not None:
+            return _outcome_of(handle)
+        return Deferred.fromCoroutine(self._core.send_soon(*record)).addCallback(_outcome_of)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether there is no memory for a batch more: what is sent now waits."""
+        return self._core.is_full
+
+    flush = deferred(ProducerCore.flush)
+    partitions_for = deferred(ProducerCore.partitions_for)
+    metrics = here(ProducerCore.metrics)
+
+    async def _close(self, timeout_s: float | None) -> None:
+        await self._core.close(timeout_s)
+        await self._cluster.close()
+
+
+async def _raise(failure: Failure) -> Any:
+    failure.raiseException()
+
+
+def _outcome_of(handle: SendHandle) -> Deferred[RecordMetadata]:
+    outcome: Deferred[RecordMetadata] = Deferred()
+
+    def done(metadata: RecordMetadata | None, error: Exception | None) -> None:
+        if outcome.called:  # Cancelled: nobody wants to know any more.
+            return
+        if error is None and metadata is not None:
+            outcome.callback(metadata)
+        else:
+            outcome.errback(Failure(error))
+
+    handle.add_outcome(done)
+    return outcome
+
+
+def _call_user(function: Callable[..., Any], *arguments: Any) -> Deferred[Any]:
+    """Call a listener; it may return a Deferred."""
+    return maybeDeferred(function, *arguments)
+
+
+class Consumer(_Client):
+    """Reads records of topics.
+
+        consumer = Consumer("page-views", bootstrap_servers="localhost:9092")
+        consumer.consume().addCallback(print)
+
+    With a `group_id` the group shares the partitions, and remembers how far they have been read;
+    without one this consumer reads all of them, from where ``auto.offset.reset`` says. A listener's
+    methods may return Deferreds. One `consume` at a time; `ConsumerFactory` is for who would rather
+    be called.
+
+    Raises ConfigError for settings that are wrong.
+    """
+
+    def __init__(
+        self,
+        *topics: str,
+        bootstrap_servers: Servers = None,
+        reactor: Any = None,
+        group_id: str | None = None,
+        pattern: str | None = None,
+        listener: Any = None,
+        key_deserializer: Callable[[bytes], Any] | None = None,
+        value_deserializer: Callable[[bytes], Any] | None = None,
+        assignors: Sequence[Any] | None = None,
+        config: Mapping[str, object] | None = None,
+        **settings: object,
+    ) -> None:
+        made = ConsumerSettings.from_options(
+            config, bootstrap_servers=bootstrap_servers, group_id=group_id, **settings
+        )
+        super().__init__(made, reactor, auto_create_topics=made.allow_auto_create_topics)
+        self._max_records = made.max_poll_records
+        self._core = PollingConsumer(
+            self._cluster,
+            self._network,
+            made,
+            key_deserializer=key_deserializer,
+            value_deserializer=value_deserializer,
+            assignors=assignors,
+            call_user=_call_user,
+        )
+        if topics or pattern is not None:
+            self.subscribe(topics or None, pattern=pattern, listener=listener)
+
+    # -- records ------------------------------------------------------------------------------
+
+    def consume(
+        self, max_records: int | None = None, timeout_s: float | None = None
+    ) -> Deferred[list[ConsumerRecord]]:
+        """Up to `max_records` (``max.poll.records``), as soon as there are any.
+
+        Waits for ever without `timeout_s`, and else has an empty list when that is over. Fails with
+        what was found out in the meantime: OffsetOutOfRange, CorruptRecords, SerializationFailed,
+        the coordinator's refusals, what a listener raised; WokenUp after `wakeup`.
+        """
+        count = self._max_records if max_records is None else max_records
+        return Deferred.fromCoroutine(self._core.consume(count, timeout_s))
+
+    def poll(self, timeout_s: float = 0.0) -> Deferred[ConsumerRecord | None]:
+        """The next record, None if there is none within `timeout_s`."""
+        return self.consume(1, timeout_s).addCallback(lambda found: found[0] if found else None)
+
+    def consume_arrow(
+        self, max_records: int = 1 << 20, timeout_s: float | None = None
+    ) -> Deferred[pyarrow.RecordBatch | None]:
+        """As `consume`, as columns: topic, partition, offset, timestamp, key, value, headers …
+
+        Deserializers are not applied. Needs the extra ``plog[arrow]``.
+        """
+        return Deferred.fromCoroutine(self._core.consume_arrow(max_records, timeout_s))
+
+    # -- what to read -------------------------------------------------------------------------
+
+    @property
+    def unread(self) -> Unread:
+        """Records that were taken, and are not given out yet."""
+        return self._core.unread
+
+    subscribe = here(PollingConsumer.subscribe)
+    unsubscribe = deferred(PollingConsumer.unsubscribe)
+    assign = here(PollingConsumer.assign)
+    seek = here(PollingConsumer.seek)
+    seek_to_beginning = here(PollingConsumer.seek_to_beginning)
+    seek_to_end = here(PollingConsumer.seek_to_end)
+    seek_to_time = here(PollingConsumer.seek_to_time)
+    pause = here(PollingConsumer.pause)
+    resume = here(PollingConsumer.resume)
+
+    @property
+    def assignment(self) -> frozenset[TopicPartition]:
+        """The partitions that are read now."""
+        return self._core.assignment
+
+    @property
+    def subscription(self) -> frozenset[str]:
+        """The topics that are wanted; empty after `assign`."""
+        return self._core.subscription
+
+    @property
+    def paused(self) -> frozenset[TopicPartition]:
+        """What is paused."""
+        return self._core.paused
+
+    # -- how far ------------------------------------------------------------------------------
+
+    position = deferred(PollingConsumer.position)
+    committed = deferred(PollingConsumer.committed)
+    commit = deferred(PollingConsumer.commit)
+    commit_async = here(PollingConsumer.commit_async)
+    beginning_offsets = deferred(PollingConsumer.beginning_offsets)
+    end_offsets = deferred(PollingConsumer.end_offsets)
+    offsets_for_times = deferred(PollingConsumer.offsets_for_times)
+    partitions_for = deferred(PollingConsumer.partitions_for)
+    topics = deferred(PollingConsumer.topics)
+    lag = here(PollingConsumer.lag)
+    metrics = here(PollingConsumer.metrics)
+    wakeup = here(PollingConsumer.wake_up)
+
+    async def _close(self, timeout_s: float | None) -> None:
+        await self._core.close(_CLOSE_TIMEOUT_S if timeout_s is None else timeout_s)
+        await self._cluster.close()
+
+
+class Admin(_Client):
+    """Looks after topics, configs, groups and brokers.
+
+        admin = Admin(bootstrap_servers="localhost:9092")
+        admin.create_topic("page-views", partitions=3).addCallback(print)
+
+    Raises ConfigError for settings that are wrong.
+    """
+
+    def __init__(
+        self,
+        *,
+        bootstrap_servers: Servers = None,
+        reactor: Any = None,
+        config: Mapping[str, object] | None = None,
+        **settings: object,
+    ) -> None:
+        made = AdminSettings.from_options(config, bootstrap_servers=bootstrap_servers, **settings)
+        super().__init__(made, reactor)
+        self._core = AdminCore(self._cluster)
+
+    alter_client_quotas = deferred(AdminCore.alter_client_quotas)
+    alter_config = deferred(AdminCore.alter_config)
+    alter_configs = deferred(AdminCore.alter_configs)
+    alter_group_offsets = deferred(AdminCore.alter_group_offsets)
+    alter_partition_reassignments = deferred(AdminCore.alter_partition_reassignments)
+    alter_replica_log_dirs = deferred(AdminCore.alter_replica_log_dirs)
+    alter_user_scram_credentials = deferred(AdminCore.alter_user_scram_credentials)
+    api_versions = deferred(AdminCore.api_versions)
+    create_acls = deferred(AdminCore.create_acls)
+    create_partitions = deferred(AdminCore.create_partitions)
+    create_topic = deferred(AdminCore.create_topic)
+    create_topics = deferred(AdminCore.create_topics)
+    delete_acls = deferred(AdminCore.delete_acls)
+    delete_group = deferred(AdminCore.delete_group)
+    delete_group_offsets = deferred(AdminCore.delete_group_offsets)
+    delete_groups = deferred(AdminCore.delete_groups)
+    delete_records = deferred(AdminCore.delete_records)
+    delete_topic = deferred(AdminCore.delete_topic)
+    delete_topics = deferred(AdminCore.delete_topics)
+    describe_acls = deferred(AdminCore.describe_acls)
+    describe_client_quotas = deferred(AdminCore.describe_client_quotas)
+    describe_cluster = deferred(AdminCore.describe_cluster)
+    describe_config = deferred(AdminCore.describe_config)
+    describe_configs = deferred(AdminCore.describe_configs)
+    describe_features = deferred(AdminCore.describe_features)
+    describe_group = deferred(AdminCore.describe_group)
+    describe_groups = deferred(AdminCore.describe_groups)
+    describe_log_dirs = deferred(AdminCore.describe_log_dirs)
+    describe_producers = deferred(AdminCore.describe_producers)
+    describe_topic = deferred(AdminCore.describe_topic)
+    describe_topics = deferred(AdminCore.describe_topics)
+    describe_user_scram_credentials = deferred(AdminCore.describe_user_scram_credentials)
+    elect_leaders = deferred(AdminCore.elect_leaders)
+    group_offsets = deferred(AdminCore.group_offsets)
+    incremental_alter_configs = deferred(AdminCore.incremental_alter_configs)
+    list_config_resources = deferred(AdminCore.list_config_resources)
+    list_group_offsets = deferred(AdminCore.list_group_offsets)
+    list_groups = deferred(AdminCore.list_groups)
+    list_offsets = deferred(AdminCore.list_offsets)
+    list_partition_reassignments = deferred(AdminCore.list_partition_reassignments)
+    list_topics = deferred(AdminCore.list_topics)
+    remove_members = deferred(AdminCore.remove_members)
+    update_features = deferred(AdminCore.update_features)
+
+
+__all__ = ["Admin", "Consumer", "Producer"]

@@ -1,0 +1,313 @@
+"""The three faces of the client library against plog and Apache Kafka, plain and over TLS.
+
+The same tests for each: what holds for one holds for all. Where a test says more than the face can
+show by itself, it looks with other people's tools.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from plog.client.errors import (
+    ClosedError,
+    ConfigError,
+    NoOffsetForPartition,
+    RecordTooLarge,
+    SerializationFailed,
+)
+from plog.errors import KafkaError, TopicAlreadyExists, UnknownTopicOrPartition
+from plog.types import TopicPartition
+from tests.helpers.eventually import eventually
+from tests.helpers.faces import NAMES, open_face
+from tests.integration.client_servers import (
+    KINDS,
+    WITH_TLS,
+    Server,
+    kafka_servers,
+    plog_servers,
+    server_of,
+)
+
+__all__ = ["kafka_servers", "plog_servers"]  # Fixtures, for pytest to find.
+
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+
+
+@pytest.fixture(params=[*KINDS, *(pytest.param(name, marks=pytest.mark.long) for name in WITH_TLS)])
+def server(request: pytest.FixtureRequest) -> Server:
+    return server_of(request, request.param)
+
+
+@pytest.fixture(params=NAMES)
+def face(request: pytest.FixtureRequest) -> Iterator[Any]:
+    with open_face(request.param) as opened:
+        yield opened
+
+
+@pytest.fixture
+def topic(face: Any, server: Server) -> str:
+    name = f"faces-{uuid.uuid4().hex[:12]}"
+    face.admin(**server.settings).create_topic(name, partitions=3)
+    return name
+
+
+def test_what_is_sent_comes_back_as_it_was(face: Any, server: Server, topic: str) -> None:
+    producer = face.producer(**server.settings)
+    sent = producer.send(
+        topic, b"value", b"key", partition=1, timestamp=1_700_000_000_123, headers={"h": b"1"}
+    )
+    metadata = sent.result(30)
+    assert (metadata.topic, metadata.partition, metadata.offset) == (topic, 1, 0)
+    consumer = face.consumer(topic, auto_offset_reset="earliest", **server.settings)
+    [record] = consumer.take(1)
+    assert (record.topic, record.partition, record.offset) == (topic, 1, 0)
+    assert (record.key, record.value, record.timestamp) == (b"key", b"value", 1_700_000_000_123)
+    assert list(record.headers) == [("h", b"1")]
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_every_codec_is_read_back(face: Any, server: Server, topic: str, codec: str) -> None:
+    producer = face.producer(compression_type=codec, linger_ms=20, **server.settings)
+    values = [f"line {number} of some text".encode() * 3 for number in range(500)]
+    for value in values:
+        producer.send(topic, value, partition=0)
+    producer.flush()
+    consumer = face.consumer(topic, auto_offset_reset="earliest", **server.settings)
+    assert [record.value for record in consumer.take(len(values))] == values
+
+
+def test_records_of_a_key_stay_in_order(face: Any, server: Server, topic: str) -> None:
+    producer = face.producer(batch_size=2000, **server.settings)
+    sent = [
+        producer.send(topic, b"%d" % number, b"key %d" % (number % 7)) for number in range(2000)
+    ]
+    partitions = [future.result(30).partition for future in sent]
+    assert len({partitions[number] for number in range(0, 2000, 7)}) == 1
+    consumer = face.consumer(topic, auto_offset_reset="earliest", **server.settings)
+    by_key: dict[bytes, list[int]] = {}
+    for record in consumer.take(2000):
+        by_key.setdefault(record.key, []).append(int(record.value))
+    assert all(numbers == sorted(numbers) for numbers in by_key.values())
+
+
+def test_a_consumer_finds_its_way(face: Any, server: Server, topic: str) -> None:
+    producer = face.producer(**server.settings)
+    first = TopicPartition(topic, 0)
+    for number in range(10):
+        producer.send(topic, b"%d" % number, partition=0, timestamp=1_700_000_000_000 + number)
+    producer.flush()
+    consumer = face.consumer(**server.settings)
+    consumer.assign([first])
+    assert consumer.beginning_offsets([first]) == {first: 0}
+    assert consumer.end_offsets([first]) == {first: 10}
+    assert consumer.offsets_for_times({first: 1_700_000_000_004})[first].offset == 4
+    consumer.seek(first, 7)
+    assert [record.offset for record in consumer.take(3)] == [7, 8, 9]
+    assert consumer.position(first) == 10
+    consumer.seek_to_time(1_700_000_000_002)
+    assert consumer.take(1)[0].offset == 2
+    consumer.seek_to_beginning()
+    assert consumer.take(1)[0].offset == 0
+    consumer.seek_to_end()
+    assert consumer.position(first) == 10
+    assert consumer.poll(0.2) is None
+    assert consumer.lag(first) == 0
+
+
+def test_a_paused_partition_waits(face: Any, server: Server, topic: str) -> None:
+    producer = face.producer(**server.settings)
+    for partition in (0, 1):
+        producer.send(topic, b"%d" % partition, partition=partition)
+    producer.flush()
+    consumer = face.consumer(auto_offset_reset="earliest", **server.settings)
+    consumer.assign([TopicPartition(topic, 0), TopicPartition(topic, 1)])
+    consumer.pause([TopicPartition(topic, 0)])
+    assert [record.partition for record in consumer.take(1)] == [1]
+    assert consumer.poll(0.3) is None
+    assert consumer.paused == {TopicPartition(topic, 0)}
+    consumer.resume([TopicPartition(topic, 0)])
+    assert [record.partition for record in consumer.take(1)] == [0]
+
+
+def test_a_group_goes_on_where_it_was(face: Any, server: Server, topic: str) -> None:
+    producer = face.producer(**server.settings)
+    for number in range(6):
+        producer.send(topic, b"%d" % number, partition=0)
+    producer.flush()
+    group = {"group_id": f"group of {topic}", "auto_offset_reset": "earliest"}
+    consumer = face.consumer(topic, enable_auto_commit=False, **group, **server.settings)
+    assert [record.offset for record in consumer.take(4)] == [0, 1, 2, 3]
+    consumer.commit()
+    partition = TopicPartition(topic, 0)
+    assert consumer.committed([partition])[partition].offset == 4
+    consumer.close()
+    again = face.consumer(topic, **group, **server.settings)
+    assert [record.offset for record in again.take(2)] == [4, 5]
+
+
+def test_two_members_share_the_partitions(face: Any, server: Server, topic: str) -> None:
+    group = {"group_id": f"group of {topic}", "auto_offset_reset": "earliest"}
+    members = [face.consumer(topic, **group, **server.settings) for _ in range(2)]
+    deadline_s = time.monotonic() + 60
+    while time.monotonic() < deadline_s:
+        for member in members:
+            member.consume(1, timeout_s=0.1)
+        shares = [member.assignment for member in members]
+        if all(shares) and not shares[0] & shares[1]:
+            break
+    assert sorted(partition.partition for share in shares for partition in share) == [0, 1, 2]
+
+
+def test_a_listener_hears_what_comes_and_goes(face: Any, server: Server, topic: str) -> None:
+    heard: list[tuple[str, int]] = []
+
+    class Listener:
+        def on_partitions_assigned(self, partitions: Any) -> None:
+            heard.append(("assigned", len(partitions)))
+
+        def on_partitions_revoked(self, partitions: Any) -> None:
+            heard.append(("revoked", len(partitions)))
+
+    consumer = face.consumer(group_id=f"group of {topic}", **server.settings)
+    consumer.subscribe([topic], listener=Listener())
+    while not heard:
+        consumer.consume(1, timeout_s=0.2)
+    consumer.close()
+    assert heard == [("assigned", 3), ("revoked", 3)]
+
+
+def test_topics_by_pattern_and_new_ones_too(face: Any, server: Server, topic: str) -> None:
+    consumer = face.consumer(
+        pattern=f"{topic}.*",
+        auto_offset_reset="earliest",
+        metadata_max_age_ms=500,
+        **server.settings,
+    )
+    producer = face.producer(**server.settings)
+    producer.send(topic, b"old").result(30)
+    assert consumer.take(1)[0].topic == topic
+    face.admin(**server.settings).create_topic(f"{topic}-new", partitions=1)
+    producer.send(f"{topic}-new", b"new").result(30)
+    assert consumer.take(1)[0].topic == f"{topic}-new"
+
+
+def test_serializers_at_both_ends(face: Any, server: Server, topic: str) -> None:
+    producer = face.producer(
+        value_serializer=lambda value: repr(value).encode(),
+        key_serializer=str.encode,
+        **server.settings,
+    )
+    producer.send(topic, {"a": 1}, "key").result(30)
+    consumer = face.consumer(
+        topic,
+        auto_offset_reset="earliest",
+        value_deserializer=lambda data: eval(data),  # noqa: S307 - of our own making
+        key_deserializer=bytes.decode,
+        **server.settings,
+    )
+    [record] = consumer.take(1)
+    assert (record.key, record.value) == ("key", {"a": 1})
+
+
+def test_administration(face: Any, server: Server, topic: str) -> None:
+    admin = face.admin(**server.settings)
+    assert topic in admin.list_topics()
+    assert len(admin.describe_topic(topic).partitions) == 3
+    with pytest.raises(TopicAlreadyExists, match=topic):
+        admin.create_topic(topic)
+    assert len(admin.describe_cluster().brokers) == 1
+    admin.delete_topic(topic)
+    eventually(lambda: topic not in admin.list_topics(), "end of the topic")  # In Kafka later.
+    with pytest.raises(UnknownTopicOrPartition):
+        admin.describe_topic(topic)
+
+
+@pytest.mark.parametrize("name", WITH_TLS)
+def test_a_record_goes_through_tls(face: Any, request: pytest.FixtureRequest, name: str) -> None:
+    """The others of these tests run over TLS among the long ones."""
+    server = server_of(request, name)
+    topic = f"tls-{uuid.uuid4().hex[:12]}"
+    face.admin(**server.settings).create_topic(topic, partitions=1)
+    face.producer(**server.settings).send(topic, bytes(300_000)).result(30)
+    consumer = face.consumer(topic, auto_offset_reset="earliest", **server.settings)
+    assert len(consumer.take(1)[0].value) == 300_000
+
+
+# -- what goes wrong --------------------------------------------------------------------------
+
+
+def test_a_topic_that_does_not_exist_is_named(face: Any, server: Server) -> None:
+    with pytest.raises(KafkaError, match="no such topic"):
+        face.producer(max_block_ms=1000, **server.settings).send("no such topic", b"x").result(30)
+
+
+def test_too_large_a_record_is_refused_at_once(face: Any, server: Server, topic: str) -> None:
+    producer = face.producer(max_request_size=10_000, **server.settings)
+    with pytest.raises(RecordTooLarge, match=r"max\.request\.size"):
+        producer.send(topic, bytes(20_000)).result(30)
+    producer.send(topic, b"the next one is fine").result(30)
+
+
+def test_what_is_no_bytes_needs_a_serializer(face: Any, server: Server, topic: str) -> None:
+    producer = face.producer(**server.settings)
+    with pytest.raises(SerializationFailed, match="value_serializer"):
+        producer.send(topic, "text").result(30)
+
+
+def test_a_serializer_that_fails_is_told(face: Any, server: Server, topic: str) -> None:
+    producer = face.producer(value_serializer=lambda _: 1 / 0, **server.settings)
+    with pytest.raises(SerializationFailed, match=f"{topic}.*ZeroDivisionError"):
+        producer.send(topic, b"x").result(30)
+
+
+def test_no_offset_and_no_reset_is_an_error(face: Any, server: Server, topic: str) -> None:
+    consumer = face.consumer(
+        topic, group_id=f"group of {topic}", auto_offset_reset="none", **server.settings
+    )
+    with pytest.raises(NoOffsetForPartition, match=topic):
+        consumer.take(1)
+
+
+def test_a_closed_client_says_so(face: Any, server: Server, topic: str) -> None:
+    producer = face.producer(**server.settings)
+    producer.send(topic, b"x").result(30)
+    producer.close()
+    with pytest.raises(ClosedError, match="closed"):
+        producer.send(topic, b"y").result(30)
+
+
+def test_a_wrong_setting_is_named(face: Any) -> None:
+    with pytest.raises(ConfigError, match=r"linger_mss.*linger.ms"):
+        face.producer(bootstrap_servers="localhost:9092", linger_mss=5)
+
+
+def test_the_global_reactor_stays_unimported(server: Server, topic: str) -> None:
+    """By the blocking and the asyncio face, which must leave it to the application."""
+    program = f"""
+import asyncio, sys
+import plog, plog.aio
+settings = {server.settings!r}
+start = {{"auto_offset_reset": "earliest", **settings}}
+with plog.Producer(**settings) as producer:
+    producer.send({topic!r}, b"x").result(30)
+with plog.Consumer({topic!r}, group_id="g {topic}", **start) as consumer:
+    assert consumer.consume(1, timeout_s=30)
+with plog.Admin(**settings) as admin:
+    admin.list_topics()
+async def main():
+    async with plog.aio.Producer(**settings) as producer:
+        await (await producer.send({topic!r}, b"x"))
+    async with plog.aio.Consumer({topic!r}, **start) as consumer:
+        assert await consumer.consume(1, timeout_s=30)
+asyncio.run(main())
+print("twisted.internet.reactor" in sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False)
+    assert done.stdout.strip() == b"False", done.stderr.decode()

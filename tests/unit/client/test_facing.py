@@ -1,0 +1,63 @@
+"""What the three faces have in common, read off the classes: nothing is left out in one of them."""
+
+from __future__ import annotations
+
+import inspect
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+import plog
+from plog.client import asyncio_face, blocking, twisted_face
+from plog.client.admin import AdminCore
+
+FACES = (blocking, asyncio_face, twisted_face)
+
+
+def public_names(kind: type) -> set[str]:
+    return {name for name in dir(kind) if not name.startswith("_")} - {"forked"}
+
+
+@pytest.mark.parametrize("name", ["Producer", "Consumer", "Admin"])
+def test_each_face_has_the_same_methods(name: str) -> None:
+    first, *others = (public_names(getattr(face, name)) for face in FACES)
+    for other in others:
+        # What only one of them needs: Twisted's flow control, and nothing else.
+        assert other - first <= {"is_full", "unread"}
+        assert first <= other
+
+
+@pytest.mark.parametrize("face", FACES)
+def test_an_admin_has_all_that_the_engine_has(face: Any) -> None:
+    engine = {
+        name
+        for name, method in inspect.getmembers(AdminCore, inspect.iscoroutinefunction)
+        if not name.startswith("_")
+    }
+    assert engine <= public_names(face.Admin)
+
+
+@pytest.mark.parametrize("face", FACES)
+def test_a_method_tells_what_the_engines_does(face: Any) -> None:
+    assert face.Admin.create_topic.__doc__ == AdminCore.create_topic.__doc__
+    assert face.Admin.create_topic.__name__ == "create_topic"
+
+
+def test_everything_plog_exports_is_there() -> None:
+    for name in plog.__all__:
+        assert getattr(plog, name) is not None
+
+
+def test_importing_plog_brings_neither_a_reactor_nor_a_codec() -> None:
+    program = (
+        "import plog, sys; print([n for n in sys.modules if n.startswith(('twisted', 'lz4'))])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+    assert done.stdout.strip() == b"[]"
+
+
+def test_a_name_it_has_not_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'Produser'"):
+        _ = plog.Produser

@@ -1,0 +1,142 @@
+"""A consumer as faces show it: waiting, waking, and records that were taken but not given out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from plog.client.cluster import Cluster
+from plog.client.errors import WokenUp
+from plog.client.polling import PollingConsumer
+from plog.client.settings import ConsumerSettings
+from plog.types import TopicPartition
+from tests.helpers.sim_broker import create_topic
+from tests.helpers.sim_network import SimNetwork
+
+T0 = TopicPartition("t", 0)
+
+
+class Site:
+    """A broker with a topic of two partitions, and consumers."""
+
+    def __init__(self) -> None:
+        self.sim = SimNetwork()
+        create_topic(self.sim.broker, "t", partitions=2)
+
+    def produce(self, *values: bytes, partition: int = 0) -> None:
+        self.sim.broker.produce("t", *values, partition=partition)
+        self.sim.settle()
+
+    def consumer(self, **settings: Any) -> PollingConsumer:
+        made = ConsumerSettings.from_options(
+            bootstrap_servers=self.sim.bootstrap_servers,
+            auto_offset_reset="earliest",
+            **settings,
+        )
+
+        async def make() -> PollingConsumer:
+            return PollingConsumer(Cluster(self.sim, made), self.sim, made)
+
+        return self.sim.run(make())
+
+
+@pytest.fixture
+def site() -> Site:
+    return Site()
+
+
+def test_without_a_group_all_partitions_are_read(site: Site) -> None:
+    site.produce(b"a")
+    site.produce(b"b", partition=1)
+    consumer = site.consumer()
+    consumer.subscribe(["t"])
+    seen = set()
+    while len(seen) < 2:
+        seen |= {record.value for record in site.sim.run(consumer.consume(10))}
+    assert seen == {b"a", b"b"}
+    assert consumer.assignment == {T0, TopicPartition("t", 1)}
+
+
+def test_waits_until_there_is_something(site: Site) -> None:
+    consumer = site.consumer()
+    consumer.assign([T0])
+    site.sim.call_later(5, lambda: site.produce(b"late"))
+    [record] = site.sim.run(consumer.consume(10))
+    assert record.value == b"late"
+    assert site.sim.now_s() >= 5
+
+
+def test_waits_no_longer_than_it_is_told(site: Site) -> None:
+    consumer = site.consumer()
+    consumer.assign([T0])
+    before_s = site.sim.now_s()
+    assert site.sim.run(consumer.consume(10, 2.0)) == []
+    assert 2 <= site.sim.now_s() - before_s < 2.2
+    assert site.sim.run(consumer.wait_for_data(0.5)) is False
+
+
+def test_waking_it_ends_a_wait(site: Site) -> None:
+    consumer = site.consumer()
+    consumer.assign([T0])
+    site.sim.call_later(1, consumer.wake_up)
+    with pytest.raises(WokenUp):
+        site.sim.run(consumer.consume(10))
+    site.produce(b"x")
+    assert len(site.sim.run(consumer.consume(10))) == 1
+
+
+def test_what_was_taken_and_not_given_out_is_not_committed(site: Site) -> None:
+    site.produce(b"a", b"b", b"c", b"d")
+    consumer = site.consumer(group_id="g", enable_auto_commit=False)
+    consumer.assign([T0])
+    consumer.unread.put(site.sim.run(consumer.consume(10)))
+    records = consumer.unread.records()
+    assert [next(records).value, next(records).value] == [b"a", b"b"]
+    assert site.sim.run(consumer.position(T0)) == 2
+    site.sim.run(consumer.commit())
+    assert site.sim.run(consumer.committed([T0]))[T0].offset == 2  # type: ignore[union-attr]
+    assert [record.value for record in records] == [b"c", b"d"]
+    site.sim.run(consumer.commit())
+    assert site.sim.run(consumer.committed([T0]))[T0].offset == 4  # type: ignore[union-attr]
+
+
+def test_a_seek_drops_what_was_taken_of_that_partition_only(site: Site) -> None:
+    site.produce(b"a", b"b")
+    site.produce(b"x", b"y", partition=1)
+    consumer = site.consumer()
+    consumer.subscribe(["t"])
+    taken: list[Any] = []
+    while len(taken) < 4:
+        taken += site.sim.run(consumer.consume(10))
+    consumer.unread.put(taken)
+    consumer.seek(T0, 1)
+    assert sorted(record.value for record in consumer.unread.records()) == [b"x", b"y"]
+    assert [record.value for record in site.sim.run(consumer.consume(10))] == [b"b"]
+
+
+def test_what_is_given_back_is_fetched_again(site: Site) -> None:
+    site.produce(b"a", b"b", b"c")
+    consumer = site.consumer()
+    consumer.assign([T0])
+    consumer.unread.put(site.sim.run(consumer.consume(10)))
+    next(consumer.unread.records())
+    consumer.give_back_unread()
+    assert not consumer.unread
+    assert [record.value for record in site.sim.run(consumer.consume(10))] == [b"b", b"c"]
+
+
+def test_new_partitions_are_taken_up(site: Site) -> None:
+    consumer = site.consumer(metadata_max_age_ms=1000)
+    consumer.subscribe(pattern="t.*")
+    assert site.sim.run(consumer.consume(10, 3.0)) == []
+    site.sim.create_soon("t2")
+    site.sim.run(consumer.consume(10, 5.0))
+    assert TopicPartition("t2", 0) in consumer.assignment
+
+
+def test_a_number_is_an_offset_to_commit(site: Site) -> None:
+    consumer = site.consumer(group_id="g")
+    consumer.assign([T0])
+    site.sim.run(consumer.commit({T0: 7}))
+    assert site.sim.run(consumer.committed([T0]))[T0].offset == 7  # type: ignore[union-attr]
