@@ -20,6 +20,7 @@ from typing import Any
 from plog.client.cluster import Cluster
 from plog.client.group_member import GroupMember
 from plog.client.membership import MemberState
+from plog.client.network import Task
 from plog.client.settings import ConsumerSettings
 from plog.client.values import OffsetAndMetadata
 from plog.errors import PlogError
@@ -112,6 +113,7 @@ class Member:
         self.is_running = False
         self.poll_ms = 200.0
         self._runs = 0
+        self._task: Task | None = None
 
     async def _call_user(self, function: Callable[..., Any], *arguments: Any) -> Any:
         return function(*arguments)
@@ -125,7 +127,7 @@ class Member:
         """Poll on, after `stop_polling`."""
         self.is_running = True
         self._runs += 1
-        self.world.sim.spawn(self._run(self._runs), f"application {self.name}")
+        self._task = self.world.sim.spawn(self._run(self._runs), f"application {self.name}")
         return self
 
     def stop_polling(self) -> None:
@@ -148,6 +150,17 @@ class Member:
         self.member._heartbeats.stop()
         self.member._link.close()
         self.world.gone(self)
+
+    def end(self) -> None:
+        """Nothing of it goes on, whatever it was waiting for."""
+        member = self.member
+        tasks = (self._task, member._join_task, member._commits._ticker, member._commits._sender)
+        for task in tasks:
+            if task is not None:
+                task.cancel()
+        member._heartbeats.stop()
+        member._link.close()
+        self.world.sim.spawn(self.cluster.close(), "closing a cluster")
 
     def close(self) -> None:
         """Leave in good order."""
@@ -192,6 +205,7 @@ class World:
     def __init__(self, seed: int = 0, **settings: Any) -> None:
         self.sim = SimNetwork(seed, **settings)
         self.members: list[Member] = []
+        self._made: list[Member] = []
         self.committed: dict[TopicPartition, int] = defaultdict(int)
         self._owners: dict[tuple[int, TopicPartition], str] = {}
         self.errors = Errors()
@@ -205,6 +219,7 @@ class World:
         """A new member of group "g", which polls already if `topics` are given."""
         member = Member(self, name, settings)
         self.members.append(member)
+        self._made.append(member)
         return member.start(*topics) if topics else member
 
     def gone(self, member: Member) -> None:
@@ -253,6 +268,12 @@ class World:
         """Let time pass until the group has its partitions. Fails if the client logged errors."""
         self.sim.run_until(lambda: self.is_calm(topics), CALM_MS)
         assert self.errors.texts == []
+
+    def end(self) -> None:
+        """Nothing goes on; else the collector would stop it, in the middle of another test."""
+        logging.getLogger("plog.client").removeHandler(self.errors)
+        for member in self._made:
+            member.end()
 
     def advance(self, by_ms: float) -> None:
         """Let time pass."""

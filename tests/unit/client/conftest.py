@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -23,4 +22,4 @@ def make_world() -> Iterator[Callable[..., World]]:
 
     yield make
     for world in worlds:
-        logging.getLogger("plog.client").removeHandler(world.errors)
+        world.end()

@@ -63,7 +63,8 @@ class Storm:
             member.resume()
 
     def cut(self) -> None:
-        self.chance.choice(self.world.sim.channels).drop()
+        if self.world.sim.channels:
+            self.chance.choice(self.world.sim.channels).drop()
 
     def cut_all(self) -> None:
         self.world.sim.drop_all()

@@ -30,7 +30,7 @@ def test_each_member_has_assignors_of_its_own() -> None:
 @pytest.mark.parametrize(
     ("strategy", "text"),
     [
-        (["stiky"], "did you mean sticky"),
+        (["stick"], "did you mean sticky"),
         (["x"], "known are range"),
         (["range", "RangeAssignor"], "twice"),
         ([], "at least one"),
