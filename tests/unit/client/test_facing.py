@@ -59,5 +59,5 @@ def test_importing_plog_brings_neither_a_reactor_nor_a_codec() -> None:
 
 
 def test_a_name_it_has_not_is_an_attribute_error() -> None:
-    with pytest.raises(AttributeError, match="no attribute 'Produser'"):
-        _ = plog.Produser
+    with pytest.raises(AttributeError, match="no attribute 'NoSuchName'"):
+        _ = plog.NoSuchName
