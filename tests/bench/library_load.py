@@ -272,7 +272,9 @@ async def _latency_plog(options: argparse.Namespace) -> Figures:
         Producer(bootstrap_servers=options.bootstrap, linger_ms=0) as producer,
     ):
         await (await producer.send(options.topic, b"0 first"))
-        await consumer.seek_to_end()
+        await consumer.poll()  # Takes up its partitions.
+        for partition in consumer.assignment:
+            await consumer.position(partition)
 
         async def receive() -> bytes:
             while (record := await consumer.poll(timeout_s=_TIMEOUT_S)) is None:
