@@ -272,7 +272,8 @@ async def _latency_plog(options: argparse.Namespace) -> Figures:
         Producer(bootstrap_servers=options.bootstrap, linger_ms=0) as producer,
     ):
         await (await producer.send(options.topic, b"0 first"))
-        await consumer.poll()  # Takes up its partitions.
+        while not consumer.assignment:
+            await consumer.poll(0.1)
         for partition in consumer.assignment:
             await consumer.position(partition)
 
