@@ -50,3 +50,10 @@ make_venv() {
     cp setup.cfg .venv/installed-run.cfg
     [ "$1" = run ] || cp setup.cfg ".venv/installed-$1.cfg"
 }
+
+# compile_codec: builds the compiled record codec anew if its source has changed since (setup.py).
+# Where it cannot be compiled, setup.py says why in a line, and plog runs the source.
+compile_codec() {
+    .venv/bin/python -c 'import sys, plog.records as r; sys.exit(not r.codec_is_compiled())' ||
+        .venv/bin/python -W ignore setup.py -q build_ext --inplace
+}

@@ -2,8 +2,13 @@
 
 Knows nothing of checksums or compression (reader.py and builder.py do), and trusts no byte:
 whatever they are, decoding ends with records or with `CorruptRecords`, and no list grows larger
-than the bytes could fill. The most common forms of an integer are spelled out in the loops, for a
-call costs more than the work; Cython can compile this module as it stands.
+than the bytes could fill.
+
+Runs as it stands, or compiled by Cython with the types that codec.pxd gives to what is written
+here (decision 0011); tests hold both forms to the same results. For both, the most common forms of
+an integer are spelled out in the loops, for a call costs more than the work. And for C: `data` is
+read byte by byte, which checks the position, and cut only where `_span` has checked both ends;
+integers are compared before they are added, so that none leaves its 64 bits.
 
 A record: length, attributes (one byte, unused), timestamp delta, offset delta, key length, key,
 value length, value, number of headers, and for each its key length, key, value length, value. All
@@ -11,51 +16,42 @@ integers are zigzag varints; a length of -1 means null, which a header's key can
 Source: KIP-98; Kafka 3.9 DefaultRecord.
 """
 
-from __future__ import annotations
-
+# No `from __future__ import annotations`: Cython 0.29, Debian 12's, does not know it.
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from operator import index
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from plog.errors import InvalidTimestamp
 from plog.records.batch import BatchHeader, Buffer, CorruptRecords, TimestampType
+from plog.records.record import NO_OFFSET, Header, Record, RecordFields, RecordHead
 
-Header: TypeAlias = tuple[str, bytes | None]
+if TYPE_CHECKING:
+    from plog.records.columns import RecordColumns
 
-NO_OFFSET = -1
-"""The offset of a record that follows the one before it."""
+__all__ = [
+    "NO_OFFSET",
+    "Header",
+    "Record",
+    "RecordFields",
+    "RecordHead",
+    "decode_consumer_records",
+    "decode_into_columns",
+    "decode_records",
+    "encode_records",
+    "walk_records",
+]
 
-T = TypeVar("T", bound=tuple[Any, ...])
+T = TypeVar("T", bound="tuple[Any, ...]")
 
 _MIN_RECORD_BYTES = 7
-_INT32_BYTES, _INT64_BYTES = 5, 10
+_MAX_INT32, _MAX_UINT64 = (1 << 31) - 1, (1 << 64) - 1
 _MIN_INT64, _MAX_INT64 = -(1 << 63), (1 << 63) - 1
-_SHORT_VARINTS = tuple(bytes((value,)) for value in range(0x80))
+_WALKED_AT_ONCE = 100
 
-
-class Record(NamedTuple):
-    """One record of a log. `timestamp` is in ms, -1 where the producer gave none.
-
-    Header keys are text; bytes in them that are not UTF-8 survive as surrogates (PEP 383), so that
-    what was read can be written again unchanged.
-    """
-
-    offset: int = NO_OFFSET
-    timestamp: int = -1
-    key: bytes | None = None
-    value: bytes | None = None
-    headers: Sequence[Header] = ()
-
-
-RecordFields: TypeAlias = tuple[int, int, bytes | None, bytes | None, Sequence[Header]]
-"""A `Record`, or a plain tuple of the same fields, which costs half as much to make."""
-
-
-class RecordHead(NamedTuple):
-    """What `walk_records` tells of a record."""
-
-    offset: int
-    timestamp: int
-    has_key: bool
+_LAST_BYTES = tuple(bytes((low,)) for low in range(0x80))
+_FIRST_BYTES = tuple(bytes((low | 0x80,)) for low in range(0x80))
+_VARINTS = _LAST_BYTES + tuple(low + high for high in _LAST_BYTES[1:] for low in _FIRST_BYTES)
+"""All varints of one byte and of two: those of 0 to 0x3FFF."""
 
 
 def decode_records(payload: Buffer, header: BatchHeader) -> list[Record]:
@@ -64,17 +60,7 @@ def decode_records(payload: Buffer, header: BatchHeader) -> list[Record]:
     Raises CorruptRecords if they are not as many as the header says, do not fill the payload
     exactly, or have offsets that do not rise within the batch.
     """
-    data = payload if isinstance(payload, bytes) else bytes(payload)
-    _check_count(data, header)
-    try:
-        records, end = _decode(data, header)
-    except IndexError:
-        raise _incomplete(header) from None
-    _check_end(data, end, header)
-    if header.timestamp_type is TimestampType.LOG_APPEND_TIME:
-        append_time = header.max_timestamp
-        return [record._replace(timestamp=append_time) for record in records]
-    return records
+    return _decode(payload, header, Record, None, 0)
 
 
 def decode_consumer_records(
@@ -85,73 +71,47 @@ def decode_consumer_records(
     `record_type` is a named tuple of topic, partition, offset, timestamp, timestamp type, key,
     value, headers and leader epoch. Raises CorruptRecords as `decode_records` does.
     """
-    data = payload if isinstance(payload, bytes) else bytes(payload)
-    _check_count(data, header)
-    try:
-        records, end = _decode_for_consumer(data, header, record_type, topic, partition)
-    except IndexError:
-        raise _incomplete(header) from None
-    _check_end(data, end, header)
-    return records
+    return _decode(payload, header, record_type, topic, partition)
 
 
 def walk_records(
     payload: Buffer, header: BatchHeader, *, max_headers: int | None = None
 ) -> Iterator[RecordHead]:
-    """Offset and timestamp of each record in `payload`, one after the other, in no memory.
+    """Offset and timestamp of each record in `payload`, one after the other, in little memory.
 
     Raises CorruptRecords as `decode_records` does, and for more headers than there may be.
     """
-    data = payload if isinstance(payload, bytes) else bytes(payload)
-    _check_count(data, header)
-    base_offset, base_timestamp = header.base_offset, header.base_timestamp
-    new, append_time = tuple.__new__, None
-    if header.timestamp_type is TimestampType.LOG_APPEND_TIME:
-        append_time = header.max_timestamp
-    last_delta, previous_delta = header.last_offset_delta, -1
-    position, total = 0, len(data)
-    headers_left = total if max_headers is None else max_headers
-    try:
-        for _ in range(header.records_count):
-            size, position = _varint(data, position)
-            end = position + (size >> 1)
-            if size & 1 or end > total:
-                raise CorruptRecords(f"the record at byte {position} does not fit its batch")
-            zigzag = data[position + 1]
-            position += 2
-            if zigzag > 0x7F:
-                zigzag, position = _varint(data, position - 1, _INT64_BYTES)
-            timestamp = base_timestamp + (zigzag >> 1 ^ -(zigzag & 1))
-            zigzag = data[position]
-            position += 1
-            if zigzag > 0x7F:
-                zigzag, position = _varint(data, position - 1)
-            delta = zigzag >> 1
-            if zigzag & 1 or not previous_delta < delta <= last_delta:
-                raise CorruptRecords(f"the offset before byte {position} is out of order")
-            if not _MIN_INT64 <= timestamp <= _MAX_INT64:
-                raise CorruptRecords(f"the timestamp before byte {position} is no int64")
-            previous_delta = delta
-            has_key = not data[position] & 1  # The sign of its length.
-            position = _skip_nullable(data, _skip_nullable(data, position))
-            if data[position]:
-                position, headers_left = _skip_headers(data, position, end, headers_left)
-            else:
-                position += 1
-            if position != end:
-                raise CorruptRecords(f"a record ends at byte {position}, its length says {end}")
-            if append_time is not None:
-                timestamp = append_time
-            yield new(RecordHead, (base_offset + delta, timestamp, has_key))
-    except IndexError:
-        raise _incomplete(header) from None
+    data = payload if type(payload) is bytes else bytes(payload)
+    _check_header(data, header)
+    records_left, headers_left = header.records_count, max_headers
+    if headers_left is None:
+        headers_left = len(data)
+    position, delta = 0, -1
+    while records_left:
+        heads: list[RecordHead] = []
+        count = min(records_left, _WALKED_AT_ONCE)
+        error = None
+        try:
+            position, delta, headers_left = _walk(
+                heads, data, header, count, position, delta, headers_left
+            )
+        except IndexError:
+            error = _incomplete(header)
+        except CorruptRecords as reason:
+            error = reason
+        yield from heads  # Those in front of the damage, too.
+        if error is not None:
+            raise error
+        records_left -= count
     _check_end(data, position, header)
 
 
-def _check_count(data: bytes, header: BatchHeader) -> None:
+def _check_header(data: bytes, header: BatchHeader) -> None:
     count = header.records_count
     if not 0 <= count <= len(data) // _MIN_RECORD_BYTES:
         raise CorruptRecords(f"{len(data)} bytes of records cannot be the {count} of the header")
+    if header.last_offset > _MAX_INT64:
+        raise CorruptRecords(f"the last offset, {header.last_offset}, is no int64")
 
 
 def _check_end(data: bytes, end: int, header: BatchHeader) -> None:
@@ -165,206 +125,308 @@ def _incomplete(header: BatchHeader) -> CorruptRecords:
     return CorruptRecords(f"the records end before all {header.records_count} are complete")
 
 
-def _decode(data: bytes, header: BatchHeader) -> tuple[list[Record], int]:
-    """All records, and where they end. Raises CorruptRecords, and IndexError for missing bytes."""
-    base_offset, base_timestamp = header.base_offset, header.base_timestamp
-    last_delta, previous_delta = header.last_offset_delta, -1
-    new, record_type = tuple.__new__, Record
-    headers: Sequence[Header]
-    records: list[Record] = []
-    position, total = 0, len(data)
-    for _ in range(header.records_count):
-        size, position = _varint(data, position)
-        end = position + (size >> 1)
-        if size & 1 or end > total:
-            raise CorruptRecords(f"the record at byte {position} does not fit its batch")
-        zigzag = data[position + 1]  # Behind the attributes, where no bit has a meaning yet.
-        position += 2
-        if zigzag > 0x7F:
-            zigzag, position = _varint(data, position - 1, _INT64_BYTES)
-        timestamp = base_timestamp + (zigzag >> 1 ^ -(zigzag & 1))
-        zigzag = data[position]
-        position += 1
-        if zigzag > 0x7F:
-            zigzag, position = _varint(data, position - 1)
-        delta = zigzag >> 1
-        if zigzag & 1 or not previous_delta < delta <= last_delta:
-            raise CorruptRecords(f"the offset before byte {position} is out of order")
-        if not _MIN_INT64 <= timestamp <= _MAX_INT64:
-            raise CorruptRecords(f"the timestamp before byte {position} is no int64")
-        previous_delta = delta
-        key, position = _nullable(data, position)
-        value, position = _nullable(data, position)
-        if data[position]:
-            headers, position = _headers(data, position, end)
-        else:
-            headers = ()
-            position += 1
-        if position != end:
-            raise CorruptRecords(f"a record ends at byte {position}, its length says {end}")
-        records.append(new(record_type, (base_offset + delta, timestamp, key, value, headers)))
-    return records, position
+def _timestamp_deltas(base_timestamp: int) -> tuple[int, int]:
+    """The lowest and the highest delta with which a timestamp remains an int64."""
+    lowest, highest = _MIN_INT64 - base_timestamp, _MAX_INT64 - base_timestamp
+    return max(lowest, _MIN_INT64), min(highest, _MAX_INT64)
 
 
-def _decode_for_consumer(
-    data: bytes, header: BatchHeader, record_type: type[T], topic: str, partition: int
-) -> tuple[list[T], int]:
-    """As `_decode`, in the form of `decode_consumer_records`."""
-    base_offset, base_timestamp = header.base_offset, header.base_timestamp
-    last_delta, previous_delta = header.last_offset_delta, -1
-    timestamp_type = header.timestamp_type
-    is_append_time, append_time = timestamp_type != 0, header.max_timestamp
-    new, epoch = tuple.__new__, header.partition_leader_epoch
-    headers: Sequence[Header]
+def _decode(
+    payload: Buffer, header: BatchHeader, record_type: type[T], topic: str | None, partition: int
+) -> list[T]:
+    """The records, as `decode_records` makes them where `topic` is None, else as a consumer's."""
+    data = payload if type(payload) is bytes else bytes(payload)
+    _check_header(data, header)
     records: list[T] = []
-    position, total = 0, len(data)
+    try:
+        end = _decode_into(records, data, header, record_type, topic, partition)
+    except IndexError:
+        raise _incomplete(header) from None
+    _check_end(data, end, header)
+    return records
+
+
+def _decode_into(
+    records: list[T],
+    data: bytes,
+    header: BatchHeader,
+    record_type: type[T],
+    topic: str | None,
+    partition: int,
+) -> int:
+    """Add all records; where they end. Raises CorruptRecords, and IndexError for missing bytes."""
+    base_offset, base_timestamp = header.base_offset, header.base_timestamp
+    lowest, highest = _timestamp_deltas(base_timestamp)
+    last_delta, delta = header.last_offset_delta, -1
+    kind, epoch = header.timestamp_type, header.partition_leader_epoch
+    append_time = header.max_timestamp if kind is TimestampType.LOG_APPEND_TIME else None
+    new, cut, position = tuple.__new__, data, 0
+    headers: Sequence[Header]
+    fields: tuple[Any, ...]
     for _ in range(header.records_count):
-        size, position = _varint(data, position)
-        end = position + (size >> 1)
-        if size & 1 or end > total:
-            raise CorruptRecords(f"the record at byte {position} does not fit its batch")
-        zigzag = data[position + 1]
-        position += 2
-        if zigzag > 0x7F:
-            zigzag, position = _varint(data, position - 1, _INT64_BYTES)
-        timestamp = base_timestamp + (zigzag >> 1 ^ -(zigzag & 1))
-        zigzag = data[position]
-        position += 1
-        if zigzag > 0x7F:
-            zigzag, position = _varint(data, position - 1)
-        delta = zigzag >> 1
-        if zigzag & 1 or not previous_delta < delta <= last_delta:
-            raise CorruptRecords(f"the offset before byte {position} is out of order")
-        if not _MIN_INT64 <= timestamp <= _MAX_INT64:
+        end, position, delta, timestamp_delta = _head(data, position, delta, last_delta)
+        if not lowest <= timestamp_delta <= highest:
             raise CorruptRecords(f"the timestamp before byte {position} is no int64")
-        previous_delta = delta
-        key, position = _nullable(data, position)
-        value, position = _nullable(data, position)
-        if data[position]:
-            headers, position = _headers(data, position, end)
+        timestamp = base_timestamp + timestamp_delta if append_time is None else append_time
+        start, position = _span(data, position, end)
+        key = cut[start:position] if start else None
+        start, position = _span(data, position, end)
+        value = cut[start:position] if start else None
+        byte = data[position]
+        if byte:
+            headers, position = _headers(data, position, end), end
         else:
-            headers = ()
+            headers, position = (), position + 1
+        if position != end:
+            raise _wrong_end(position, end)
+        offset = base_offset + delta
+        if topic is None:
+            fields = (offset, timestamp, key, value, headers)
+        else:
+            fields = (topic, partition, offset, timestamp, kind, key, value, headers, epoch)
+        records.append(new(record_type, fields))
+    return position
+
+
+def decode_into_columns(
+    data: bytes, header: BatchHeader, columns: "RecordColumns", row: int, from_offset: int
+) -> tuple[int, int, int]:
+    """Fill the rows of `columns` from `row` on with the records from `from_offset` on.
+
+    For columns.py, which says what they are. Returns the row behind the last one filled, the
+    position where it has stopped, and the offset delta of the record there, -1 if that is the end.
+    Raises CorruptRecords, and IndexError for missing bytes.
+    """
+    base_offset, base_timestamp = header.base_offset, header.base_timestamp
+    lowest, highest = _timestamp_deltas(base_timestamp)
+    last_delta, delta, next_delta = header.last_offset_delta, -1, -1
+    is_append_time = header.timestamp_type is TimestampType.LOG_APPEND_TIME
+    append_time, cut, position, rows = header.max_timestamp, data, 0, len(columns)
+    offsets, timestamps = columns.offsets, columns.timestamps
+    has_key, key_ends, key_end = columns.has_key, columns.key_ends, len(columns.keys)
+    has_value, value_ends, value_end = columns.has_value, columns.value_ends, len(columns.values)
+    keys: list[bytes] = []
+    values: list[bytes] = []
+    for _ in range(header.records_count):
+        next_position = position
+        end, position, delta, timestamp_delta = _head(data, position, delta, last_delta)
+        if not lowest <= timestamp_delta <= highest:
+            raise CorruptRecords(f"the timestamp before byte {position} is no int64")
+        if base_offset + delta < from_offset:
+            position = end
+            continue
+        if row == rows:
+            position, next_delta = next_position, delta
+            break
+        start, position = _span(data, position, end)
+        if start:
+            keys.append(cut[start:position])
+            key_end += position - start
+            has_key[row] = 1
+        start, position = _span(data, position, end)
+        if start:
+            values.append(cut[start:position])
+            value_end += position - start
+            has_value[row] = 1
+        byte = data[position]
+        if byte:
+            columns.headers[row], position = _headers(data, position, end), end
+        else:
             position += 1
         if position != end:
-            raise CorruptRecords(f"a record ends at byte {position}, its length says {end}")
-        if is_append_time:
-            timestamp = append_time
-        offset = base_offset + delta
-        fields = (topic, partition, offset, timestamp, timestamp_type, key, value, headers, epoch)
-        records.append(new(record_type, fields))
-    return records, position
+            raise _wrong_end(position, end)
+        offsets[row] = base_offset + delta
+        timestamps[row] = append_time if is_append_time else base_timestamp + timestamp_delta
+        row += 1
+        key_ends[row], value_ends[row] = key_end, value_end
+    columns.keys += b"".join(keys)
+    columns.values += b"".join(values)
+    return row, position, next_delta
 
 
-def _varint(data: bytes, position: int, max_bytes: int = _INT32_BYTES) -> tuple[int, int]:
+def _walk(
+    heads: list[RecordHead],
+    data: bytes,
+    header: BatchHeader,
+    count: int,
+    position: int,
+    delta: int,
+    headers_left: int,
+) -> tuple[int, int, int]:
+    """Add the heads of the next `count` records; what the last three parameters are then.
+
+    Raises as `_decode_into` does, after those in front of the damage.
+    """
+    base_offset, base_timestamp = header.base_offset, header.base_timestamp
+    lowest, highest = _timestamp_deltas(base_timestamp)
+    last_delta, new = header.last_offset_delta, tuple.__new__
+    append_time = None
+    if header.timestamp_type is TimestampType.LOG_APPEND_TIME:
+        append_time = header.max_timestamp
+    for _ in range(count):
+        end, position, delta, timestamp_delta = _head(data, position, delta, last_delta)
+        if not lowest <= timestamp_delta <= highest:
+            raise CorruptRecords(f"the timestamp before byte {position} is no int64")
+        timestamp = base_timestamp + timestamp_delta if append_time is None else append_time
+        key_start, position = _span(data, position, end)
+        _value_start, position = _span(data, position, end)
+        byte = data[position]
+        if byte:
+            headers_left, position = _skip_headers(data, position, end, headers_left), end
+        else:
+            position += 1
+        if position != end:
+            raise _wrong_end(position, end)
+        heads.append(new(RecordHead, (base_offset + delta, timestamp, key_start != 0)))
+    return position, delta, headers_left
+
+
+def _head(
+    data: bytes, position: int, previous_delta: int, last_delta: int
+) -> tuple[int, int, int, int]:
+    """Where the record at `position` ends, where its key is, its deltas of offset and timestamp."""
+    size, position = _varint(data, position, 32)
+    end = position + (size >> 1)
+    if size & 1 or end > len(data):
+        raise CorruptRecords(f"the record at byte {position} does not fit its batch")
+    byte = data[position + 1]  # Behind the attributes, where no bit has a meaning yet.
+    if byte <= 0x7F:
+        zigzag, position = byte, position + 2
+    else:
+        zigzag, position = _varint(data, position + 1, 64)
+    timestamp_delta = zigzag >> 1 ^ -(zigzag & 1)
+    byte = data[position]
+    if byte <= 0x7F:
+        zigzag, position = byte, position + 1
+    else:
+        zigzag, position = _varint(data, position, 32)
+    delta = zigzag >> 1
+    if zigzag & 1 or not previous_delta < delta <= last_delta:
+        raise CorruptRecords(f"the offset before byte {position} is out of order")
+    return end, position, delta, timestamp_delta
+
+
+def _wrong_end(position: int, end: int) -> CorruptRecords:
+    return CorruptRecords(f"a record ends at byte {position}, its length says {end}")
+
+
+def _varint(data: bytes, position: int, bits: int) -> tuple[int, int]:
     """The unsigned varint at `position`, zigzag not undone, and where the next byte is.
 
-    >>> _varint(bytes.fromhex("ac02"), 0)
+    Raises CorruptRecords if it takes more than `bits`, 32 or 64.
+
+    >>> _varint(bytes.fromhex("ac02"), 0, 32)
     (300, 2)
     """
-    value = data[position]
-    if value <= 0x7F:
-        return value, position + 1
-    byte = data[position + 1]
+    byte = data[position]
     if byte <= 0x7F:
-        return value + (byte << 7) - 0x80, position + 2
-    return _long_varint(data, position, max_bytes)
+        return byte, position + 1
+    next_byte = data[position + 1]
+    if next_byte <= 0x7F:
+        return byte + (next_byte << 7) - 0x80, position + 2
+    return _long_varint(data, position, bits)
 
 
-def _long_varint(data: bytes, position: int, max_bytes: int) -> tuple[int, int]:
-    """A varint of any length up to `max_bytes`, which is 5 for an int32 and 10 for an int64."""
+def _long_varint(data: bytes, position: int, bits: int) -> tuple[int, int]:
+    """The same, of any length."""
     value = 0
-    for shift in range(0, 7 * max_bytes, 7):
+    for shift in range(0, bits, 7):
         byte = data[position]
         position += 1
-        value |= (byte & 0x7F) << shift
+        part = byte & 0x7F
+        if shift > bits - 7 and part >> (bits - shift):
+            break
+        value |= part << shift
         if byte <= 0x7F:
-            if value >> (32 if max_bytes == _INT32_BYTES else 64):
-                break
             return value, position
-    raise CorruptRecords(f"a varint before byte {position} is too large for {max_bytes} bytes")
+    raise CorruptRecords(f"a varint before byte {position} takes more than {bits} bits")
 
 
-def _nullable(data: bytes, position: int) -> tuple[bytes | None, int]:
-    """The bytes at `position` behind their length, None for length -1, and where they end."""
-    size = data[position]
-    position += 1
-    if size > 0x7F:
-        size, position = _varint(data, position - 1)
+def _span(data: bytes, position: int, end: int) -> tuple[int, int]:
+    """Where the bytes behind the length at `position` begin and end; null ones begin at 0.
+
+    Raises CorruptRecords if they end behind `end`, that of their record.
+    """
+    byte = data[position]
+    if byte <= 0x7F:
+        size, position = byte, position + 1
+    else:
+        size, position = _varint(data, position, 32)
     if size & 1:
         if size == 1:
-            return None, position
+            return 0, position
         raise CorruptRecords(f"a negative length before byte {position}")
-    end = position + (size >> 1)
-    # Where the data ends first, the slice is short; the caller sees that the record's end is not.
-    return data[position:end], end
+    stop = position + (size >> 1)
+    if stop > end:
+        raise CorruptRecords(f"{size >> 1} bytes at byte {position} do not fit their record")
+    return position, stop
 
 
-def _skip_nullable(data: bytes, position: int) -> int:
-    """Where the bytes end whose length is at `position`."""
-    size = data[position]
-    position += 1
-    if size > 0x7F:
-        size, position = _varint(data, position - 1)
-    if size & 1:
-        if size == 1:
-            return position
-        raise CorruptRecords(f"a negative length before byte {position}")
-    return position + (size >> 1)
-
-
-def _skip_headers(data: bytes, position: int, end: int, headers_left: int) -> tuple[int, int]:
-    """Where the headers of a record end, and how many more there may be."""
-    count, position = _varint(data, position)
-    if count & 1 or count > end - position:
-        raise CorruptRecords(f"the header count before byte {position} does not fit its record")
-    headers_left -= count >> 1
-    if headers_left < 0:
-        raise CorruptRecords(f"the records before byte {position} have too many headers")
-    for _ in range(count >> 1):
-        if data[position] & 1:
-            raise CorruptRecords(f"a header without a key before byte {position}")
-        position = _skip_nullable(data, _skip_nullable(data, position))
-    return position, headers_left
-
-
-def _headers(data: bytes, position: int, end: int) -> tuple[Sequence[Header], int]:
-    """The headers of a record that ends at `end`, and where they do."""
-    count, position = _varint(data, position)
+def _header_count(data: bytes, position: int, end: int) -> tuple[int, int]:
+    """How many headers a record has, and where they begin."""
+    count, position = _varint(data, position, 32)
     if count & 1 or count > end - position:  # Each takes two bytes or more; `count` is doubled.
         raise CorruptRecords(f"the header count before byte {position} does not fit its record")
+    return count >> 1, position
+
+
+def _headers(data: bytes, position: int, end: int) -> Sequence[Header]:
+    """The headers of a record that has to end behind them, at `end`."""
+    cut = data
     headers: list[Header] = []
-    for _ in range(count >> 1):
-        key, position = _nullable(data, position)
-        if key is None:
+    count, position = _header_count(data, position, end)
+    for _ in range(count):
+        start, position = _span(data, position, end)
+        if not start:
             raise CorruptRecords(f"a header without a key before byte {position}")
-        value, position = _nullable(data, position)
-        headers.append((key.decode("utf-8", "surrogateescape"), value))
-    return tuple(headers), position
+        key = cut[start:position].decode("utf-8", "surrogateescape")
+        start, position = _span(data, position, end)
+        headers.append((key, cut[start:position] if start else None))
+    if position != end:
+        raise _wrong_end(position, end)
+    return tuple(headers)
+
+
+def _skip_headers(data: bytes, position: int, end: int, headers_left: int) -> int:
+    """How many more headers there may be than a record has that has to end at `end`."""
+    count, position = _header_count(data, position, end)
+    if count > headers_left:
+        raise CorruptRecords(f"the records before byte {position} have too many headers")
+    for _ in range(count):
+        start, position = _span(data, position, end)
+        if not start:
+            raise CorruptRecords(f"a header without a key before byte {position}")
+        _value_start, position = _span(data, position, end)
+    if position != end:
+        raise _wrong_end(position, end)
+    return headers_left - count
 
 
 def encode_records(records: Iterable[RecordFields], base_offset: int, base_timestamp: int) -> bytes:
     """The records part of a batch, uncompressed.
 
     A record whose offset is -1 gets the one behind its predecessor's. Raises ValueError where an
-    offset is not above the one before it, InvalidTimestamp where two timestamps lie 2^63 ms apart.
+    offset is not above the one before it or 2^31 above the first, InvalidTimestamp where two
+    timestamps lie 2^63 ms apart.
     """
+    try:
+        return b"".join(_encode(records, base_offset, base_timestamp))
+    except OverflowError:  # Compiled code meets the limit where it makes an int64 of an int.
+        raise _too_far_apart() from None
+
+
+def _encode(records: Iterable[RecordFields], base_offset: int, base_timestamp: int) -> list[bytes]:
     parts: list[bytes] = []
-    append, join, short = parts.append, b"".join, _SHORT_VARINTS
-    next_offset = base_offset
+    varints, delta = _VARINTS, -1
     for offset, timestamp, key, value, headers in records:
-        if offset == NO_OFFSET:
-            offset = next_offset
-        elif offset < next_offset:
-            raise ValueError(f"record offset {offset} where {next_offset} or more is due")
-        next_offset = offset + 1
-        delta = timestamp - base_timestamp
-        delta = delta << 1 if delta >= 0 else (-delta << 1) - 1
-        offset_delta = (offset - base_offset) << 1
-        body = join(
+        delta = delta + 1 if offset == -1 else _offset_delta(offset, base_offset, delta)
+        distance = timestamp - base_timestamp
+        zigzag = distance << 1 if distance >= 0 else (-distance << 1) - 1
+        body = b"".join(
             (
                 b"\0",
-                short[delta] if delta <= 0x7F else _encode_varint(delta),
-                short[offset_delta] if offset_delta <= 0x7F else _encode_varint(offset_delta),
+                varints[zigzag] if zigzag <= 0x3FFF else _encode_varint(zigzag),
+                varints[delta << 1] if delta <= 0x1FFF else _encode_varint(delta << 1),
                 b"\x01" if key is None else _encode_varint(len(key) << 1),
                 key or b"",
                 b"\x01" if value is None else _encode_varint(len(value) << 1),
@@ -372,9 +434,26 @@ def encode_records(records: Iterable[RecordFields], base_offset: int, base_times
                 _encode_headers(headers) if headers else b"\0",
             )
         )
-        append(_encode_varint(len(body) << 1))
-        append(body)
-    return join(parts)
+        parts.append(_encode_varint(len(body) << 1))
+        parts.append(body)
+    if delta > _MAX_INT32:
+        raise ValueError(f"record offset {base_offset + delta} is too far from {base_offset}")
+    return parts
+
+
+def _offset_delta(offset: int, base_offset: int, previous_delta: int) -> int:
+    """The distance from `base_offset` of an offset that was given."""
+    delta = index(offset) - base_offset
+    if delta <= previous_delta:
+        due = base_offset + previous_delta + 1
+        raise ValueError(f"record offset {offset} where {due} or more is due")
+    if delta > _MAX_INT32:
+        raise ValueError(f"record offset {offset} is too far from {base_offset}")
+    return delta
+
+
+def _too_far_apart() -> InvalidTimestamp:
+    return InvalidTimestamp("two timestamps of a batch are further apart than an int64 says")
 
 
 def _encode_headers(headers: Sequence[Header]) -> bytes:
@@ -393,12 +472,10 @@ def _encode_varint(value: int) -> bytes:
     >>> _encode_varint(300).hex()
     'ac02'
     """
-    if value <= 0x7F:
-        return _SHORT_VARINTS[value]
     if value <= 0x3FFF:
-        return bytes((value & 0x7F | 0x80, value >> 7))
-    if value >> 64:  # Only a timestamp's distance from the first one can be that large.
-        raise InvalidTimestamp("two timestamps of a batch are further apart than an int64 says")
+        return _VARINTS[value]
+    if value > _MAX_UINT64:  # Only a timestamp's distance from the first one can be that large.
+        raise _too_far_apart()
     encoded = bytearray()
     while value > 0x7F:
         encoded.append(value & 0x7F | 0x80)

@@ -81,9 +81,11 @@ ROOMS = (
     Room(names=BASE, pure=True),
     Room(names=SETTINGS, may_import=BASE, pure=True),
     Room(names=("plog.wire",), may_import=BASE, pure=True),
+    # Looks for compiled modules when their package is imported: no port is there yet.
+    Room(names=("plog.compiled",)),
     Room(
         names=("plog.records",),
-        may_import=(*BASE, "plog.wire"),
+        may_import=(*BASE, "plog.wire", "plog.compiled"),
         outside=("crc32c", "lz4", "snappy", "zstandard"),
         pure=True,
     ),

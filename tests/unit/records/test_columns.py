@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from types import ModuleType
+from unittest import mock
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from plog.records import columns as columns_module
 from plog.records.batch import CorruptRecords, TimestampType, parse_header
 from plog.records.builder import build_batch
 from plog.records.codec import Record, decode_records
 from plog.records.columns import RecordColumns, decode_columns
 from plog.records.reader import read_payload
 from tests.unit.records.test_codec_consumer import records_of_a_batch
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _in_both_forms(codec: ModuleType) -> Iterator[None]:
+    with mock.patch.object(columns_module, "decode_into_columns", codec.decode_into_columns):
+        yield
 
 
 def rows(columns: RecordColumns) -> list[Record]:
@@ -100,3 +111,22 @@ def test_bytes_that_end_too_early_are_corrupt() -> None:
         decode_columns(batch[61:-3], header, columns, max_rows=9)
     assert len(columns) == 0
     assert columns.value_ends.tolist() == [0]
+
+
+def test_columns_that_are_too_full_to_count_in_an_int32_take_no_more() -> None:
+    batch = build_batch([Record(timestamp=1, value=b"v" * 20)] * 2)
+    columns = RecordColumns()
+    with (
+        mock.patch.object(columns_module, "_MAX_END", 50),
+        pytest.raises(ValueError, match="full"),
+    ):
+        decode(batch, columns)
+    assert len(columns) == 0
+
+
+def test_numbers_at_their_limits_fit() -> None:
+    top = (1 << 63) - 1
+    columns = RecordColumns()
+    batch = build_batch([Record(offset=top, timestamp=top)], base_offset=top)
+    assert decode(batch, columns, top) == top + 1
+    assert rows(columns) == [Record(top, top)]

@@ -1,0 +1,124 @@
+"""The two forms of a module that may be compiled, whichever of them plog itself runs.
+
+What a form does with something is its `outcome`: both have to have the same.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Callable
+from functools import cache
+from importlib.machinery import (
+    EXTENSION_SUFFIXES,
+    ExtensionFileLoader,
+    FileFinder,
+    SourceFileLoader,
+)
+from importlib.util import module_from_spec, spec_from_loader
+from types import ModuleType
+from typing import Any, NamedTuple
+from unittest import mock
+
+from plog import records
+from plog.compiled import INTERPRETED, folder_name, is_compiled
+from plog.errors import KafkaError
+from plog.records import columns
+from plog.records.batch import BatchHeader
+from tests.helpers.outside import missing
+
+FORMS = ("interpreted", "compiled")
+_FOLDER = records.__path__[-1]
+
+
+class Nine(NamedTuple):
+    """The fields of a consumer's record."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    timestamp_type: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[object, ...]
+    leader_epoch: int
+
+
+def need(form: str, name: str = "codec") -> ModuleType:
+    """A module of plog.records in one of its `FORMS`; ends the test where there is none."""
+    if form == "interpreted":
+        return interpreted(name)
+    module = compiled(name)
+    if module is None or os.environ.get(INTERPRETED):
+        _no_compiled_form(name)
+    assert module is not None
+    return module
+
+
+@cache
+def interpreted(name: str = "codec") -> ModuleType:
+    """The module as its source says it."""
+    used = importlib.import_module(f"plog.records.{name}")
+    if not is_compiled(used):
+        return used
+    loader = SourceFileLoader(f"interpreted_{name}", f"{_FOLDER}/{name}.py")
+    spec = spec_from_loader(loader.name, loader)
+    assert spec is not None
+    module = module_from_spec(spec)
+    loader.exec_module(module)
+    return module
+
+
+@cache
+def compiled(name: str = "codec") -> ModuleType | None:
+    """What was compiled of just this source, None if nothing was."""
+    used = importlib.import_module(f"plog.records.{name}")
+    if is_compiled(used):
+        return used
+    folder = f"{_FOLDER}/{folder_name(_FOLDER, records.COMPILED)}"
+    spec = FileFinder(folder, (ExtensionFileLoader, EXTENSION_SUFFIXES)).find_spec(used.__name__)
+    if spec is None or spec.loader is None:
+        return None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _no_compiled_form(name: str) -> None:
+    if os.environ.get(INTERPRETED):
+        import pytest
+
+        pytest.skip(f"{INTERPRETED} is set")
+    missing(f"plog.records.{name} is not compiled; python setup.py build_ext --inplace says why")
+
+
+def read_columns(
+    codec: ModuleType, data: Any, header: BatchHeader, from_offset: int = 0, max_rows: int = 1000
+) -> list[object]:
+    """What `decode_columns` returns and all that it fills, with this form of the codec."""
+    filled = columns.RecordColumns()
+    with mock.patch.object(columns, "decode_into_columns", codec.decode_into_columns):
+        result = columns.decode_columns(
+            data, header, filled, from_offset=from_offset, max_rows=max_rows
+        )
+    return [result, *(getattr(filled, name) for name in filled.__slots__)]
+
+
+def outcome(function: Callable[..., Any], *args: Any, **keywords: Any) -> tuple[object, ...]:
+    """What it returns, item by item if it is an iterator, or what it raises.
+
+    An error of Python itself has one text when C raises it and another when Python does.
+    """
+    items: list[str] = []
+    try:
+        result = function(*args, **keywords)
+        if hasattr(result, "__next__"):
+            for item in result:  # Those in front of an error count.
+                items.append(repr(item))
+            return ("end", items)
+    except KafkaError as error:
+        return (type(error), str(error), items)
+    except Exception as error:
+        return (type(error), items)
+    return ("value", repr(result))

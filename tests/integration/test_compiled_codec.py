@@ -1,0 +1,145 @@
+"""Building plog: with its record codec compiled, and without where that cannot be."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tests.helpers.outside import missing, need_program
+
+ROOT = Path(__file__).parents[2]
+_TIMEOUT_S = 200
+
+
+@pytest.fixture
+def sources(tmp_path: Path) -> Path:
+    """What a wheel is built of, in a folder of its own."""
+    folder = tmp_path / "plog"
+    folder.mkdir()
+    for name in ("setup.py", "setup.cfg", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, folder)
+    for name in ("plog", "daemon", "twisted"):
+        ignored = shutil.ignore_patterns("__pycache__", "compiled_*", "*.egg-info")
+        shutil.copytree(ROOT / name, folder / name, ignore=ignored)
+    return folder
+
+
+def _setup(folder: Path, *command: str, **environment: str) -> str:
+    """Run setup.py; what it says of plog on standard error."""
+    done = subprocess.run(
+        [sys.executable, "setup.py", "-q", *command],
+        cwd=folder,
+        env={**os.environ, "PLOG_INTERPRETED": "", **environment},
+        capture_output=True,
+        text=True,
+        timeout=_TIMEOUT_S,
+    )
+    assert done.returncode == 0, done.stderr
+    return "".join(line for line in done.stderr.splitlines(True) if line.startswith("plog"))
+
+
+def _runs_compiled(folder: Path) -> bool:
+    """Whether plog runs compiled in this folder, and writes a record."""
+    program = (
+        "from plog.records import codec, codec_is_compiled;"
+        "assert codec.encode_records([(-1, 0, None, None, ())], 0, 0);"
+        "print(codec_is_compiled())"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(folder), "PLOG_INTERPRETED": ""}
+    arguments = [sys.executable, "-c", program]
+    done = subprocess.run(arguments, cwd=folder, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout == "True\n"
+
+
+def _need_cython() -> None:
+    need_program("cc")
+    for name in ("Cython", "setuptools"):
+        if importlib.util.find_spec(name) is None:
+            missing(f"{name} is not installed")
+
+
+def _without_cython(folder: Path) -> str:
+    """A PYTHONPATH on which there is none."""
+    hidden = folder / "hidden/Cython"
+    hidden.mkdir(parents=True)
+    (hidden / "__init__.py").write_text("raise ImportError('no Cython here')")
+    return str(hidden.parent)
+
+
+def test_a_build_in_place_is_used_until_the_source_changes(sources: Path) -> None:
+    _need_cython()
+    older = sources / "plog/records/compiled_00000000"
+    older.mkdir()
+    assert _setup(sources, "build_ext", "--inplace") == ""
+    assert _runs_compiled(sources)
+    assert not older.exists()
+    # Nothing else has come into the sources.
+    assert list(sources.rglob("*.c")) == list((sources / "build").rglob("*.c"))
+    with open(sources / "plog/records/codec.py", "a") as file:
+        file.write("\n")
+    assert not _runs_compiled(sources)
+
+
+@pytest.mark.long
+def test_a_build_holds_the_compiled_codec_and_all_sources(sources: Path) -> None:
+    _need_cython()
+    _setup(sources, "build", "--build-lib", "out")
+    assert _runs_compiled(sources / "out")
+    assert (sources / "out/plog/records/codec.pxd").exists()
+
+
+@pytest.mark.parametrize("why", ["no Cython here", "no-such-compiler"])
+def test_what_cannot_be_compiled_is_left_out_in_one_line(sources: Path, why: str) -> None:
+    if why == "no Cython here":
+        said = _setup(sources, "build", "--build-lib", "out", PYTHONPATH=_without_cython(sources))
+    else:
+        _need_cython()
+        said = _setup(sources, "build", "--build-lib", "out", CC="no-such-compiler")
+    assert said.startswith("plog: built without its compiled record codec: ")
+    assert why in said
+    assert said.count("\n") == 1
+    assert not _runs_compiled(sources / "out")
+
+
+def test_a_wheel_for_every_machine_is_built_where_that_is_asked_for(sources: Path) -> None:
+    if importlib.util.find_spec("setuptools.command.bdist_wheel") is None:
+        missing("setuptools 70.1 is not installed")
+    said = _setup(sources, "bdist_wheel", "--dist-dir", "dist", PLOG_INTERPRETED="1")
+    assert said == ""
+    [wheel] = (sources / "dist").glob("*.whl")
+    assert wheel.name.endswith("-py3-none-any.whl")
+    assert not [name for name in zipfile.ZipFile(wheel).namelist() if name.endswith(".so")]
+
+
+@pytest.mark.long
+def test_no_byte_outside_the_records_is_read_or_written(sources: Path) -> None:
+    """The comparison with the interpreted codec once more, watched by the address sanitizer."""
+    _need_cython()
+    flags = "-fsanitize=address -fno-omit-frame-pointer"
+    _setup(sources, "build_ext", "--inplace", CFLAGS=flags, LDFLAGS=flags)
+    shutil.copytree(ROOT / "tests", sources / "tests", ignore=shutil.ignore_patterns("__pycache__"))
+    arguments = [need_program("cc"), "-print-file-name=libasan.so"]
+    library = subprocess.run(arguments, capture_output=True, text=True, check=True).stdout.strip()
+    environment = {
+        "PYTHONPATH": f"{sources}:{sources}/daemon",
+        "PLOG_INTERPRETED": "",
+        "LD_PRELOAD": library,
+        "ASAN_OPTIONS": "detect_leaks=0",
+        # Each object by itself, or one's end would be inside of another's memory.
+        "PYTHONMALLOC": "malloc",
+        "CI": "true",
+    }
+    arguments = [sys.executable, "-m", "pytest", "-q", "-s", "-p", "no:cacheprovider"]
+    arguments += ["tests/unit/records/test_codec_forms.py", "tests/unit/records/test_columns.py"]
+    done = subprocess.run(
+        arguments, cwd=sources, env={**os.environ, **environment}, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
