@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -80,6 +81,8 @@ def _keep(name: str, found: Path) -> None:
 
 def _fuzz(name: str, seconds: int) -> None:
     """Never returns: atheris ends the process."""
+    # Coverage guides only through Python; codec_forms loads the compiled codec besides.
+    os.environ["PLOG_INTERPRETED"] = "1"
     import atheris
 
     with atheris.instrument_imports(include=["plog", "plogd"]):

@@ -6,6 +6,7 @@ from tests.fuzz.target import Target
 from tests.fuzz.targets import (
     batches,
     checkpoints,
+    codec_forms,
     compression,
     dispatch,
     frames,
@@ -29,6 +30,7 @@ TARGETS: dict[str, Target] = {
         dispatch,
         batches,
         records,
+        codec_forms,
         compression,
         legacy,
         subscriptions,
