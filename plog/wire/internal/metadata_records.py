@@ -3,15 +3,17 @@
 Those of Kafka's KRaft metadata log which one broker by itself needs. Each is the value of a log
 record, behind a frame of three unsigned varints: frame version 1, record key, record version. The
 keys have nothing to do with `ApiKey`. Whoever replays the log must know every record in it, so an
-unknown one is an error. Source: Kafka 4.0 metadata/src/main/resources, AbstractApiMessageSerde.
+unknown one is an error. Source: Kafka 4.3 metadata/src/main/resources, AbstractApiMessageSerde.
 
   PartitionRecord, PartitionChangeRecord    1 directories (KIP-858)   2 eligible leaders (KIP-966)
   RegisterBrokerRecord           1 controlled shutdown   2 migration from ZooKeeper   3 directories
-  BrokerRegistrationChangeRecord 1 controlled shutdown   2 directories
+                                 4 cordoned directories (KIP-1066)
+  BrokerRegistrationChangeRecord 1 controlled shutdown   2 directories   3 cordoned directories
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from plog.wire.primitives import decode_varint, encode_varint
@@ -60,7 +62,7 @@ class BrokerFeature(Struct):
     max_supported_version: int16 = field()
 
 
-class RegisterBrokerRecord(MetadataRecord, record_key=0, versions="0-3", flexible="0+"):
+class RegisterBrokerRecord(MetadataRecord, record_key=0, versions="0-4", flexible="0+"):
     """A broker has started."""
 
     broker_id: int32 = field()
@@ -73,6 +75,7 @@ class RegisterBrokerRecord(MetadataRecord, record_key=0, versions="0-3", flexibl
     fenced: bool = field(default=True)
     in_controlled_shutdown: bool = field("1+")
     log_dirs: list[uuid] = field("3+", tag=0)
+    cordoned_log_dirs: list[uuid] | None = field("4+", tag=1, default=None)
 
 
 class TopicRecord(MetadataRecord, record_key=2, versions="0", flexible="0+"):
@@ -176,7 +179,7 @@ class ProducerIdsRecord(MetadataRecord, record_key=15, versions="0", flexible="0
     next_producer_id: int64 = field()
 
 
-class BrokerRegistrationChangeRecord(MetadataRecord, record_key=17, versions="0-2", flexible="0+"):
+class BrokerRegistrationChangeRecord(MetadataRecord, record_key=17, versions="0-3", flexible="0+"):
     """What changed in a broker: 1 and -1 set and clear a mark, 0 leaves it."""
 
     broker_id: int32 = field()
@@ -184,6 +187,7 @@ class BrokerRegistrationChangeRecord(MetadataRecord, record_key=17, versions="0-
     fenced: int8 = field(tag=0)
     in_controlled_shutdown: int8 = field("1+", tag=1)
     log_dirs: list[uuid] = field("2+", tag=2)
+    cordoned_log_dirs: list[uuid] | None = field("3+", tag=3, default=None)
 
 
 class AccessControlEntryRecord(MetadataRecord, record_key=18, versions="0", flexible="0+"):
@@ -239,6 +243,13 @@ def encode_metadata_record(record: MetadataRecord, version: int) -> bytes:
 
 def decode_metadata_record(data: Buffer) -> MetadataRecord:
     """The record in the value of a log record. Raises WireError if it is none we know."""
+    return decode_known_record(data, _RECORD_BY_KEY)[0]
+
+
+def decode_known_record(
+    data: Buffer, record_by_key: Mapping[int, type[MetadataRecord]]
+) -> tuple[MetadataRecord, int]:
+    """The record in a log record's value, and its version. WireError if it is none of these."""
     view = memoryview(data)
     try:
         frame_version, position = decode_varint(view, 0)
@@ -246,7 +257,7 @@ def decode_metadata_record(data: Buffer) -> MetadataRecord:
         version, position = decode_varint(view, position)
     except IndexError:
         raise WireError(f"a metadata record of {len(view)} bytes is cut short") from None
-    record = _RECORD_BY_KEY.get(key)
+    record = record_by_key.get(key)
     if frame_version != _FRAME_VERSION or record is None:
         raise WireError(f"no metadata record has key {key} in frame version {frame_version}")
     if not record.min_version <= version <= record.max_version:
@@ -254,4 +265,4 @@ def decode_metadata_record(data: Buffer) -> MetadataRecord:
     decoded, size = record.decode_prefix(view[position:], version)
     if position + size != len(view):
         raise WireError(f"{len(view) - position - size} bytes follow a {record.__name__}")
-    return decoded
+    return decoded, version

@@ -12,7 +12,11 @@ from typing import Any, TypeVar
 import pytest
 
 from plog.wire.internal.group_records import GROUP_MESSAGES
+from plog.wire.internal.kraft_records import KRAFT_RECORDS
 from plog.wire.internal.metadata_records import METADATA_RECORDS
+from plog.wire.internal.newer_group_records import NEWER_GROUP_MESSAGES
+from plog.wire.internal.raft_records import RAFT_RECORDS
+from plog.wire.internal.transaction_records import TRANSACTION_MESSAGES
 from plog.wire.messages import APIS
 from plog.wire.schema import Message, Struct
 from plog.wire.structs import Array, Blob, Field, Fixed, Nested, Text, WireType
@@ -22,7 +26,15 @@ AnyStruct = TypeVar("AnyStruct", bound=Struct)
 API_MESSAGES: tuple[type[Message], ...] = tuple(
     message for api in APIS for message in (api.request, api.response)
 )
-MESSAGES = (*API_MESSAGES, *METADATA_RECORDS, *GROUP_MESSAGES)
+MESSAGES = (
+    *API_MESSAGES,
+    *METADATA_RECORDS,
+    *KRAFT_RECORDS,
+    *RAFT_RECORDS.values(),
+    *GROUP_MESSAGES,
+    *NEWER_GROUP_MESSAGES,
+    *TRANSACTION_MESSAGES,
+)
 
 
 def every_version(messages: tuple[type[Message], ...]) -> pytest.MarkDecorator:

@@ -1,0 +1,111 @@
+"""A message as the JSON that Kafka's tools print: camelCase names, bytes in base64, ids as text.
+
+Fields stand in the order of the message's definition; those the version lacks are left out, and so
+are tagged ones that have their default, as they are on the wire. `compact_json` writes numbers and
+escapes as Java does, so that the text can be compared byte for byte.
+Source: Kafka 4.3 JsonConverterGenerator; Jackson's JsonNode.toString.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from typing import Any, TypeAlias
+
+from plog.types import uuid_to_text
+from plog.wire.structs import Array, Blob, Field, Fixed, Nested, Struct
+
+Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
+
+_ESCAPE = re.compile(r"\\u00([01][0-9a-f])|\\.")
+_SCIENTIFIC_FROM, _SCIENTIFIC_BELOW = 1e7, 1e-3
+
+
+def as_json(message: Struct, version: int) -> dict[str, Json]:
+    """The fields `message` has in this version."""
+    return {
+        camel_case(item.name): _value(item.type, getattr(message, item.name), version)
+        for item in type(message).fields
+        if item.versions.has(version) and not _is_left_out(item, message)
+    }
+
+
+def _is_left_out(item: Field, message: Struct) -> bool:
+    return item.tag is not None and getattr(message, item.name) == item.default
+
+
+def _value(wire_type: Any, value: Any, version: int) -> Json:
+    if value is None:
+        return None
+    match wire_type:
+        case Nested():
+            return as_json(value, version)
+        case Array():
+            return [_value(wire_type.element, each, version) for each in value]
+        case Blob():
+            return base64.b64encode(value).decode()
+        case Fixed() if isinstance(value, bytes):
+            return uuid_to_text(value)
+    plain: Json = value
+    return plain
+
+
+def camel_case(name: str) -> str:
+    """A field's name as Kafka writes it.
+
+    >>> camel_case("is_migrating_zk_broker"), camel_case("k_raft_version")
+    ('isMigratingZkBroker', 'kRaftVersion')
+    """
+    first, *others = name.split("_")
+    return first + "".join(word[:1].upper() + word[1:] for word in others)
+
+
+def compact_json(value: Json) -> str:
+    """JSON without white space, as Jackson writes it.
+
+    >>> compact_json({"a": [1, None, True, 2.5], "b": "\\u001f\\n"})
+    '{"a":[1,null,true,2.5],"b":"\\\\u001F\\\\n"}'
+    """
+    match value:
+        case dict():
+            pairs = (f"{_quoted(key)}:{compact_json(each)}" for key, each in value.items())
+            return "{" + ",".join(pairs) + "}"
+        case list():
+            return "[" + ",".join(map(compact_json, value)) + "]"
+        case str():
+            return _quoted(value)
+        case float():
+            return java_double(value)
+    return json.dumps(value)
+
+
+def _quoted(text: str) -> str:
+    """Jackson writes the digits of an escape in capitals."""
+    return _ESCAPE.sub(
+        lambda found: f"\\u00{found[1].upper()}" if found[1] else found[0],
+        json.dumps(text, ensure_ascii=False),
+    )
+
+
+def java_double(value: float) -> str:
+    """A number as Java writes a double.
+
+    >>> java_double(1024.0), java_double(10485760.0), java_double(0.0001), java_double(1e22)
+    ('1024.0', '1.048576E7', '1.0E-4', '1.0E22')
+    """
+    if value != value:
+        return "NaN"
+    if value in (float("inf"), float("-inf")):
+        return "Infinity" if value > 0 else "-Infinity"
+    if value == 0 or _SCIENTIFIC_BELOW <= abs(value) < _SCIENTIFIC_FROM:
+        return repr(value)
+    # repr has the fewest digits that tell the number apart, as Java since 19.
+    mantissa, _, exponent = f"{value!r}".partition("e")
+    sign = "-" if mantissa.startswith("-") else ""
+    whole, _, fraction = mantissa.lstrip("-").partition(".")
+    digits = (whole + fraction).lstrip("0")
+    leading = len(whole) if whole.strip("0") else len(digits) - len(fraction)
+    digits = digits.rstrip("0") or "0"
+    power = int(exponent or 0) + leading - 1
+    return f"{sign}{digits[0]}.{digits[1:] or '0'}E{power}"

@@ -1,0 +1,119 @@
+"""The records of Kafka's metadata log that one broker by itself never writes.
+
+Nobody replays these; whoever shows or adopts a log of Kafka's controllers has to read them. Their
+keys and metadata_records.py's are one number space.
+Source: Kafka 4.3 metadata/src/main/resources.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from plog.wire.internal.metadata_records import (
+    METADATA_RECORDS,
+    BrokerEndpoint,
+    BrokerFeature,
+    MetadataRecord,
+)
+from plog.wire.schema import field, int8, int32, int64, uuid
+
+
+class UnregisterBrokerRecord(MetadataRecord, record_key=1, versions="0", flexible="0+"):
+    """A broker is gone for good."""
+
+    broker_id: int32 = field()
+    broker_epoch: int64 = field()
+
+
+class FenceBrokerRecord(MetadataRecord, record_key=7, versions="0", flexible="0+"):
+    """A broker may no longer lead."""
+
+    id: int32 = field()
+    epoch: int64 = field()
+
+
+class UnfenceBrokerRecord(MetadataRecord, record_key=8, versions="0", flexible="0+"):
+    """A broker may lead."""
+
+    id: int32 = field()
+    epoch: int64 = field()
+
+
+class DelegationTokenRecord(MetadataRecord, record_key=10, versions="0", flexible="0+"):
+    """A delegation token exists; timestamps are wall-clock ms."""
+
+    owner: str = field()
+    requester: str = field()
+    renewers: list[str] = field()
+    issue_timestamp: int64 = field()
+    max_timestamp: int64 = field()
+    expiration_timestamp: int64 = field()
+    token_id: str = field()
+
+
+class NoOpRecord(MetadataRecord, record_key=20, versions="0", flexible="0+"):
+    """Nothing happened, and the leader is still there."""
+
+
+class ZkMigrationStateRecord(MetadataRecord, record_key=21, versions="0", flexible="0+"):
+    """How far the move away from ZooKeeper has come."""
+
+    zk_migration_state: int8 = field()
+
+
+class BeginTransactionRecord(MetadataRecord, record_key=23, versions="0", flexible="0+"):
+    """What follows counts once its end is there (KIP-868)."""
+
+    name: str | None = field(tag=0, default=None)
+
+
+class EndTransactionRecord(MetadataRecord, record_key=24, versions="0", flexible="0+"):
+    """All since the beginning counts."""
+
+
+class AbortTransactionRecord(MetadataRecord, record_key=25, versions="0", flexible="0+"):
+    """Nothing since the beginning counts."""
+
+    reason: str | None = field(tag=0, default=None)
+
+
+class RemoveDelegationTokenRecord(MetadataRecord, record_key=26, versions="0", flexible="0+"):
+    """A delegation token is gone."""
+
+    token_id: str = field()
+
+
+class RegisterControllerRecord(MetadataRecord, record_key=27, versions="0", flexible="0+"):
+    """A controller has started."""
+
+    controller_id: int32 = field()
+    incarnation_id: uuid = field()
+    zk_migration_ready: bool = field()
+    end_points: list[BrokerEndpoint] = field()
+    features: list[BrokerFeature] = field()
+
+
+class ClearElrRecord(MetadataRecord, record_key=28, versions="0", flexible="0+"):
+    """The eligible leaders of one topic, or of all if it has no name, are forgotten (KIP-966)."""
+
+    topic_name: str = field()
+
+
+KRAFT_RECORDS: Final[tuple[type[MetadataRecord], ...]] = (
+    UnregisterBrokerRecord,
+    FenceBrokerRecord,
+    UnfenceBrokerRecord,
+    DelegationTokenRecord,
+    NoOpRecord,
+    ZkMigrationStateRecord,
+    BeginTransactionRecord,
+    EndTransactionRecord,
+    AbortTransactionRecord,
+    RemoveDelegationTokenRecord,
+    RegisterControllerRecord,
+    ClearElrRecord,
+)
+KNOWN_RECORDS: Final[dict[int, type[MetadataRecord]]] = {
+    record.record_key: record for record in (*METADATA_RECORDS, *KRAFT_RECORDS)
+}
+"""All kinds of record Kafka 4.3 knows, by key."""

@@ -1,0 +1,330 @@
+"""Records of `__consumer_offsets` about the kinds of group that plog does not coordinate.
+
+Consumer groups of KIP-848, share groups (KIP-932) and streams groups (KIP-1071): a log of Kafka's
+holds them, and whoever shows it has to read them. Each has a key, all of version 0, and a value;
+`NEWER_GROUP_RECORDS` has both by the number that stands before the key.
+Source: Kafka 4.3 group-coordinator messages.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from plog.wire.schema import Message, Struct, field, int8, int16, int32, int64, uint16, uuid
+
+
+class GroupKey(Message, versions="0"):
+    """A group."""
+
+    group_id: str = field()
+
+
+class MemberKey(Message, versions="0"):
+    """A member of a group."""
+
+    group_id: str = field()
+    member_id: str = field()
+
+
+class AssignedTopic(Struct):
+    """Partitions of one topic."""
+
+    topic_id: uuid = field()
+    partitions: list[int32] = field()
+
+
+class AssignedTopicWithEpochs(Struct):
+    """Partitions of one topic, and since which epoch of the member each is its own."""
+
+    topic_id: uuid = field()
+    partitions: list[int32] = field()
+    assignment_epochs: list[int32] | None = field(tag=0, default=None)
+
+
+class TargetAssignmentMetadataValue(Message, versions="0", flexible="0+"):
+    """Which epoch of the group the target assignment is of, and when it was worked out."""
+
+    assignment_epoch: int32 = field()
+    assignment_timestamp: int64 = field(tag=0, ignorable=True)
+
+
+# -- consumer groups ---------------------------------------------------------------------------
+
+
+class ConsumerGroupMetadataValue(Message, versions="0", flexible="0+"):
+    """The epoch of a group, and a hash of the topics it reads."""
+
+    epoch: int32 = field()
+    metadata_hash: int64 = field(tag=0)
+
+
+class PartitionMetadata(Struct):
+    """Where a partition is."""
+
+    partition: int32 = field()
+    racks: list[str] = field()
+
+
+class TopicMetadata(Struct):
+    """A topic that a group reads."""
+
+    topic_id: uuid = field()
+    topic_name: str = field()
+    num_partitions: int32 = field()
+    partition_metadata: list[PartitionMetadata] = field()
+
+
+class ConsumerGroupPartitionMetadataValue(Message, versions="0", flexible="0+"):
+    """The topics a group reads; written before Kafka 4.1."""
+
+    topics: list[TopicMetadata] = field()
+
+
+class ClassicProtocol(Struct):
+    """An assignor, and what the member told it."""
+
+    name: str = field()
+    metadata: bytes = field()
+
+
+class ClassicMemberMetadata(Struct):
+    """What else is known of a member that speaks the classic protocol."""
+
+    session_timeout_ms: int32 = field()
+    supported_protocols: list[ClassicProtocol] = field()
+
+
+class ConsumerGroupMemberMetadataValue(Message, versions="0", flexible="0+"):
+    """A member and what it wants."""
+
+    instance_id: str | None = field()
+    rack_id: str | None = field()
+    client_id: str = field()
+    client_host: str = field()
+    subscribed_topic_names: list[str] = field()
+    subscribed_topic_regex: str | None = field()
+    rebalance_timeout_ms: int32 = field(default=-1)
+    server_assignor: str | None = field()
+    classic_member_metadata: ClassicMemberMetadata | None = field(tag=0, default=None)
+
+
+class TargetAssignmentMemberValue(Message, versions="0", flexible="0+"):
+    """What a member is to have."""
+
+    topic_partitions: list[AssignedTopic] = field()
+
+
+class ConsumerGroupCurrentMemberAssignmentValue(Message, versions="0", flexible="0+"):
+    """What a member has, and has to give up."""
+
+    member_epoch: int32 = field()
+    previous_member_epoch: int32 = field()
+    state: int8 = field()
+    assigned_partitions: list[AssignedTopicWithEpochs] = field()
+    partitions_pending_revocation: list[AssignedTopicWithEpochs] = field()
+
+
+class RegularExpressionKey(Message, versions="0"):
+    """A pattern that members of a group subscribe to."""
+
+    group_id: str = field()
+    regular_expression: str = field()
+
+
+class RegularExpressionValue(Message, versions="0", flexible="0+"):
+    """The topics a pattern means."""
+
+    topics: list[str] = field()
+    version: int64 = field()
+    timestamp: int64 = field()
+
+
+# -- share groups ------------------------------------------------------------------------------
+
+
+class ShareGroupMemberMetadataValue(Message, versions="0", flexible="0+"):
+    """A member and what it wants."""
+
+    rack_id: str | None = field()
+    client_id: str = field()
+    client_host: str = field()
+    subscribed_topic_names: list[str] = field()
+
+
+class GroupEpochValue(Message, versions="0", flexible="0+"):
+    """The epoch of a share group, and a hash of the topics it reads."""
+
+    epoch: int32 = field()
+    metadata_hash: int64 = field()
+
+
+class ShareGroupCurrentMemberAssignmentValue(Message, versions="0", flexible="0+"):
+    """What a member has."""
+
+    member_epoch: int32 = field()
+    previous_member_epoch: int32 = field()
+    state: int8 = field()
+    assigned_partitions: list[AssignedTopic] = field()
+
+
+class SharedTopic(Struct):
+    """Partitions of a topic whose state is kept."""
+
+    topic_id: uuid = field()
+    topic_name: str = field()
+    partitions: list[int32] = field()
+
+
+class DeletedTopic(Struct):
+    """A topic whose state is being deleted."""
+
+    topic_id: uuid = field()
+    topic_name: str = field()
+
+
+class ShareGroupStatePartitionMetadataValue(Message, versions="0", flexible="0+"):
+    """Of which partitions the state of a share group is kept."""
+
+    initializing_topics: list[SharedTopic] = field()
+    initialized_topics: list[SharedTopic] = field()
+    deleting_topics: list[DeletedTopic] = field()
+
+
+# -- streams groups ----------------------------------------------------------------------------
+
+
+class KeyValue(Struct):
+    """A name and its value."""
+
+    key: str = field()
+    value: str = field()
+
+
+class StreamsGroupMetadataValue(Message, versions="0", flexible="0+"):
+    """The epochs of a group."""
+
+    epoch: int32 = field()
+    metadata_hash: int64 = field()
+    validated_topology_epoch: int32 = field(tag=0, default=-1)
+    last_assignment_configs: list[KeyValue] | None = field(tag=1, default=None)
+
+
+class StreamsEndpoint(Struct):
+    """Where an application's instance is reached."""
+
+    host: str = field()
+    port: uint16 = field()
+
+
+class StreamsGroupMemberMetadataValue(Message, versions="0", flexible="0+"):
+    """A member of an application."""
+
+    instance_id: str | None = field()
+    rack_id: str | None = field()
+    client_id: str = field()
+    client_host: str = field()
+    rebalance_timeout_ms: int32 = field(default=-1)
+    topology_epoch: int32 = field()
+    process_id: str = field()
+    user_endpoint: StreamsEndpoint | None = field(default=None)
+    client_tags: list[KeyValue] = field()
+
+
+class TaskIds(Struct):
+    """Tasks of one part of the topology."""
+
+    subtopology_id: str = field()
+    partitions: list[int32] = field()
+
+
+class TaskIdsWithEpochs(Struct):
+    """Tasks of one part of the topology, and since which epoch of the member each is its own."""
+
+    subtopology_id: str = field()
+    partitions: list[int32] = field()
+    assignment_epochs: list[int32] | None = field(tag=0, default=None)
+
+
+class StreamsGroupTargetAssignmentMemberValue(Message, versions="0", flexible="0+"):
+    """What a member is to do."""
+
+    active_tasks: list[TaskIds] = field()
+    standby_tasks: list[TaskIds] = field()
+    warmup_tasks: list[TaskIds] = field()
+
+
+class StreamsGroupCurrentMemberAssignmentValue(Message, versions="0", flexible="0+"):
+    """What a member does, and has to give up."""
+
+    member_epoch: int32 = field()
+    previous_member_epoch: int32 = field()
+    state: int8 = field()
+    active_tasks: list[TaskIdsWithEpochs] = field()
+    standby_tasks: list[TaskIdsWithEpochs] = field()
+    warmup_tasks: list[TaskIdsWithEpochs] = field()
+    active_tasks_pending_revocation: list[TaskIdsWithEpochs] = field()
+    standby_tasks_pending_revocation: list[TaskIdsWithEpochs] = field()
+    warmup_tasks_pending_revocation: list[TaskIdsWithEpochs] = field()
+
+
+class StreamsTopic(Struct):
+    """A topic an application makes for itself."""
+
+    name: str = field()
+    partitions: int32 = field()
+    replication_factor: int16 = field()
+    topic_configs: list[KeyValue] = field()
+
+
+class CopartitionGroup(Struct):
+    """Topics that have to have as many partitions as each other, by their places in the lists."""
+
+    source_topics: list[int16] = field()
+    source_topic_regex: list[int16] = field()
+    repartition_source_topics: list[int16] = field()
+
+
+class Subtopology(Struct):
+    """A part of an application's topology."""
+
+    subtopology_id: str = field()
+    source_topics: list[str] = field()
+    source_topic_regex: list[str] = field()
+    state_changelog_topics: list[StreamsTopic] = field()
+    repartition_sink_topics: list[str] = field()
+    repartition_source_topics: list[StreamsTopic] = field()
+    copartition_groups: list[CopartitionGroup] = field()
+
+
+class StreamsGroupTopologyValue(Message, versions="0", flexible="0+"):
+    """The topology of an application."""
+
+    epoch: int32 = field()
+    subtopologies: list[Subtopology] = field()
+
+
+NEWER_GROUP_RECORDS: Final[dict[int, tuple[type[Message], type[Message]]]] = {
+    3: (GroupKey, ConsumerGroupMetadataValue),
+    4: (GroupKey, ConsumerGroupPartitionMetadataValue),
+    5: (MemberKey, ConsumerGroupMemberMetadataValue),
+    6: (GroupKey, TargetAssignmentMetadataValue),
+    7: (MemberKey, TargetAssignmentMemberValue),
+    8: (MemberKey, ConsumerGroupCurrentMemberAssignmentValue),
+    10: (MemberKey, ShareGroupMemberMetadataValue),
+    11: (GroupKey, GroupEpochValue),
+    12: (GroupKey, TargetAssignmentMetadataValue),
+    13: (MemberKey, TargetAssignmentMemberValue),
+    14: (MemberKey, ShareGroupCurrentMemberAssignmentValue),
+    15: (GroupKey, ShareGroupStatePartitionMetadataValue),
+    16: (RegularExpressionKey, RegularExpressionValue),
+    17: (GroupKey, StreamsGroupMetadataValue),
+    19: (MemberKey, StreamsGroupMemberMetadataValue),
+    20: (GroupKey, TargetAssignmentMetadataValue),
+    21: (MemberKey, StreamsGroupTargetAssignmentMemberValue),
+    22: (MemberKey, StreamsGroupCurrentMemberAssignmentValue),
+    23: (GroupKey, StreamsGroupTopologyValue),
+}
+"""Key and value by the kind of record."""
+NEWER_GROUP_MESSAGES: Final[tuple[type[Message], ...]] = tuple(
+    dict.fromkeys(message for pair in NEWER_GROUP_RECORDS.values() for message in pair)
+)

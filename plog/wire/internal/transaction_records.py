@@ -1,0 +1,42 @@
+"""The records of `__transaction_state`: what Kafka's transaction coordinator remembers.
+
+Key and value are messages of their own, each behind its version as an int16; the key's version
+tells the kind, and there is only one. Source: Kafka 4.3 transaction-coordinator messages.
+
+  TransactionLogValue   1 flexible, producer ids before and after, transaction version (KIP-890)
+"""
+
+from __future__ import annotations
+
+from plog.wire.schema import Message, Struct, field, int8, int16, int32, int64
+
+
+class TransactionLogKey(Message, versions="0"):
+    """Whose transaction it is."""
+
+    transactional_id: str = field()
+
+
+class TransactionPartitions(Struct):
+    """Partitions of one topic that the transaction writes to."""
+
+    topic: str = field()
+    partition_ids: list[int32] = field()
+
+
+class TransactionLogValue(Message, versions="0-1", flexible="1+"):
+    """The state of a transaction; timestamps are wall-clock ms."""
+
+    producer_id: int64 = field()
+    previous_producer_id: int64 = field("1+", tag=0, default=-1, ignorable=True)
+    next_producer_id: int64 = field("1+", tag=1, default=-1, ignorable=True)
+    producer_epoch: int16 = field()
+    transaction_timeout_ms: int32 = field()
+    transaction_status: int8 = field()
+    transaction_partitions: list[TransactionPartitions] | None = field()
+    transaction_last_update_timestamp_ms: int64 = field()
+    transaction_start_timestamp_ms: int64 = field()
+    client_transaction_version: int16 = field("1+", tag=2, ignorable=True)
+
+
+TRANSACTION_MESSAGES: tuple[type[Message], ...] = (TransactionLogKey, TransactionLogValue)
