@@ -18,9 +18,10 @@ from typing import Final, NamedTuple
 from plog.errors import InvalidUpdateVersion
 
 METADATA_VERSION: Final = "metadata.version"
+METADATA_VERSION_NAME: Final = "3.5-IV2"
 METADATA_VERSION_LEVEL: Final = 11
-"""3.5-IV2: what a reader must know to understand the records written here, of which those of SCRAM
-users came last. A log that began at a lower level is raised at the next start."""
+"""The level of that name: what a reader must know to understand the records written here, of which
+those of SCRAM users came last. A log that began at a lower level is raised at the next start."""
 
 
 class Levels(NamedTuple):

@@ -1,68 +1,118 @@
-"""Parsing the command line of `plog` and running what it names; see the package's text."""
+"""Parsing the command line of `plog` and running what it names; see the package's text.
+
+Only the tool that was named is imported. An error that was raised on purpose is a line on standard
+error, and the exit code 1; anything else is a bug, and shows its traceback.
+"""
 
 from __future__ import annotations
 
-import argparse
-import importlib.metadata
+import os
 import sys
-from collections.abc import Callable, Iterable, Sequence
-from typing import TypeAlias
+from collections.abc import Sequence
+from typing import Final
 
-from plog.errors import PlogError
+from plog.cli.commands import COMMANDS, GROUP, Command, Configure, find_command
+from plog.cli.parser import Parser, add_version_option, fail, tool_parser
 
-GROUP = "plog.commands"
+FAILED: Final = 1
+STOPPED: Final = 130
+"""As a shell reports a process that ended by SIGINT."""
 
-Configure: TypeAlias = Callable[[argparse.ArgumentParser], None]
+_EPILOG = """\
+'plog COMMAND --help' tells more, with examples. Other packages may bring further commands,
+which are not listed here."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line `argv`, or the process' own; its exit code."""
-    return run(installed_commands(), argv)
+    arguments = sys.argv[1:] if argv is None else list(argv)
+    if "_ARGCOMPLETE" in os.environ:
+        from plog.cli.completion import complete
 
-
-def installed_commands() -> dict[str, Configure]:
-    """Every subcommand that some installed distribution brings, by name."""
-    found = importlib.metadata.entry_points(group=GROUP)
-    return {entry.name: entry.load() for entry in sorted(found, key=lambda entry: entry.name)}
-
-
-def run(commands: dict[str, Configure], argv: Sequence[str] | None = None) -> int:
-    """Run a command line with these subcommands; its exit code."""
-    parser = argparse.ArgumentParser(prog="plog", description="Tools for the log broker plog.")
-    parser.add_argument("--version", action="version", version=f"plog {_version()}")
-    subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for name, configure in commands.items():
-        summary = first_line(configure.__doc__)
-        configure(subparsers.add_parser(name, help=summary, description=summary))
-    arguments = parser.parse_args(argv)
+        complete(os.environ)
     try:
-        code: int = arguments.run(arguments)
+        try:
+            return run(arguments)
+        finally:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        # Who reads has seen enough. Python flushes once more at its end: into nothing then.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def run(arguments: Sequence[str], commands: tuple[Command, ...] = COMMANDS) -> int:
+    """Run a command line; its exit code."""
+    if arguments and not arguments[0].startswith("-"):
+        name = arguments[0]
+        return run_tool(name, load_tool(name, commands), arguments[1:])
+    parser = frame_parser(commands)
+    parser.parse_args(arguments)
+    parser.error("name a command")
+
+
+def frame_parser(commands: tuple[Command, ...] = COMMANDS) -> Parser:
+    """The parser of `plog` itself: what its help shows."""
+    parser = Parser(
+        prog="plog",
+        usage="plog COMMAND [OPTION]...",
+        description="Tools for the log broker plog, and for Apache Kafka.",
+        epilog=_EPILOG,
+    )
+    add_version_option(parser)
+    group = parser.add_argument_group("commands")
+    for row in commands:
+        if row.is_installed:
+            names = ", ".join((row.name, *row.short_names))
+            # Only to be listed: what begins a command line is looked up by `run`.
+            group.add_argument(names, nargs="?", metavar=names, help=row.summary)
+    return parser
+
+
+def load_tool(name: str, commands: tuple[Command, ...] = COMMANDS) -> Configure:
+    """The function behind a name: one of ours, or what another distribution brings."""
+    row = find_command(name, commands)
+    if row is not None and row.is_installed:
+        return row.load()
+    import importlib.metadata  # Slow: only for who is not in the table.
+
+    for entry in importlib.metadata.entry_points(group=GROUP):
+        if entry.name == name and row is None:
+            configure: Configure = entry.load()
+            return configure
+    if row is not None:
+        package = row.target.partition(".")[0]
+        frame_parser(commands).error(f"'{name}' belongs to {package}, which is not installed")
+    frame_parser(commands).error(f"there is no command '{name}'{_nearest(name, commands)}")
+
+
+def _nearest(name: str, commands: tuple[Command, ...]) -> str:
+    import difflib
+
+    near = difflib.get_close_matches(name, [row.name for row in commands], n=1)
+    return f", did you mean '{near[0]}'?" if near else ""
+
+
+def run_tool(name: str, configure: Configure, arguments: Sequence[str]) -> int:
+    """Run one tool with what stands behind its name; its exit code."""
+    parsed = tool_parser(name, configure).parse_args(arguments)
+    from plog.error_base import PlogError  # Not before there is work to do.
+
+    try:
+        code: int = parsed.run(parsed)
+    except BrokenPipeError:
+        raise
     except (PlogError, OSError) as error:
-        fail(str(error).splitlines())
-        return 1
+        for line in describe(error).splitlines():
+            fail(line)
+        return FAILED
     except KeyboardInterrupt:
-        fail(["stopped"])
-        return 1
+        fail("stopped")
+        return STOPPED
     return code
 
 
-def fail(problems: Iterable[str]) -> None:
-    """Say on standard error what went wrong, a line each."""
-    for problem in problems:
-        print(f"plog: {problem}", file=sys.stderr)
-
-
-def first_line(docstring: str | None) -> str:
-    """The sentence a docstring begins with.
-
-    >>> first_line("Look after data directories.\\n\\n    More.")
-    'Look after data directories.'
-    """
-    return (docstring or "").strip().partition("\n")[0]
-
-
-def _version() -> str:
-    try:
-        return importlib.metadata.version("plog")
-    except importlib.metadata.PackageNotFoundError:
-        return "(not installed)"
+def describe(error: Exception) -> str:
+    """What an error that was raised on purpose tells people."""
+    text: object = getattr(error, "message", None) or error
+    return str(text) or type(error).__name__

@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from plog.cli.main import run
+from plog.cli.main import run_tool
 from plog.wire.api_keys import ApiKey
 from plogd.apis.table import HANDLERS
 from plogd.os_files import OsFiles
@@ -63,7 +63,9 @@ class Written:
 
 def plog(*arguments: str | Path) -> int:
     """Run the `plog` command; its exit code."""
-    return run({"storage": configure}, [str(argument) for argument in arguments])
+    tool, *rest = arguments
+    assert tool == "storage"
+    return run_tool("storage", configure, [str(argument) for argument in rest])
 
 
 def _values(topic: str) -> list[bytes]:

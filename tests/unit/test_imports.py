@@ -97,7 +97,12 @@ ROOMS = (
         outside=("OpenSSL", "cryptography", "service_identity", "twisted", "zope"),
     ),
     Room(names=("plog.twisted", "plog.aio"), may_import=(*LIBRARY, "plog.client")),
-    Room(names=("plog.cli", "plog.agent", "plog.spark"), may_import=(*LIBRARY, "plog.client")),
+    Room(
+        names=("plog.cli",),
+        may_import=(*LIBRARY, "plog.client"),
+        outside=("argcomplete", "tqdm"),
+    ),
+    Room(names=("plog.agent", "plog.spark"), may_import=(*LIBRARY, "plog.client")),
     Room(names=("plog.zookeeper",), may_import=BASE, outside=("kazoo", "twisted")),
     Room(names=("plog.testing",), may_import=("plog", "plogd.testing")),
     Room(names=("plog",), may_import=(*LIBRARY, "plog.client")),

@@ -1,18 +1,28 @@
 """``plog storage``: tools that work on the data directories of a broker that does not run.
 
-Found by the `plog` command through the entry point group ``plog.commands``; each tool is a module
-beside this one.
+Found by the `plog` command through its table and the entry point group ``plog.commands``; each tool
+is a module beside this one.
 """
 
 from __future__ import annotations
 
 import argparse
 
+from plog.cli.parser import first_line
+from plogd.tools.storage_format import configure_format, configure_info, configure_random_uuid
 from plogd.tools.storage_import import configure_import
+
+_TOOLS = {
+    "format": configure_format,
+    "import": configure_import,
+    "info": configure_info,
+    "random-uuid": configure_random_uuid,
+}
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Look after data directories, offline."""
     tools = parser.add_subparsers(title="tools", metavar="TOOL", required=True)
-    summary = "Adopt the data of a stopped Apache Kafka broker."
-    configure_import(tools.add_parser("import", help=summary, description=summary))
+    for name, configure_tool in _TOOLS.items():
+        summary = first_line(configure_tool.__doc__)
+        configure_tool(tools.add_parser(name, help=summary, description=summary))

@@ -13,10 +13,12 @@ import os
 import posixpath
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import closing
 from typing import Any
 
+from plog.cli.output import progress
+from plog.cli.parser import add_examples
 from plog.errors import PlogError
 from plog.types import Uuid, uuid_to_text
 from plogd.config import BrokerConfig, load_config
@@ -62,7 +64,7 @@ class Refused(PlogError):
 
 
 def configure_import(parser: argparse.ArgumentParser) -> None:
-    """Declare the options."""
+    """Adopt the data of a stopped Apache Kafka broker."""
     parser.add_argument(
         "dirs", nargs="+", metavar="DIR", help="log.dirs of the stopped broker, all of them"
     )
@@ -96,6 +98,14 @@ def configure_import(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--dry-run", action="store_true", help="say what would be done; no change")
     parser.add_argument("--json", action="store_true", help="print the summary as JSON")
+    add_examples(
+        parser,
+        (
+            "a copy, from two directories into one",
+            "plog storage import /data/kafka-1 /data/kafka-2 --log-dirs /data/plog",
+        ),
+        ("what would be done in place", "plog storage import /data/kafka --in-place --dry-run"),
+    )
     parser.set_defaults(run=lambda arguments: run(arguments, parser))
 
 
@@ -289,14 +299,14 @@ def _mib(size: int) -> str:
 
 
 def _carry_out(files: OsFiles, plan: Plan, sources: SourceLocks) -> None:
-    with _progress(plan.size_bytes) as progress:
+    with progress(plan.size_bytes, "B", scale=True) as advance:
         world = World(
             files=files,
             copy=copy_file,
             set_modified_ms=lambda path, ms: os.utime(path, (ms / 1000, ms / 1000)),
             random_bytes=os.urandom,
             now_ms=int(time.time() * 1000),
-            progress=progress,
+            progress=advance,
             check_sources=sources.check_still,
         )
         if plan.in_place:
@@ -323,18 +333,6 @@ def _lock_targets(files: OsFiles, plan: Plan) -> list[Callable[[], None]]:
                 f"{target} is in use by a broker or another import: choose another directory"
             ) from None
     return locks
-
-
-@contextmanager
-def _progress(total_bytes: int) -> Iterator[Callable[[int], None]]:
-    """Who hears of bytes done: a bar on a terminal, else nobody."""
-    if not sys.stderr.isatty():
-        yield lambda _: None
-        return
-    from tqdm import tqdm
-
-    with tqdm(total=total_bytes, unit="B", unit_scale=True, unit_divisor=1024) as bar:
-        yield bar.update
 
 
 # -- telling -----------------------------------------------------------------------------------

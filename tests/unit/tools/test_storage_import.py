@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from plog.cli.main import run
+from plog.cli.main import run_tool
 from plogd.os_files import OsFiles
 from plogd.tools import storage_import
 from plogd.tools.storage import configure
@@ -18,7 +18,7 @@ from tests.helpers.kafka_data import KafkaData, batch, topic_id
 
 
 def plog(*arguments: str | Path) -> int:
-    return run({"storage": configure}, ["storage", "import", *map(str, arguments)])
+    return run_tool("storage", configure, ["import", *map(str, arguments)])
 
 
 @pytest.fixture
@@ -110,13 +110,13 @@ def test_zookeeper_makes_no_sense_for_a_kraft_broker(
     "options",
     [[], ["--in-place", "--log-dirs", "new"], ["--log-dirs", "kafka/below"], ["--log-dirs", "."]],
 )
-def test_wrong_usage_is_code_2(
+def test_wrong_usage_is_code_1(
     options: list[str], kafka: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(SystemExit) as ended:
         plog(kafka, *options)
-    assert ended.value.code == 2
+    assert ended.value.code == 1
     assert os.listdir(tmp_path) == ["kafka"]
 
 

@@ -1,0 +1,81 @@
+"""``plog completion``, and answering a shell that asks what could follow.
+
+argcomplete does the work (docs/decisions/0011): the shell runs ``plog`` itself with its question in
+the environment, so what it offers is what the parsers take. It is imported only then.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from collections.abc import Mapping
+from typing import Final
+
+from plog.cli.commands import COMMANDS, find_command
+from plog.cli.parser import Parser, add_examples
+from plog.error_base import PlogError
+
+SHELLS: Final = ("bash", "zsh", "fish")
+# argcomplete 2, Debian bookworm's, knows zsh only as a bash that was asked to behave.
+_ZSH_HEAD = "autoload -Uz compinit bashcompinit && compinit && bashcompinit\n"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Print what makes a shell complete plog's commands and options."""
+    parser.add_argument("shell", choices=SHELLS, help="the shell that is to complete")
+    add_examples(
+        parser,
+        ("in bash, for this session", "source <(plog completion bash)"),
+        ("in fish, for good", "plog completion fish > ~/.config/fish/completions/plog.fish"),
+    )
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print the script for the shell."""
+    print(shell_code(arguments.shell))
+    return 0
+
+
+def shell_code(shell: str) -> str:
+    """What the shell has to source."""
+    try:
+        from argcomplete.shell_integration import shellcode
+    except ImportError:
+        raise PlogError("completion needs argcomplete: pip install argcomplete") from None
+    code: str = shellcode(["plog"], shell="bash" if shell == "zsh" else shell)
+    return _ZSH_HEAD + code if shell == "zsh" else code
+
+
+def complete(environment: Mapping[str, str]) -> None:
+    """Answer the shell's question, and end the process; returns if argcomplete is not there."""
+    try:
+        import argcomplete
+    except ImportError:
+        return
+    argcomplete.autocomplete(completion_parser(environment.get("COMP_LINE", "")))
+
+
+def completion_parser(line: str) -> Parser:
+    """A parser of all commands' names, with the options of the one that `line` names.
+
+    >>> "completion" in completion_parser("plog compl").format_help()
+    True
+    """
+    words = _words(line)
+    named = find_command(words[1]) if len(words) > 1 else None
+    parser = Parser(prog="plog")
+    tools = parser.add_subparsers()
+    for row in COMMANDS:
+        for name in (row.name, *row.short_names):
+            tool = tools.add_parser(name, help=row.summary)
+            if row is named and row.is_installed:
+                row.load()(tool)
+    return parser
+
+
+def _words(line: str) -> list[str]:
+    try:
+        return shlex.split(line)
+    except ValueError:  # A quote is still open.
+        return line.split()

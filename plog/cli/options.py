@@ -1,0 +1,158 @@
+"""Options that several tools share, in every spelling that some generation of Kafka's tools had.
+
+An older spelling is an alias of today's: ``--property`` and ``--formatter-property`` fill the same
+list. Values that cannot be are refused while the line is parsed, so the text names the option.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable, Sequence
+from typing import TypeVar
+
+from plog.error_base import PlogError
+from plog.properties import PropertiesError, decode_properties, parse_properties
+
+T = TypeVar("T")
+
+
+class UsageError(PlogError):
+    """Options that do not go together; the text says which, and what would."""
+
+
+def add_bootstrap_option(
+    parser: argparse._ActionsContainer, *older: str, required: bool = True
+) -> None:
+    """``--bootstrap-server``, with the `older` names this tool had for it."""
+    parser.add_argument(
+        "--bootstrap-server",
+        "--bootstrap-servers",
+        *older,
+        dest="bootstrap_servers",
+        required=required,
+        metavar="HOST:PORT[,HOST:PORT]",
+        help="servers to begin with; they name the others",
+    )
+
+
+def add_command_config_option(parser: argparse._ActionsContainer, *older: str) -> None:
+    """``--command-config``, with the `older` names this tool had for it."""
+    parser.add_argument(
+        "--command-config",
+        *older,
+        dest="command_config",
+        metavar="FILE",
+        help="properties file with settings of the client, such as those of TLS and SASL",
+    )
+
+
+def add_property_option(
+    parser: argparse._ActionsContainer, name: str, *older: str, dest: str, what: str
+) -> None:
+    """An option that may stand several times, each with one ``name=value``."""
+    parser.add_argument(
+        name,
+        *older,
+        dest=dest,
+        action="append",
+        default=[],
+        type=key_value,
+        metavar="NAME=VALUE",
+        help=f"{what}; may be repeated",
+    )
+
+
+def add_json_option(parser: argparse._ActionsContainer) -> None:
+    """``--json``: output for programs."""
+    parser.add_argument("--json", action="store_true", help="print JSON, for programs")
+
+
+def add_admin_options(parser: argparse.ArgumentParser, *older: str, required: bool = True) -> None:
+    """What every tool that asks a cluster takes; `older` names ``--bootstrap-server`` had."""
+    add_bootstrap_option(parser, *older, required=required)
+    add_command_config_option(parser)
+    add_json_option(parser)
+
+
+def key_value(text: str) -> tuple[str, str]:
+    """A ``name=value``; the value may be empty and may hold further ``=``.
+
+    >>> key_value("a.b=c=d"), key_value("a=")
+    (('a.b', 'c=d'), ('a', ''))
+    """
+    name, separator, value = text.partition("=")
+    if not separator or not name.strip():
+        raise argparse.ArgumentTypeError(f"'{text}' is not name=value")
+    return name.strip(), value.strip()
+
+
+def positive(text: str) -> int:
+    """A whole number above 0."""
+    return _number(text, 1)
+
+
+def not_negative(text: str) -> int:
+    """A whole number, 0 included."""
+    return _number(text, 0)
+
+
+def _number(text: str, at_least: int) -> int:
+    try:
+        value = int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a whole number") from None
+    if value < at_least:
+        raise argparse.ArgumentTypeError(f"{value} is less than {at_least}")
+    return value
+
+
+def comma_list(text: str) -> list[str]:
+    """The parts of a list, without the white space around them.
+
+    >>> comma_list("a, b,,c")
+    ['a', 'b', 'c']
+    """
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def number_list(text: str) -> list[int]:
+    """A list of whole numbers, such as ids of brokers or partitions."""
+    return [_number(part, 0) for part in comma_list(text)]
+
+
+def read_properties(path: str) -> dict[str, str]:
+    """The settings in a properties file. Raises UsageError naming file and line, and OSError."""
+    with open(path, "rb") as file:
+        text = decode_properties(file.read())
+    try:
+        return {each.key: each.value for each in parse_properties(text)}
+    except PropertiesError as error:
+        raise UsageError(f"{path}, {error}") from None
+
+
+def one_of(arguments: argparse.Namespace, names: Sequence[str]) -> str:
+    """The one of these options that is given. Raises UsageError if it is none or several.
+
+    `names` are as on the command line, such as ``--list``.
+    """
+    given = [name for name in names if is_given(arguments, name)]
+    if len(given) != 1:
+        choice = f"{', '.join(names[:-1])} or {names[-1]}"
+        raise UsageError(f"say exactly one of {choice}")
+    return given[0]
+
+
+def only_with(arguments: argparse.Namespace, actions: Iterable[str], *names: str) -> None:
+    """Refuse options that none of the given `actions` can use. Raises UsageError."""
+    actions = list(actions)
+    if any(is_given(arguments, action) for action in actions):
+        return
+    for name in names:
+        if is_given(arguments, name):
+            raise UsageError(f"{name} only goes with {' or '.join(actions)}")
+
+
+def is_given(arguments: argparse.Namespace, name: str) -> bool:
+    """Whether an option, named as on the command line, was given."""
+    value = getattr(arguments, name.lstrip("-").replace("-", "_"))
+    return value is not None and value is not False and value != []

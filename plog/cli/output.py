@@ -1,0 +1,142 @@
+"""What tools print: Kafka's plain columns for scripts, tables for people, JSON for programs.
+
+On a terminal a result is a table as wide as fits, with a bold head unless ``NO_COLOR`` is set. Into
+a pipe or a file it is exactly what Kafka's tool prints, because scripts were written for that.
+With ``--json`` it is one JSON document, the same wherever it goes.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import IO, Final, NamedTuple
+
+_GAP: Final = "  "
+_BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
+_MIN_WIDTH: Final = 4
+"""A column is not cut to less."""
+
+
+class Table(NamedTuple):
+    """A result in rows; None in a cell means there is nothing to tell."""
+
+    columns: Sequence[str]
+    rows: Sequence[Sequence[object]]
+
+
+def show(
+    plain: Callable[[], Iterable[str]],
+    table: Callable[[], Iterable[Table]],
+    data: Callable[[], object],
+    *,
+    as_json: bool,
+    stream: IO[str] | None = None,
+) -> None:
+    """Print a result in the form that fits who reads it."""
+    stream = stream or sys.stdout
+    if as_json:
+        print_json(data(), stream)
+    elif stream.isatty():
+        for number, each in enumerate(table()):
+            if number:
+                print(file=stream)
+            print_table(each, stream)
+    else:
+        for line in plain():
+            print(line, file=stream)
+
+
+def print_json(data: object, stream: IO[str] | None = None) -> None:
+    """Print one JSON document."""
+    import json
+
+    print(json.dumps(data, indent=2, ensure_ascii=False), file=stream or sys.stdout)
+
+
+def print_table(table: Table, stream: IO[str]) -> None:
+    """Print a table, for people."""
+    head, *lines = table_lines(table, terminal_width())
+    if "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb":
+        head = f"{_BOLD}{head}{_PLAIN}"
+    for line in (head, *lines):
+        print(line, file=stream)
+
+
+def terminal_width() -> int:
+    """Characters in a line."""
+    import shutil
+
+    return shutil.get_terminal_size().columns
+
+
+def table_lines(table: Table, width: int) -> Iterator[str]:
+    """The lines of a table: numbers to the right, and what does not fit is cut.
+
+    >>> list(table_lines(Table(("TOPIC", "LAG"), [("page-views", 7), ("a", None)]), 80))
+    ['TOPIC       LAG', 'page-views    7', 'a             -']
+    """
+    cells = [["-" if cell is None else str(cell) for cell in row] for row in table.rows]
+    numeric = [
+        bool(cells) and all(_is_number(row[i]) for row in cells) for i in range(len(table.columns))
+    ]
+    natural = [
+        max(len(row[i]) for row in [list(table.columns), *cells]) for i in range(len(table.columns))
+    ]
+    widths = fitted(natural, width)
+    for row in [list(table.columns), *cells]:
+        parts = [
+            _cut(cell, size).rjust(size) if right else _cut(cell, size).ljust(size)
+            for cell, size, right in zip(row, widths, numeric, strict=True)
+        ]
+        yield _GAP.join(parts).rstrip()
+
+
+def fitted(natural: Sequence[int], width: int) -> list[int]:
+    """Column widths that fit into a line: the widest give first.
+
+    >>> fitted([10, 40, 5], 40)
+    [10, 21, 5]
+    """
+    widths = list(natural)
+    excess = sum(widths) + len(_GAP) * (len(widths) - 1) - width
+    while excess > 0:
+        widest = max(range(len(widths)), key=widths.__getitem__)
+        if widths[widest] <= _MIN_WIDTH:
+            break
+        widths[widest] -= 1
+        excess -= 1
+    return widths
+
+
+def kafka_columns(rows: Sequence[Sequence[object]]) -> Iterator[str]:
+    """Rows, the head among them, in columns as wide as their widest cell, as Kafka's tools pad.
+
+    >>> list(kafka_columns([("GROUP", "LAG"), ("analytics", 7)]))
+    ['GROUP     LAG', 'analytics 7']
+    """
+    cells = [[str(cell) for cell in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    for row in cells:
+        yield " ".join(cell.ljust(size) for cell, size in zip(row, widths, strict=True)).rstrip()
+
+
+@contextmanager
+def progress(total: int, unit: str, *, scale: bool = False) -> Iterator[Callable[[int], object]]:
+    """Who hears of work done: a bar on standard error if that is a terminal, else nobody."""
+    if not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    from tqdm import tqdm
+
+    with tqdm(total=total, unit=unit, unit_scale=scale, unit_divisor=1024) as bar:
+        yield bar.update
+
+
+def _is_number(cell: str) -> bool:
+    return cell == "-" or cell.lstrip("-").isdigit()
+
+
+def _cut(cell: str, size: int) -> str:
+    return cell if len(cell) <= size else cell[: size - 1] + "…"

@@ -1,0 +1,78 @@
+"""plog/cli/options.py: options that several tools share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from plog.cli import options
+from plog.cli.options import UsageError
+from plog.cli.parser import Parser
+
+
+def _parser() -> Parser:
+    parser = Parser(prog="plog x")
+    options.add_admin_options(parser)
+    options.add_property_option(
+        parser, "--formatter-property", "--property", dest="properties", what="print.key=true"
+    )
+    parser.add_argument("--list", action="store_true")
+    parser.add_argument("--describe", action="store_true")
+    parser.add_argument("--topic")
+    parser.add_argument("--if-exists", action="store_true")
+    return parser
+
+
+@pytest.mark.parametrize("name", ["--bootstrap-server", "--bootstrap-servers"])
+def test_the_servers_may_be_named_in_either_way(name: str) -> None:
+    assert _parser().parse_args([name, "a:1,b:2"]).bootstrap_servers == "a:1,b:2"
+
+
+def test_both_generations_of_a_flag_fill_one_list() -> None:
+    line = ["--bootstrap-server", "a:1", "--property", "a=1", "--formatter-property", "b=2=3"]
+    assert _parser().parse_args(line).properties == [("a", "1"), ("b", "2=3")]
+
+
+@pytest.mark.parametrize("text", ["a", "=b", " =b"])
+def test_what_is_no_assignment_is_refused(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        _parser().parse_args(["--bootstrap-server", "a:1", "--property", text])
+    assert "is not name=value" in capsys.readouterr().err
+
+
+def test_numbers_have_bounds() -> None:
+    assert options.positive("7") == 7
+    assert options.not_negative("0") == 0
+    assert options.number_list("0, 2,1") == [0, 2, 1]
+    for text in ("0", "-1", "x", ""):
+        with pytest.raises(Exception, match=r"less than 1|not a whole number"):
+            options.positive(text)
+
+
+def test_settings_come_from_a_properties_file(tmp_path: Path) -> None:
+    path = tmp_path / "client.properties"
+    path.write_text("# TLS\nsecurity.protocol=SSL\nssl.truststore.location : /a\\\n  b\n")
+    assert options.read_properties(str(path)) == {
+        "security.protocol": "SSL",
+        "ssl.truststore.location": "/ab",
+    }
+    path.write_text("a=\\u00g0\n")
+    with pytest.raises(UsageError, match=r"client\.properties, line 1"):
+        options.read_properties(str(path))
+
+
+def test_exactly_one_action_is_wanted() -> None:
+    actions = ("--list", "--describe")
+    given = _parser().parse_args(["--bootstrap-server", "a:1", "--list"])
+    assert options.one_of(given, actions) == "--list"
+    for line in ([], ["--list", "--describe"]):
+        with pytest.raises(UsageError, match="exactly one of --list or --describe"):
+            options.one_of(_parser().parse_args(["--bootstrap-server", "a:1", *line]), actions)
+
+
+def test_an_option_that_does_nothing_is_refused() -> None:
+    given = _parser().parse_args(["--bootstrap-server", "a:1", "--list", "--if-exists"])
+    options.only_with(given, ["--list"], "--if-exists", "--topic")
+    with pytest.raises(UsageError, match="--if-exists only goes with --describe"):
+        options.only_with(given, ["--describe"], "--topic", "--if-exists")

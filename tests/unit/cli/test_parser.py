@@ -1,0 +1,58 @@
+"""plog/cli/parser.py: one line for an error, and examples at the end of the help."""
+
+from __future__ import annotations
+
+import argparse
+
+import pytest
+
+from plog.cli.parser import Parser, add_examples, examples_of, tool_parser
+
+
+def _configure(parser: argparse.ArgumentParser) -> None:
+    """Do something."""
+    for number in range(8):
+        parser.add_argument(f"--option-{number}")
+    parser.add_argument("thing")
+    add_examples(parser, ("two of them", "plog x --option-1 a b"), ("one", "plog x c"))
+
+
+def test_an_option_cannot_be_abbreviated(capsys: pytest.CaptureFixture[str]) -> None:
+    parser = tool_parser("x", _configure)
+    with pytest.raises(SystemExit) as ended:
+        parser.parse_args(["thing", "--option"])
+    assert ended.value.code == 1
+    assert capsys.readouterr().err == (
+        "plog: unrecognized arguments: --option; see 'plog x --help'\n"
+    )
+
+
+def test_a_tool_below_a_tool_has_the_same_habits(capsys: pytest.CaptureFixture[str]) -> None:
+    parser = Parser(prog="plog x")
+    parser.add_subparsers().add_parser("y").add_argument("--n", type=int)
+    with pytest.raises(SystemExit) as ended:
+        parser.parse_args(["y", "--n", "many"])
+    assert ended.value.code == 1
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.startswith("plog: argument --n: ")
+    assert line.endswith("see 'plog x y --help'")
+
+
+def test_the_help_ends_with_the_examples() -> None:
+    parser = tool_parser("x", _configure)
+    text = parser.format_help()
+    assert text.endswith("    plog x --option-1 a b\n  one:\n    plog x c\n")
+    assert examples_of(parser) == ["plog x --option-1 a b", "plog x c"]
+
+
+def test_many_options_are_listed_once() -> None:
+    text = tool_parser("x", _configure).format_help()
+    assert text.startswith("usage: plog x [OPTION]... thing\n")
+    assert text.count("--option-5") == 1
+
+
+def test_every_tool_tells_its_version(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        tool_parser("x", _configure).parse_args(["--version"])
+    assert ended.value.code == 0
+    assert capsys.readouterr().out.startswith("plog ")
