@@ -48,6 +48,11 @@ COMMANDS: Final[tuple[Command, ...]] = (
         "Print what makes a shell complete plog's commands and options.",
     ),
     Command(
+        "dump-log",
+        "plogd.tools.dump_log:configure",
+        "Print what is in the files of a log: records, indexes, producer snapshots.",
+    ),
+    Command(
         "storage",
         "plogd.tools.storage:configure",
         "Look after data directories, offline.",

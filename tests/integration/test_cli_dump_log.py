@@ -1,0 +1,266 @@
+"""``plog dump-log`` beside Kafka's own DumpLogSegments: the same files, the same bytes printed.
+
+One directory was written by Kafka 4.3, with transactions, groups, quotas and a KRaft quorum of one;
+the other one by plog. Every file in both is dumped by both tools, with every option that fits it.
+"""
+
+from __future__ import annotations
+
+import io
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+from typing import NamedTuple
+
+import confluent_kafka as kafka
+import pytest
+
+from plog.cli.main import run_tool
+from plogd.testing.broker_process import BrokerProcess
+from plogd.tools.dump_log import configure
+from tests.helpers.confluent import admin_client, consumer, create_topic, produce, until_end
+from tests.helpers.kafka_server import KafkaServer, kafka_jars
+from tests.helpers.kafka_tools import KafkaTools, ToolOutput
+
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+SMALL = {"segment.bytes": str(1 << 20), "index.interval.bytes": "1000"}
+
+
+class Dumped(NamedTuple):
+    """How our tool ended, and what it printed."""
+
+    code: int
+    stdout: str
+    stderr: str
+
+
+def _ours(*words: str | Path) -> Dumped:
+    with redirect_stdout(io.StringIO()) as out, redirect_stderr(io.StringIO()) as err:
+        code = run_tool("dump-log", configure, [str(word) for word in words])
+    return Dumped(code, out.getvalue(), err.getvalue())
+
+
+def _assert_same(tools: KafkaTools, *words: str | Path) -> str:
+    """Both tools print the same; what it was."""
+    ours, theirs = _ours(*words), tools.attempt("DumpLogSegments", *words)
+    assert ours.stdout.splitlines() == theirs.stdout.splitlines()
+    assert sorted(ours.stderr.splitlines()) == _told(theirs)
+    assert ours.code == theirs.code
+    return ours.stdout
+
+
+def _told(output: ToolOutput) -> list[str]:
+    """What Kafka's tool said on standard error, without what its logging library says."""
+    return sorted(
+        line
+        for line in output.stderr.splitlines()
+        if not line.startswith(("SLF4J", "WARNING", "log4j")) and " WARN " not in line
+    )
+
+
+def _fill(servers: str) -> None:
+    """Batches of every codec, with keys, nulls, headers and sequences; several segments."""
+    for codec in CODECS:
+        create_topic(servers, codec, 1, **{k.replace(".", "_"): v for k, v in SMALL.items()})
+        messages = [
+            {
+                "key": None if i % 5 == 0 else b"k%d \xc3\xa4\xff" % i,
+                "value": None if i % 7 == 0 else bytes([i % 256]) * (i % 900),
+                "headers": {"n": b"%d" % i, "\u00e4": None},
+            }
+            for i in range(3000)
+        ]
+        config = {"compression.type": codec, "enable.idempotence": codec != "none"}
+        assert set(produce(servers, codec, messages, config)) == {None}
+
+
+def _consume(servers: str) -> None:
+    """A group that commits."""
+    with consumer(servers, group_id="readers", **{"auto.offset.reset": "earliest"}) as client:
+        client.subscribe(["none"])
+        until_end(client)
+        client.commit(asynchronous=False)
+
+
+def _transactions(servers: str) -> None:
+    create_topic(servers, "paid", 1)
+    client = kafka.Producer({"bootstrap.servers": servers, "transactional.id": "tx"})
+    client.init_transactions(60)
+    for number in range(6):
+        client.begin_transaction()
+        client.produce("paid", b"value %d" % number, b"key")
+        if number % 2:
+            client.abort_transaction(60)
+        else:
+            client.commit_transaction(60)
+
+
+def _administrate(servers: str) -> None:
+    """Records of many kinds in the metadata log."""
+    client = admin_client(servers)
+    create_topic(servers, "gone", 3)
+    client.delete_topics(["gone"])["gone"].result()
+    resource = kafka.admin.ConfigResource(
+        kafka.admin.ConfigResource.Type.TOPIC, "none", {"retention.ms": "987654321"}
+    )
+    client.alter_configs([resource])[resource].result()
+
+
+@pytest.fixture(scope="module")
+def kafka_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What Kafka 4.3 has left after a clean stop."""
+    directory = tmp_path_factory.mktemp("kafka")
+    settings = {
+        "offsets.topic.num.partitions": "1",
+        "transaction.state.log.num.partitions": "1",
+        "metadata.log.max.record.bytes.between.snapshots": "1",
+    }
+    server = KafkaServer(kafka_jars("4.3.1"), directory, node_id=1, settings=settings)
+    server.start()
+    try:
+        servers = server.bootstrap_servers
+        _fill(servers)
+        _consume(servers)
+        _transactions(servers)
+        _administrate(servers)
+    finally:
+        server.stop()
+    return Path(server.log_dir)
+
+
+@pytest.fixture(scope="module")
+def plog_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What plog has left."""
+    directory = tmp_path_factory.mktemp("plog")
+    broker = BrokerProcess(directory, {"offsets.topic.num.partitions": "1"})
+    broker.start()
+    try:
+        servers = broker.bootstrap_servers
+        _fill(servers)
+        _consume(servers)
+        _administrate(servers)
+    finally:
+        broker.stop()
+    return broker.data_dir
+
+
+@pytest.fixture(params=["kafka", "plog"])
+def data_dir(request: pytest.FixtureRequest) -> Path:
+    """Either directory."""
+    directory = request.getfixturevalue(f"{request.param}_dir")
+    assert isinstance(directory, Path)
+    return directory
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_segments_of_every_codec(kafka_tools: KafkaTools, data_dir: Path, codec: str) -> None:
+    segments = sorted(data_dir.glob(f"{codec}-0/*.log"))
+    files = ",".join(map(str, segments))
+    shallow = _assert_same(kafka_tools, "--files", files)
+    assert f"compresscodec: {codec} " in shallow
+    deep = _assert_same(kafka_tools, "--deep-iteration", "--files", files)
+    assert deep.count("| offset: ") == 3000
+    _assert_same(kafka_tools, "--print-data-log", "--files", segments[0])
+    _assert_same(
+        kafka_tools, "--print-data-log", "--skip-record-metadata", "--max-bytes", "20000",
+        "--files", segments[-1],
+    )  # fmt: skip
+
+
+def test_indexes_and_producers(kafka_tools: KafkaTools, data_dir: Path) -> None:
+    for suffix in ("index", "timeindex"):
+        for path in sorted(data_dir.glob(f"gzip-0/*.{suffix}")):
+            _assert_same(kafka_tools, "--files", path)
+            _assert_same(kafka_tools, "--index-sanity-check", "--files", path)
+            assert _assert_same(kafka_tools, "--verify-index-only", "--files", path)
+    snapshots = sorted(data_dir.glob("gzip-0/*.snapshot"))
+    assert "producerId: " in _assert_same(kafka_tools, "--files", snapshots[-1])
+    assert _assert_same(kafka_tools, "--files", data_dir / "gzip-0/leader-epoch.checkpoints")
+
+
+def test_committed_offsets_and_groups(kafka_tools: KafkaTools, data_dir: Path) -> None:
+    [path] = data_dir.glob("__consumer_offsets-0/*.log")
+    out = _assert_same(kafka_tools, "--offsets-decoder", "--files", path)
+    assert '"group":"readers"' in out
+    assert '"assignedPartitions":[{"topic":"none","partitions":[0]}]' in out
+    assert "payload: <DELETE>" in out or "payload: {" in out
+
+
+def test_the_metadata_log(kafka_tools: KafkaTools, data_dir: Path) -> None:
+    files = sorted(
+        [
+            *data_dir.glob("__cluster_metadata-0/*.log"),
+            *data_dir.glob("__cluster_metadata-0/*.checkpoint"),
+        ]
+    )
+    for path in files:
+        out = _assert_same(kafka_tools, "--cluster-metadata-decoder", "--files", path)
+        _assert_same(
+            kafka_tools, "--cluster-metadata-decoder", "--skip-record-metadata", "--files", path
+        )
+    assert '"type":"TOPIC_RECORD"' in out
+
+
+def test_transactions(kafka_tools: KafkaTools, kafka_dir: Path) -> None:
+    [state] = kafka_dir.glob("__transaction_state-0/*.log")
+    out = _assert_same(kafka_tools, "--transaction-log-decoder", "--files", state)
+    assert '"transactionalId":"tx"' in out
+    [paid] = kafka_dir.glob("paid-0/*.log")
+    out = _assert_same(kafka_tools, "--print-data-log", "--files", paid)
+    assert " endTxnMarker: ABORT coordinatorEpoch: " in out
+    [aborted] = kafka_dir.glob("paid-0/*.txnindex")
+    assert _assert_same(kafka_tools, "--files", aborted).count("lastStableOffset: ") == 3
+
+
+def test_other_decoders(kafka_tools: KafkaTools, plog_dir: Path) -> None:
+    path = min(plog_dir.glob("none-0/*.log"))
+    older = "org.apache.kafka.tools.api.StringDecoder"
+    words = ("--value-decoder-class", older, "--key-decoder-class", older)
+    _assert_same(kafka_tools, *words, "--max-bytes", "5000", "--files", path)
+
+
+def test_files_that_do_not_fit_each_other(
+    kafka_tools: KafkaTools, plog_dir: Path, tmp_path: Path
+) -> None:
+    """A torn tail, a flipped bit, and indexes that tell of another log."""
+    source = min(plog_dir.glob("gzip-0/*.log"))
+    for suffix in (".log", ".index", ".timeindex"):
+        (tmp_path / source.name).with_suffix(suffix).write_bytes(
+            source.with_suffix(suffix).read_bytes()
+        )
+    log = tmp_path / source.name
+    data = bytearray(log.read_bytes())
+    data[30] ^= 1  # In the base timestamp of the first batch, which only its checksum knows.
+    log.write_bytes(data[:-10])
+    out = _assert_same(kafka_tools, "--deep-iteration", "--files", log)
+    assert "isvalid: false" in out
+    assert f" invalid bytes at the end of {log.name}" in out
+    index = log.with_suffix(".index")
+    entries = bytearray(index.read_bytes())
+    entries[3] ^= 1
+    index.write_bytes(entries)
+    _assert_same(kafka_tools, "--files", index)
+    times = log.with_suffix(".timeindex")
+    entries = bytearray(times.read_bytes())
+    entries[7] ^= 1
+    times.write_bytes(entries)
+    _assert_same(kafka_tools, "--files", times)
+    assert "mismatch" in _ours("--files", times).stderr
+
+
+def test_damage_is_told_in_one_line_where_kafkas_tool_gives_up(
+    kafka_tools: KafkaTools, plog_dir: Path, tmp_path: Path
+) -> None:
+    source = min(plog_dir.glob("none-0/*.log"))
+    log = tmp_path / source.name
+    log.write_bytes(source.read_bytes()[:5000] + bytes(1000))
+    ours = _ours("--files", log)
+    assert ours.code == 1
+    assert len(ours.stderr.splitlines()) <= 1
+    broken = bytearray(source.read_bytes()[:4000])
+    broken[61] = 0x7F
+    log.write_bytes(broken)
+    assert kafka_tools.attempt("DumpLogSegments", "--deep-iteration", "--files", log).code == 1
+    ours = _ours("--deep-iteration", "--files", log)
+    assert ours.code == 1
+    [line] = ours.stderr.splitlines()
+    assert str(log) in line
