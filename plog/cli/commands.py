@@ -53,6 +53,12 @@ COMMANDS: Final[tuple[Command, ...]] = (
         "Print what is in the files of a log: records, indexes, producer snapshots.",
     ),
     Command(
+        "metadata-shell",
+        "plogd.tools.metadata_shell:configure",
+        "Walk through a cluster's metadata as if it were a file system, offline.",
+        ("metadata",),
+    ),
+    Command(
         "storage",
         "plogd.tools.storage:configure",
         "Look after data directories, offline.",

@@ -1,0 +1,263 @@
+"""The commands of the metadata shell: what Kafka's are, and what they print.
+
+Pure: a command takes words and gives lines. Paths are like those of a file system, with ``.`` and
+``..``, and may hold the patterns ``*``, ``?`` and ``{a,b}``. Whatever is wrong with a path is a
+line of the output, as in Kafka's shell.
+
+Source: Kafka 4.3 org.apache.kafka.shell.command, GlobVisitor.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+_COLUMN_GAP = 2
+
+
+class Found(NamedTuple):
+    """A node, and the names on the way to it."""
+
+    path: tuple[str, ...]
+    node: object
+
+    @property
+    def name(self) -> str:
+        """The last name of the path."""
+        return self.path[-1] if self.path else "/"
+
+
+class Shell:
+    """A tree, and where in it somebody is."""
+
+    def __init__(self, root: dict[str, object]) -> None:
+        self._root = root
+        self._directory: tuple[str, ...] = ()
+        self._history: list[str] = []
+        self.width: int | None = None
+        """Characters in a line of the terminal; None if there is none: a name a line then."""
+        self.is_over = False
+
+    def run(self, words: Sequence[str]) -> Iterator[str]:
+        """The lines a command prints."""
+        name, *arguments = words
+        self._history.append(" ".join(words))
+        command = COMMANDS.get(name)
+        if command is None:
+            yield f"Sorry, there is no command {name}. Type help to list those there are."
+        elif command.takes == "+" and not arguments:
+            yield f"{name}: name at least one path"
+        elif command.takes == "" and arguments:
+            yield f"{name}: takes no arguments"
+        else:
+            yield from command.run(self, arguments)
+
+    def completions(self, text: str, *, is_command: bool) -> Iterator[str]:
+        """What a word that begins like this may become."""
+        if is_command:
+            yield from (f"{name} " for name in COMMANDS if name.startswith(text))
+            return
+        parent, slash, beginning = text.rpartition("/")
+        [directory, *_] = [*self.find(parent + slash or "."), Found((), None)]
+        if isinstance(directory.node, dict):
+            for name in sorted(directory.node):
+                if name.startswith(beginning):
+                    end = "/" if isinstance(directory.node[name], dict) else " "
+                    yield f"{parent}{slash}{name}{end}"
+
+    def find(self, pattern: str) -> list[Found]:
+        """All nodes a path, which may be a pattern, leads to."""
+        found = [Found((), self._root)]
+        for part in self._parts(pattern):
+            found = [
+                Found((*each.path, name), child)
+                for each in found
+                if isinstance(each.node, dict)
+                for name, child in _matching(each.node, part)
+            ]
+        return found
+
+    def _parts(self, path: str) -> list[str]:
+        """The names on the way, from the root, without dots."""
+        parts = [] if path.startswith("/") else list(self._directory)
+        for part in path.split("/"):
+            if part == "..":
+                del parts[-1:]
+            elif part not in ("", "."):
+                parts.append(part)
+        return parts
+
+    # -- commands ------------------------------------------------------------------------------
+
+    def cat(self, targets: Sequence[str]) -> Iterator[str]:
+        """Show the contents of files."""
+        for target in targets:
+            found = self.find(target)
+            if not found:
+                yield f"cat: {target}: No such file or directory."
+            for each in found:
+                if isinstance(each.node, dict):
+                    yield f"cat: {target}: Is a directory"
+                else:
+                    yield str(each.node)
+
+    def cd(self, targets: Sequence[str]) -> Iterator[str]:
+        """Go to another directory."""
+        target = targets[0] if targets else "/"
+        [found, *_] = [*self.find(target), None]
+        if found is None:
+            yield f"cd: {target}: no such file or directory."
+        elif not isinstance(found.node, dict):
+            yield f"cd: {target}: not a directory."
+        else:
+            self._directory = found.path
+
+    def exit(self, _: Sequence[str]) -> Iterator[str]:
+        """Leave the shell."""
+        self.is_over = True
+        yield from ()
+
+    def find_all(self, targets: Sequence[str]) -> Iterator[str]:
+        """List everything below directories."""
+        for target in targets or ["."]:
+            found = self.find(target)
+            if not found:
+                yield f"find: {target}: no such file or directory."
+            for each in found:
+                yield from _walk(target, each.node)
+
+    def help(self, _: Sequence[str]) -> Iterator[str]:
+        """List the commands."""
+        width = max(map(len, COMMANDS))
+        for name, command in COMMANDS.items():
+            yield f"{name.ljust(width)}  {command.summary}"
+
+    def history(self, _: Sequence[str]) -> Iterator[str]:
+        """Show what was typed."""
+        for number, line in enumerate(self._history):
+            yield f"{number}  {line}"
+
+    def ls(self, targets: Sequence[str]) -> Iterator[str]:
+        """List directories."""
+        names: list[str] = []
+        directories: list[Found] = []
+        for target in targets or ["."]:
+            found = self.find(target)
+            if not found:
+                yield f"ls: {target}: no such file or directory."
+            directories += [each for each in found if isinstance(each.node, dict)]
+            names += [each.name for each in found if not isinstance(each.node, dict)]
+        yield from in_columns(names, self.width)
+        needs_head = bool(names) or len(directories) > 1
+        is_first = not names
+        for each in directories:
+            assert isinstance(each.node, dict)
+            if needs_head and each.node:
+                if not is_first:
+                    yield ""
+                yield f"{each.name}:"
+                is_first = False
+            yield from in_columns(sorted(each.node), self.width)
+
+    def pwd(self, _: Sequence[str]) -> Iterator[str]:
+        """Show which directory this is."""
+        yield "/" + "/".join(self._directory)
+
+    def tree(self, targets: Sequence[str]) -> Iterator[str]:
+        """Show everything below directories, with contents."""
+        for target in targets:
+            found = self.find(target)
+            if not found:
+                yield f"tree: {target}: No such file or directory."
+            for each in found:
+                yield from _indented(each.node, "")
+
+
+class Command(NamedTuple):
+    """One command; `takes` is how many paths, in argparse's signs."""
+
+    run: Callable[[Shell, Sequence[str]], Iterator[str]]
+    takes: str
+
+    @property
+    def summary(self) -> str:
+        """What it does."""
+        return (self.run.__doc__ or "").strip()
+
+
+COMMANDS: Final[Mapping[str, Command]] = {
+    "cat": Command(Shell.cat, "+"),
+    "cd": Command(Shell.cd, "?"),
+    "exit": Command(Shell.exit, ""),
+    "find": Command(Shell.find_all, "*"),
+    "help": Command(Shell.help, ""),
+    "history": Command(Shell.history, ""),
+    "ls": Command(Shell.ls, "*"),
+    "pwd": Command(Shell.pwd, ""),
+    "quit": Command(Shell.exit, ""),
+    "tree": Command(Shell.tree, "+"),
+}
+
+
+def _matching(node: dict[str, object], part: str) -> Iterator[tuple[str, object]]:
+    if not re.search(r"[*?{]", part):
+        if part in node:
+            yield part, node[part]
+        return
+    pattern = glob_pattern(part)
+    for name in sorted(node):
+        if pattern.fullmatch(name):
+            yield name, node[name]
+
+
+def glob_pattern(part: str) -> re.Pattern[str]:
+    """A pattern for one name, as a regular expression.
+
+    >>> bool(glob_pattern("{a,b}*").fullmatch("bcd")), bool(glob_pattern("a?").fullmatch("a"))
+    (True, False)
+    """
+    signs = {"*": ".*", "?": ".", "{": "(?:", "}": ")", ",": "|"}
+    inside = part.count("{") == part.count("}") > 0
+    if not inside:
+        signs = {sign: signs[sign] for sign in "*?"}
+    return re.compile("".join(signs.get(character) or re.escape(character) for character in part))
+
+
+def _walk(path: str, node: object) -> Iterator[str]:
+    yield path
+    if isinstance(node, dict):
+        for name in sorted(node):
+            yield from _walk(f"{path.rstrip('/')}/{name}", node[name])
+
+
+def _indented(node: object, indent: str) -> Iterator[str]:
+    if not isinstance(node, dict):
+        yield f"{indent}{node}"
+        return
+    for name in sorted(node):
+        yield f"{indent}{name}:"
+        yield from _indented(node[name], indent + "  ")
+
+
+def in_columns(names: Sequence[str], width: int | None) -> Iterator[str]:
+    """Names in as many columns as fit, read downwards.
+
+    >>> list(in_columns(["a", "bb", "c"], 8)), list(in_columns(["a", "b"], None))
+    (['a   c', 'bb'], ['a', 'b'])
+    """
+    if not names:
+        return
+    for count in range(len(names) if width else 1, 0, -1):
+        lines = -(-len(names) // count)
+        columns = [names[start : start + lines] for start in range(0, len(names), lines)]
+        widths = [max(map(len, column)) + _COLUMN_GAP for column in columns]
+        if count == 1 or (width and sum(widths) <= width):
+            break
+    for line in range(lines):
+        row = [
+            column[line].ljust(size)
+            for column, size in zip(columns, widths, strict=True)
+            if line < len(column)
+        ]
+        yield "".join(row).rstrip()

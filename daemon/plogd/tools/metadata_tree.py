@@ -1,0 +1,392 @@
+"""The metadata of a cluster as a tree of names, laid out as Kafka's metadata shell shows it.
+
+`MetadataTree.replay` moves it on by one record, in Kafka's order and with Kafka's rules; records
+between the marks of a metadata transaction count once its end is there (KIP-868). A directory is a
+dict, everything else is a leaf and shown by `str`. Secrets of SCRAM users are not kept.
+
+In a log that plog wrote the start of a broker is a new leader epoch for all it leads (decision
+0002); in Kafka's it is not. Source: Kafka 4.3 org.apache.kafka.image.node, MetadataDelta.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TypeAlias
+
+from plog.types import ZERO_UUID, Uuid, uuid_to_text
+from plog.wire.as_json import java_double
+from plog.wire.internal.kraft_records import (
+    AbortTransactionRecord,
+    BeginTransactionRecord,
+    ClearElrRecord,
+    DelegationTokenRecord,
+    EndTransactionRecord,
+    FenceBrokerRecord,
+    RegisterControllerRecord,
+    RemoveDelegationTokenRecord,
+    UnfenceBrokerRecord,
+    UnregisterBrokerRecord,
+)
+from plog.wire.internal.metadata_records import (
+    AccessControlEntryRecord,
+    BrokerEndpoint,
+    BrokerFeature,
+    BrokerRegistrationChangeRecord,
+    ClientQuotaRecord,
+    ConfigRecord,
+    FeatureLevelRecord,
+    MetadataRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    ProducerIdsRecord,
+    RegisterBrokerRecord,
+    RemoveAccessControlEntryRecord,
+    RemoveTopicRecord,
+    RemoveUserScramCredentialRecord,
+    TopicRecord,
+    UserScramCredentialRecord,
+)
+from plogd.features import METADATA_VERSION
+from plogd.security.acl import AclOperation, AclPermission, PatternType, ResourceType
+
+Node: TypeAlias = "dict[str, Node] | object"
+
+_RESOURCES = {2: "TOPIC", 4: "BROKER", 8: "BROKER_LOGGER", 16: "CLIENT_METRICS", 32: "GROUP"}
+_PROTOCOLS = {0: "PLAINTEXT", 1: "SSL", 2: "SASL_PLAINTEXT", 3: "SASL_SSL"}
+_MECHANISMS = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
+_QUOTA_ENTITIES = (("client-id", "clientId"), ("ip", "ip"), ("user", "user"))
+_NO_LEADER_CHANGE = -2
+_NO_STATE_CHANGE = -1
+
+
+@dataclass(slots=True)
+class Partition:
+    """A partition as the records tell it."""
+
+    replicas: list[int]
+    directories: list[Uuid]
+    isr: list[int]
+    removing: list[int]
+    adding: list[int]
+    eligible: list[int]
+    last_known_eligible: list[int]
+    leader: int
+    recovering: int
+    leader_epoch: int
+    partition_epoch: int
+
+    def change(self, record: PartitionChangeRecord) -> None:
+        """Apply what changed; None means nothing did."""
+        if record.replicas is not None:
+            self.replicas = record.replicas
+        if record.isr is not None:
+            self.isr = record.isr
+        if record.removing_replicas is not None:
+            self.removing = record.removing_replicas
+        if record.adding_replicas is not None:
+            self.adding = record.adding_replicas
+        if record.directories:
+            self.directories = record.directories
+        if record.eligible_leader_replicas is not None:
+            self.eligible = record.eligible_leader_replicas
+        if record.last_known_elr is not None:
+            self.last_known_eligible = record.last_known_elr
+        if record.leader_recovery_state != _NO_STATE_CHANGE:
+            self.recovering = record.leader_recovery_state
+        if record.leader != _NO_LEADER_CHANGE:
+            self.leader = record.leader
+            self.leader_epoch += 1
+        self.partition_epoch += 1
+
+    def __str__(self) -> str:
+        directories = ", ".join(
+            map(uuid_to_text, self.directories or [ZERO_UUID] * len(self.replicas))
+        )
+        state = "RECOVERING" if self.recovering else "RECOVERED"
+        return (
+            f"PartitionRegistration(replicas={self.replicas}, directories=[{directories}],"
+            f" isr={self.isr}, removingReplicas={self.removing}, addingReplicas={self.adding},"
+            f" elr={self.eligible}, lastKnownElr={self.last_known_eligible},"
+            f" leader={self.leader}, leaderRecoveryState={state},"
+            f" leaderEpoch={self.leader_epoch}, partitionEpoch={self.partition_epoch})"
+        )
+
+
+@dataclass(slots=True)
+class BrokerNode:
+    """A broker's registration, and what changed in it since."""
+
+    record: RegisterBrokerRecord
+
+    def change(self, record: BrokerRegistrationChangeRecord) -> None:
+        """1 sets a mark, -1 clears it, 0 leaves it."""
+        if record.fenced:
+            self.record.fenced = record.fenced > 0
+        if record.in_controlled_shutdown:
+            self.record.in_controlled_shutdown = record.in_controlled_shutdown > 0
+        if record.log_dirs:
+            self.record.log_dirs = record.log_dirs
+
+    def __str__(self) -> str:
+        record = self.record
+        rack = "Optional.empty" if record.rack is None else f"Optional[{record.rack}]"
+        directories = ", ".join(map(uuid_to_text, record.log_dirs))
+        return (
+            f"BrokerRegistration(id={record.broker_id}, epoch={record.broker_epoch},"
+            f" incarnationId={uuid_to_text(record.incarnation_id)},"
+            f" listeners=[{_endpoints(record.end_points)}],"
+            f" supportedFeatures={{{_features(record.features)}}}, rack={rack},"
+            f" fenced={_java(record.fenced)},"
+            f" inControlledShutdown={_java(record.in_controlled_shutdown)},"
+            f" isMigratingZkBroker={_java(record.is_migrating_zk_broker)},"
+            f" directories=[{directories}])"
+        )
+
+
+class MetadataTree:
+    """The tree; `root` is its top. `ours` tells that plog wrote the log, not Kafka."""
+
+    def __init__(self, *, ours: bool) -> None:
+        self._ours = ours
+        self._pending: list[MetadataRecord] | None = None
+        self._names: dict[Uuid, str] = {}
+        self._topics: dict[str, dict[str, Node]] = {}
+        self._topics_by_id: dict[str, Node] = {}
+        self._brokers: dict[str, BrokerNode] = {}
+        self._controllers: dict[str, Node] = {}
+        self._configs: dict[str, dict[str, Node]] = {}
+        self._quotas: dict[str, dict[str, Node]] = {}
+        self._acls: dict[str, Node] = {}
+        self._tokens: dict[str, Node] = {}
+        self._scram: dict[str, dict[str, Node]] = {name: {} for name in _MECHANISMS.values()}
+        self._features: dict[str, int] = {}
+        self._next_producer_id = -1
+
+    def root(self, provenance: str, version: str) -> dict[str, Node]:
+        """The tree as it is now. `provenance` tells which record was the last, `version` plog's."""
+        features = {
+            f"finalized_{name}": level
+            for name, level in self._features.items()
+            if name != METADATA_VERSION
+        }
+        level = self._features.get(METADATA_VERSION, 0)
+        image: dict[str, Node] = {
+            "acls": self._acls,
+            "clientQuotas": self._quotas,
+            "cluster": {"brokers": self._brokers, "controllers": self._controllers},
+            "configs": self._configs,
+            "delegationToken": {"tokens": self._tokens},
+            "features": {"metadataVersion": level, **features},
+            "producerIds": {"nextProducerId": self._next_producer_id},
+            "provenance": provenance,
+            "scram": self._scram,
+            "topics": {"byId": self._topics_by_id, "byName": self._topics},
+        }
+        return {"image": image, "local": {"version": version}}
+
+    def replay(self, record: MetadataRecord) -> None:
+        """Move on by one record. Raises KeyError for one that speaks of what is not there."""
+        if isinstance(record, BeginTransactionRecord):
+            self._pending = []
+        elif isinstance(record, AbortTransactionRecord):
+            self._pending = None
+        elif isinstance(record, EndTransactionRecord):
+            held, self._pending = self._pending or [], None
+            for each in held:
+                self._apply(each)
+        elif self._pending is not None:
+            self._pending.append(record)
+        else:
+            self._apply(record)
+
+    def _apply(self, record: MetadataRecord) -> None:
+        match record:
+            case TopicRecord() | PartitionRecord() | PartitionChangeRecord():
+                self._apply_topic(record)
+            case RemoveTopicRecord():
+                name = self._names.pop(record.topic_id)
+                del self._topics[name], self._topics_by_id[uuid_to_text(record.topic_id)]
+                self._configs.pop(f"TOPIC:{name}", None)
+            case ClearElrRecord():
+                self._clear_eligible(record.topic_name)
+            case ConfigRecord():
+                self._apply_config(record)
+            case FeatureLevelRecord():
+                self._features[record.name] = record.feature_level
+                if not record.feature_level:
+                    del self._features[record.name]
+            case ProducerIdsRecord():
+                self._next_producer_id = record.next_producer_id
+            case ClientQuotaRecord():
+                self._apply_quota(record)
+            case _:
+                self._apply_to_cluster(record)
+
+    def _apply_to_cluster(self, record: MetadataRecord) -> None:
+        match record:
+            case RegisterBrokerRecord():
+                self._brokers[str(record.broker_id)] = BrokerNode(record)
+                if self._ours:
+                    self._raise_epochs(record.broker_id)
+            case BrokerRegistrationChangeRecord():
+                self._brokers[str(record.broker_id)].change(record)
+            case FenceBrokerRecord() | UnfenceBrokerRecord():
+                broker = self._brokers[str(record.id)].record
+                broker.fenced = isinstance(record, FenceBrokerRecord)
+            case UnregisterBrokerRecord():
+                del self._brokers[str(record.broker_id)]
+            case RegisterControllerRecord():
+                self._controllers[str(record.controller_id)] = controller_text(record)
+            case _:
+                self._apply_security(record)
+
+    def _apply_security(self, record: MetadataRecord) -> None:
+        match record:
+            case AccessControlEntryRecord():
+                self._acls[uuid_to_text(record.id)] = acl_text(record)
+            case RemoveAccessControlEntryRecord():
+                del self._acls[uuid_to_text(record.id)]
+            case UserScramCredentialRecord():
+                self._scram[_MECHANISMS[record.mechanism]][record.name] = {
+                    "iterations": record.iterations
+                }
+            case RemoveUserScramCredentialRecord():
+                del self._scram[_MECHANISMS[record.mechanism]][record.name]
+            case DelegationTokenRecord():
+                self._tokens[record.token_id] = (
+                    f"owner={record.owner}, requester={record.requester},"
+                    f" renewers={record.renewers}, issued={record.issue_timestamp},"
+                    f" expires={record.expiration_timestamp}, ends={record.max_timestamp}"
+                )
+            case RemoveDelegationTokenRecord():
+                del self._tokens[record.token_id]
+
+    # -- topics and what belongs to them ---------------------------------------------------------
+
+    def _apply_topic(self, record: TopicRecord | PartitionRecord | PartitionChangeRecord) -> None:
+        if isinstance(record, TopicRecord):
+            text = uuid_to_text(record.topic_id)
+            self._names[record.topic_id] = record.name
+            node: dict[str, Node] = {"id": text, "name": record.name}
+            self._topics[record.name] = self._topics_by_id[text] = node
+            return
+        topic = self._topics[self._names[record.topic_id]]
+        number = str(record.partition_id)
+        if isinstance(record, PartitionRecord):
+            topic[number] = _partition(record)
+            return
+        partition = topic[number]
+        assert isinstance(partition, Partition)
+        partition.change(record)
+
+    def _partitions(self) -> list[Partition]:
+        nodes = (node for topic in self._topics.values() for node in topic.values())
+        return [node for node in nodes if isinstance(node, Partition)]
+
+    def _raise_epochs(self, broker_id: int) -> None:
+        for partition in self._partitions():
+            if partition.leader == broker_id:
+                partition.leader_epoch += 1
+                partition.partition_epoch += 1
+
+    def _clear_eligible(self, topic_name: str) -> None:
+        topics = [self._topics[topic_name]] if topic_name else self._topics.values()
+        for topic in topics:
+            for node in topic.values():
+                if isinstance(node, Partition):
+                    node.eligible, node.last_known_eligible = [], []
+
+    def _apply_config(self, record: ConfigRecord) -> None:
+        kind = _RESOURCES.get(record.resource_type, f"UNKNOWN_{record.resource_type}")
+        name = f"{kind}:{record.resource_name}" if record.resource_name else kind
+        settings = self._configs.setdefault(name, {})
+        if record.value is None:
+            settings.pop(record.name, None)
+        else:
+            settings[record.name] = record.value
+        if not settings:
+            del self._configs[name]
+
+    def _apply_quota(self, record: ClientQuotaRecord) -> None:
+        given = {part.entity_type: part.entity_name for part in record.entity}
+        name = "_".join(
+            f"{shown}({_escaped(given[kind])})" for kind, shown in _QUOTA_ENTITIES if kind in given
+        )
+        quotas = self._quotas.setdefault(name, {})
+        if record.remove:
+            quotas.pop(record.key, None)
+        else:
+            quotas[record.key] = java_double(record.value)
+        if not quotas:
+            del self._quotas[name]
+
+
+def _partition(record: PartitionRecord) -> Partition:
+    return Partition(
+        replicas=record.replicas,
+        directories=record.directories,
+        isr=record.isr,
+        removing=record.removing_replicas,
+        adding=record.adding_replicas,
+        eligible=record.eligible_leader_replicas or [],
+        last_known_eligible=record.last_known_elr or [],
+        leader=record.leader,
+        recovering=record.leader_recovery_state,
+        leader_epoch=record.leader_epoch,
+        partition_epoch=record.partition_epoch,
+    )
+
+
+def acl_text(record: AccessControlEntryRecord) -> str:
+    """An ACL in one line."""
+    return (
+        f"StandardAcl(resourceType={_name(ResourceType, record.resource_type)},"
+        f" resourceName={record.resource_name},"
+        f" patternType={_name(PatternType, record.pattern_type)},"
+        f" principal={record.principal}, host={record.host},"
+        f" operation={_name(AclOperation, record.operation)},"
+        f" permissionType={_name(AclPermission, record.permission_type)})"
+    )
+
+
+def controller_text(record: RegisterControllerRecord) -> str:
+    """A controller's registration in one line."""
+    return (
+        f"ControllerRegistration(id={record.controller_id},"
+        f" incarnationId={uuid_to_text(record.incarnation_id)},"
+        f" zkMigrationReady={_java(record.zk_migration_ready)},"
+        f" listeners=[{_endpoints(record.end_points)}],"
+        f" supportedFeatures={{{_features(record.features)}}})"
+    )
+
+
+def _name(names: type[IntEnum], number: int) -> str:
+    known = {member.value: member.name for member in names}
+    return known.get(number, f"UNKNOWN({number})")
+
+
+def _endpoints(end_points: list[BrokerEndpoint]) -> str:
+    return ", ".join(
+        f"Endpoint(listenerName='{each.name}',"
+        f" securityProtocol={_PROTOCOLS.get(each.security_protocol, each.security_protocol)},"
+        f" host='{each.host}', port={each.port})"
+        for each in sorted(end_points, key=lambda each: each.name)
+    )
+
+
+def _features(features: list[BrokerFeature]) -> str:
+    return ", ".join(
+        f"{each.name}: {each.min_supported_version}-{each.max_supported_version}"
+        for each in sorted(features, key=lambda each: each.name)
+    )
+
+
+def _escaped(name: str | None) -> str:
+    if name is None:
+        return "<default>"
+    return name.replace("\\", "\\\\").replace("(", "\\(").replace(")", "\\)")
+
+
+def _java(value: bool) -> str:
+    return "true" if value else "false"
