@@ -123,7 +123,7 @@ def kafka_columns(rows: Sequence[Sequence[object]]) -> Iterator[str]:
 
 
 @contextmanager
-def progress(total: int, unit: str, *, scale: bool = False) -> Iterator[Callable[[int], object]]:
+def progress(total: int, unit: str, *, scale: bool = False) -> Iterator[Callable[[int], None]]:
     """Who hears of work done: a bar on standard error if that is a terminal, else nobody."""
     if not sys.stderr.isatty():
         yield lambda _: None
@@ -131,7 +131,11 @@ def progress(total: int, unit: str, *, scale: bool = False) -> Iterator[Callable
     from tqdm import tqdm
 
     with tqdm(total=total, unit=unit, unit_scale=scale, unit_divisor=1024) as bar:
-        yield bar.update
+
+        def advance(done: int) -> None:
+            bar.update(done)
+
+        yield advance
 
 
 def _is_number(cell: str) -> bool:

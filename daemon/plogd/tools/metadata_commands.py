@@ -105,13 +105,13 @@ class Shell:
     def cd(self, targets: Sequence[str]) -> Iterator[str]:
         """Go to another directory."""
         target = targets[0] if targets else "/"
-        [found, *_] = [*self.find(target), None]
-        if found is None:
+        found = self.find(target)
+        if not found:
             yield f"cd: {target}: no such file or directory."
-        elif not isinstance(found.node, dict):
+        elif not isinstance(found[0].node, dict):
             yield f"cd: {target}: not a directory."
         else:
-            self._directory = found.path
+            self._directory = found[0].path
 
     def exit(self, _: Sequence[str]) -> Iterator[str]:
         """Leave the shell."""

@@ -123,6 +123,13 @@ def test_what_is_wrong_with_directories_is_told() -> None:
     assert lines[3:] == ["Found problem:", "  /d is not formatted.", ""]
 
 
+def test_directories_have_to_be_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = tmp_path / "server.properties"
+    config.write_text("node.id=7\n")
+    assert _run("info", "-c", config) == 1
+    assert "has no log.dirs" in capsys.readouterr().err
+
+
 def test_a_broken_setting_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     config = tmp_path / "server.properties"
     config.write_text("node.id=many\n")
