@@ -18,7 +18,7 @@ from plog.cli.options import UsageError
 from plog.cli.parser import add_examples
 from plog.errors import PlogError
 from plog.types import uuid_to_text
-from plogd.config import BrokerConfig, load_config
+from plogd.config import load_config
 from plogd.features import METADATA_VERSION_NAME
 from plogd.log.checkpoints import (
     CorruptCheckpoint,
@@ -88,10 +88,10 @@ def _add_config(parser: argparse.ArgumentParser) -> None:
 
 def run_format(arguments: argparse.Namespace) -> int:
     """Format the directories; 1 if one was formatted before."""
-    config, log_dirs = _config(arguments.config)
+    config = load_config([arguments.config]).config
     lines = format_dirs(
         OsFiles(),
-        log_dirs,
+        config.data_dirs,
         MetaProperties(cluster_id=arguments.cluster_id, node_id=config.node_id),
         ignore_formatted=arguments.ignore_formatted,
     )
@@ -100,17 +100,9 @@ def run_format(arguments: argparse.Namespace) -> int:
 
 def run_info(arguments: argparse.Namespace) -> int:
     """Tell of the directories; 1 if something is wrong with them."""
-    found, problems = info(OsFiles(), _config(arguments.config)[1])
+    found, problems = info(OsFiles(), load_config([arguments.config]).config.data_dirs)
     _print(found)
     return 1 if problems else 0
-
-
-def _config(path: str) -> tuple[BrokerConfig, Sequence[str]]:
-    """The broker's settings, and its log directories. Raises UsageError if it names none."""
-    config = load_config([path]).config
-    if not config.log_dirs:
-        raise UsageError(f"{path} has no log.dirs: say there where the data is to be")
-    return config, config.log_dirs
 
 
 def _print(lines: Iterator[str] | list[str]) -> int:

@@ -8,7 +8,7 @@ import json
 import pytest
 
 from plog.cli import output
-from plog.cli.output import Table, fitted, kafka_columns, progress, show, table_lines
+from plog.cli.output import Table, fitted, progress, show, table_lines
 
 TABLE = Table(("TOPIC", "LAG"), [("page-views", 7), ("orders", None)])
 
@@ -69,10 +69,6 @@ def test_columns_that_cannot_fit_keep_a_few_characters() -> None:
 
 def test_an_empty_table_is_its_head() -> None:
     assert list(table_lines(Table(("A", "B"), []), 80)) == ["A  B"]
-
-
-def test_kafkas_columns_are_as_wide_as_their_widest_cell() -> None:
-    assert list(kafka_columns([("A", "LONG"), ("wide", 1)])) == ["A    LONG", "wide 1"]
 
 
 def test_progress_is_for_terminals(

@@ -123,11 +123,15 @@ def test_what_is_wrong_with_directories_is_told() -> None:
     assert lines[3:] == ["Found problem:", "  /d is not formatted.", ""]
 
 
-def test_directories_have_to_be_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_directories_that_are_not_named_are_the_brokers_default(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
     config = tmp_path / "server.properties"
     config.write_text("node.id=7\n")
-    assert _run("info", "-c", config) == 1
-    assert "has no log.dirs" in capsys.readouterr().err
+    assert _run("format", "-t", CLUSTER, "-c", config) == 0
+    assert _identity(tmp_path / "plog-data").cluster_id == CLUSTER
+    assert "directory ./plog-data with" in capsys.readouterr().out
 
 
 def test_a_broken_setting_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
