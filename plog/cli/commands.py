@@ -43,14 +43,54 @@ class Command(NamedTuple):
 
 COMMANDS: Final[tuple[Command, ...]] = (
     Command(
+        "broker-api-versions",
+        "plog.cli.broker_api_versions:configure",
+        "Tell which versions of which requests brokers serve.",
+    ),
+    Command(
+        "cluster",
+        "plog.cli.cluster:configure",
+        "Tell the id of a cluster, and where its brokers are.",
+    ),
+    Command(
         "completion",
         "plog.cli.completion:configure",
         "Print what makes a shell complete plog's commands and options.",
     ),
     Command(
+        "configs",
+        "plog.cli.configs:configure",
+        "Tell and change settings of topics, brokers and groups, quotas, and users' passwords.",
+    ),
+    Command(
+        "consumer-groups",
+        "plog.cli.consumer_groups:configure",
+        "List, describe and delete consumer groups, and move their offsets.",
+    ),
+    Command(
+        "delete-records",
+        "plog.cli.delete_records:configure",
+        "Delete the records of partitions below an offset.",
+    ),
+    Command(
         "dump-log",
         "plogd.tools.dump_log:configure",
         "Print what is in the files of a log: records, indexes, producer snapshots.",
+    ),
+    Command(
+        "features",
+        "plog.cli.features:configure",
+        "Tell the features a cluster runs, and change their levels.",
+    ),
+    Command(
+        "get-offsets",
+        "plog.cli.get_offsets:configure",
+        "Tell offsets of partitions: the latest, the earliest, or those of a time.",
+    ),
+    Command(
+        "log-dirs",
+        "plog.cli.log_dirs:configure",
+        "Tell what lies in the log directories of brokers.",
     ),
     Command(
         "metadata-shell",
@@ -62,6 +102,11 @@ COMMANDS: Final[tuple[Command, ...]] = (
         "storage",
         "plogd.tools.storage:configure",
         "Look after data directories, offline.",
+    ),
+    Command(
+        "topics",
+        "plog.cli.topics:configure",
+        "Create, change, delete, list and describe topics.",
     ),
 )
 

@@ -1,0 +1,124 @@
+"""``plog broker-api-versions``: which versions of which requests brokers serve.
+
+"Usable" is the version this library would choose, as Kafka's tool tells it of Kafka's client.
+Source: Kafka 4.3 BrokerApiVersionsCommand, NodeApiVersions.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Mapping
+
+from plog.cli.admin import run_admin
+from plog.cli.options import add_admin_options
+from plog.cli.output import Table, show
+from plog.cli.parser import add_examples
+from plog.client.admin.brokers import BrokerAdmin, BrokerApiVersions
+from plog.client.admin.values import BrokerDescription, VersionRange
+from plog.client.cluster import Cluster
+from plog.errors import KafkaError
+from plog.wire.api_keys import ApiKey
+from plog.wire.messages import API_BY_KEY
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Tell which versions of which requests brokers serve."""
+    add_admin_options(parser)
+    add_examples(
+        parser, ("of all brokers", "plog broker-api-versions --bootstrap-server localhost:9092")
+    )
+    parser.set_defaults(run=lambda arguments: run_admin(arguments, lambda c: run(c, arguments)))
+
+
+async def run(cluster: Cluster, arguments: argparse.Namespace) -> int:
+    """Ask every broker, and print what it serves; 1 if one did not answer."""
+    admin = BrokerAdmin(cluster)
+    answers = await admin.api_versions()
+    brokers = (await admin.describe_cluster()).brokers
+    shown = [
+        (node_text(brokers[number]) if number in brokers else str(number), answer)
+        for number, answer in answers.items()
+    ]
+    show(
+        lambda: (line for name, answer in shown for line in lines(name, answer)),
+        lambda: (_table(name, answer) for name, answer in shown),
+        lambda: [_as_data(number, answer) for number, answer in answers.items()],
+        as_json=arguments.json,
+    )
+    return 1 if answers.errors else 0
+
+
+def node_text(broker: BrokerDescription) -> str:
+    """A broker in the words of Kafka's tools."""
+    rack = "null" if broker.rack is None else broker.rack
+    fenced = str(broker.is_fenced).lower()
+    return f"{broker.host}:{broker.port} (id: {broker.id} rack: {rack} isFenced: {fenced})"
+
+
+def lines(name: str, answer: BrokerApiVersions | KafkaError) -> Iterator[str]:
+    """Kafka's lines about one broker."""
+    if isinstance(answer, KafkaError):
+        yield f"{name} -> ERROR: {answer.message}"
+        return
+    rows = [f"\t{api_name(key)}({key}): {text}" for key, text in _texts(answer.apis).items()]
+    yield f"{name} -> ("
+    yield ",\n".join(rows)
+    yield ")"
+
+
+def _texts(apis: Mapping[int, VersionRange]) -> dict[int, str]:
+    """What is told of each API, by its number."""
+    return {
+        key: version_text(key, apis[key]) if key in apis else "UNSUPPORTED"
+        for key in sorted({*apis, *API_BY_KEY})
+    }
+
+
+def version_text(key: int, served: VersionRange) -> str:
+    """The versions served of an API, and the one this library would use.
+
+    >>> version_text(3, VersionRange(0, 99)), version_text(999, VersionRange(2, 2))
+    ('0 to 99 [usable: 13]', '2')
+    """
+    lowest, highest = served
+    text = f"{lowest}" if lowest == highest else f"{lowest} to {highest}"
+    api = API_BY_KEY.get(ApiKey(key)) if key in ApiKey.__members__.values() else None
+    if api is None:
+        return text
+    if api.request.max_version < lowest:
+        return f"{text} [unusable: node too new]"
+    if highest < api.request.min_version:
+        return f"{text} [unusable: node too old]"
+    return f"{text} [usable: {min(highest, api.request.max_version)}]"
+
+
+def api_name(key: int) -> str:
+    """The name Kafka gives an API.
+
+    >>> api_name(18), api_name(999)
+    ('ApiVersions', 'UNKNOWN')
+    """
+    if key not in ApiKey.__members__.values():
+        return "UNKNOWN"
+    return "".join(word.capitalize() for word in ApiKey(key).name.split("_"))
+
+
+def _table(name: str, answer: BrokerApiVersions | KafkaError) -> Table:
+    if isinstance(answer, KafkaError):
+        return Table((name,), [(f"ERROR: {answer.message}",)])
+    return Table(
+        (name, "KEY", "VERSIONS"),
+        [(api_name(key), key, text) for key, text in _texts(answer.apis).items()],
+    )
+
+
+def _as_data(number: int, answer: BrokerApiVersions | KafkaError) -> dict[str, object]:
+    if isinstance(answer, KafkaError):
+        return {"broker": number, "error": answer.message}
+    return {
+        "broker": number,
+        "apis": [
+            {"key": key, "name": api_name(key), "min": served.lowest, "max": served.highest}
+            for key, served in answer.apis.items()
+        ],
+    }

@@ -1,0 +1,134 @@
+"""What ``plog configs`` is about: the entity its options mean, in either generation of them.
+
+``--topic orders`` and ``--entity-type topics --entity-name orders`` are the same; so are
+``--client-defaults`` and ``--entity-type clients --entity-default``. A user and a client together
+are one entity: that client of that user.
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import Final, NamedTuple
+
+from plog.cli.options import UsageError
+from plog.client.admin.values import ConfigResourceType
+
+DEFAULT: Final = ""
+"""The name of a default."""
+
+RESOURCE_TYPES: Final = {
+    "topics": ConfigResourceType.TOPIC,
+    "brokers": ConfigResourceType.BROKER,
+    "broker-loggers": ConfigResourceType.BROKER_LOGGER,
+    "client-metrics": ConfigResourceType.CLIENT_METRICS,
+    "groups": ConfigResourceType.GROUP,
+}
+QUOTA_TYPES: Final = ("users", "clients", "ips")
+_TYPES: Final = (*RESOURCE_TYPES, *QUOTA_TYPES)
+_NUMBERED: Final = ("brokers", "broker-loggers")
+
+# Option, type of entity, what it takes.
+_SHORT: Final = (
+    ("--topic", "topics", "a topic's name"),
+    ("--broker", "brokers", "a broker's id"),
+    ("--broker-logger", "broker-loggers", "a broker's id, for the levels of its loggers"),
+    ("--client-metrics", "client-metrics", "the name of a subscription"),
+    ("--group", "groups", "a group's id"),
+    ("--user", "users", "a user's principal, without its type"),
+    ("--client", "clients", "a client.id"),
+    ("--ip", "ips", "an address"),
+)
+_DEFAULTS: Final = (
+    ("--broker-defaults", "brokers"),
+    ("--user-defaults", "users"),
+    ("--client-defaults", "clients"),
+    ("--ip-defaults", "ips"),
+)
+_WITH_DEFAULT: Final = tuple(kind for _, kind in _DEFAULTS)
+
+
+class Entity(NamedTuple):
+    """What settings are of: all of the type if the name is None, the default if it is empty."""
+
+    type: str
+    name: str | None
+
+
+class _Named(argparse.Action):
+    """Puts names and types on one list, as their order on the command line pairs them."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: object,
+        option_string: str | None = None,
+    ) -> None:
+        given = [*getattr(namespace, "entities"), (option_string, values)]  # noqa: B009 - made here
+        namespace.entities = given
+
+
+def add_entity_options(parser: argparse.ArgumentParser) -> None:
+    """Declare all ways of naming an entity."""
+    parser.set_defaults(entities=[])
+    group = parser.add_argument_group("whose settings")
+    for option, _, what in _SHORT:
+        group.add_argument(option, action=_Named, dest="_", metavar="NAME", help=what)
+    for option, kind in _DEFAULTS:
+        group.add_argument(
+            option, action=_Named, dest="_", nargs=0, help=f"the default of all {kind}"
+        )
+    group.add_argument(
+        "--entity-type",
+        action=_Named,
+        dest="_",
+        choices=_TYPES,
+        metavar="TYPE",
+        help=f"the older way to say it: {', '.join(_TYPES)}",
+    )
+    group.add_argument(
+        "--entity-name", action=_Named, dest="_", metavar="NAME", help="a name of that type"
+    )
+    group.add_argument(
+        "--entity-default", action=_Named, dest="_", nargs=0, help="the default of that type"
+    )
+
+
+def entities_of(arguments: argparse.Namespace) -> list[Entity]:
+    """What the options mean: one entity, or a user and a client. Raises UsageError."""
+    short_types = {option: kind for option, kind, _ in _SHORT}
+    default_types = dict(_DEFAULTS)
+    types = [str(value) for option, value in arguments.entities if option == "--entity-type"]
+    names = [
+        DEFAULT if option == "--entity-default" else str(value)
+        for option, value in arguments.entities
+        if option in ("--entity-name", "--entity-default")
+    ]
+    if len(names) > len(types):
+        raise UsageError("--entity-name and --entity-default need their --entity-type")
+    entities = [
+        Entity(kind, names[number] if number < len(names) else None)
+        for number, kind in enumerate(types)
+    ]
+    for option, value in arguments.entities:
+        if option in short_types:
+            entities.append(Entity(short_types[option], str(value)))
+        elif option in default_types:
+            entities.append(Entity(default_types[option], DEFAULT))
+    _check(entities)
+    return sorted(entities, key=lambda entity: entity.type, reverse=True)  # Users, then clients.
+
+
+def _check(entities: list[Entity]) -> None:
+    types = [entity.type for entity in entities]
+    if not types:
+        raise UsageError("say whose settings: --topic, --broker, --group, --user, --client, --ip")
+    if len(types) > 1 and sorted(types) != ["clients", "users"]:
+        raise UsageError(f"{' and '.join(types)}: only a user and a client go together")
+    for kind, name in entities:
+        if name == DEFAULT and kind not in _WITH_DEFAULT:
+            raise UsageError(f"{kind} have no default: name one")
+        if kind in _NUMBERED and name and not name.isdecimal():
+            raise UsageError(f"'{name}' is no broker's id: it is a number")
+    if types == ["broker-loggers"] and entities[0].name is None:
+        raise UsageError("broker-loggers need the broker's id: --broker-logger ID")

@@ -1,0 +1,288 @@
+"""``plog configs``: tell and change settings of topics, brokers, loggers and groups; quotas; users.
+
+Which entity the options mean is worked out in config_entities.py. Settings go by resource, quotas
+of users, clients and addresses by entity, and passwords of users are SCRAM credentials: three
+requests, one tool. Source: Kafka 4.3 ConfigCommand.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping, Sequence
+
+from plog.cli.admin import run_admin
+from plog.cli.config_entities import (
+    DEFAULT,
+    QUOTA_TYPES,
+    RESOURCE_TYPES,
+    Entity,
+    add_entity_options,
+    entities_of,
+)
+from plog.cli.config_values import parse_assignments
+from plog.cli.options import UsageError, add_admin_options, comma_list, one_of, read_properties
+from plog.cli.output import Table, show
+from plog.cli.parser import add_examples
+from plog.client.admin.brokers import BrokerAdmin
+from plog.client.admin.configs import ConfigAdmin
+from plog.client.admin.groups import GroupAdmin
+from plog.client.admin.topic_descriptions import TopicDescriptionAdmin
+from plog.client.admin.values import (
+    AlterConfig,
+    AlterOperation,
+    ConfigEntry,
+    ConfigResource,
+    ConfigResourceType,
+    ConfigSource,
+)
+from plog.client.cluster import Cluster
+
+_DYNAMIC_SOURCE = {
+    ConfigResourceType.TOPIC: ConfigSource.DYNAMIC_TOPIC_CONFIG,
+    ConfigResourceType.BROKER: ConfigSource.DYNAMIC_BROKER_CONFIG,
+    ConfigResourceType.BROKER_LOGGER: ConfigSource.DYNAMIC_BROKER_LOGGER_CONFIG,
+    ConfigResourceType.GROUP: ConfigSource.DYNAMIC_GROUP_CONFIG,
+    ConfigResourceType.CLIENT_METRICS: ConfigSource.DYNAMIC_CLIENT_METRICS_CONFIG,
+}
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Tell and change settings of topics, brokers and groups, quotas, and users' passwords."""
+    add_admin_options(parser)
+    actions = parser.add_argument_group("actions, one of which is needed")
+    actions.add_argument("--describe", action="store_true", help="tell settings")
+    actions.add_argument("--alter", action="store_true", help="change settings")
+    add_entity_options(parser)
+    changes = parser.add_argument_group("what to tell, and what to change")
+    changes.add_argument(
+        "--all", action="store_true", help="--describe: defaults and settings of files as well"
+    )
+    changes.add_argument(
+        "--add-config",
+        metavar="NAME=VALUE,...",
+        help="settings to set; a value with commas stands in brackets: a=[b,c]",
+    )
+    changes.add_argument(
+        "--add-config-file", metavar="FILE", help="settings to set, in a properties file"
+    )
+    changes.add_argument(
+        "--delete-config",
+        type=comma_list,
+        action="extend",
+        default=[],
+        metavar="NAME,...",
+        help="settings to take away: their defaults count again",
+    )
+    server = "plog configs --bootstrap-server localhost:9092"
+    add_examples(
+        parser,
+        ("what a topic has of its own", f"{server} --describe --topic orders"),
+        (
+            "a topic keeps a day, and needs two in sync",
+            f"{server} --alter --topic orders "
+            "--add-config retention.ms=86400000,min.insync.replicas=2",
+        ),
+        ("every setting of a broker", f"{server} --describe --broker 1 --all"),
+        ("a default again", f"{server} --alter --topic orders --delete-config retention.ms"),
+    )
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Carry out the action for the entity the options mean."""
+    action = one_of(arguments, ("--describe", "--alter"))
+    entities = entities_of(arguments)
+    if action == "--describe":
+        if arguments.add_config or arguments.add_config_file or arguments.delete_config:
+            raise UsageError("--describe changes nothing: leave out --add-config, --delete-config")
+        return run_admin(arguments, lambda cluster: describe(cluster, entities, arguments))
+    added, deleted = changes_of(arguments)
+    if any(entity.name is None for entity in entities):
+        raise UsageError("--alter needs the name of what is to be changed, or its default")
+    return run_admin(arguments, lambda cluster: alter(cluster, entities, added, deleted))
+
+
+def changes_of(arguments: argparse.Namespace) -> tuple[dict[str, str], list[str]]:
+    """What to set, and what to take away. Raises UsageError."""
+    if arguments.add_config is not None and arguments.add_config_file is not None:
+        raise UsageError("say what to set in one way: --add-config or --add-config-file")
+    added: dict[str, str] = {}
+    if arguments.add_config is not None:
+        added = parse_assignments(arguments.add_config)
+    elif arguments.add_config_file is not None:
+        added = read_properties(arguments.add_config_file)
+    deleted = list(arguments.delete_config)
+    if not added and not deleted:
+        raise UsageError("--alter needs --add-config, --add-config-file or --delete-config")
+    both = sorted(set(added) & set(deleted))
+    if both:
+        raise UsageError(f"{', '.join(both)}: set it or take it away, not both")
+    return added, deleted
+
+
+# -- describe ----------------------------------------------------------------------------------
+
+
+async def describe(
+    cluster: Cluster, entities: Sequence[Entity], arguments: argparse.Namespace
+) -> int:
+    """Print settings, or quotas and passwords."""
+    if entities[0].type in QUOTA_TYPES:
+        from plog.cli.config_quotas import describe_quotas  # Few need it.
+
+        return await describe_quotas(cluster, entities, as_json=arguments.json)
+    resources = await _resources(cluster, entities[0])
+    described = await ConfigAdmin(cluster).describe_configs(resources, include_synonyms=True)
+    configs = {
+        resource: [
+            entries[name]
+            for name in sorted(entries)
+            if arguments.all or _is_dynamic(resource, entries[name])
+        ]
+        for resource, entries in described.raise_first().items()
+    }
+    kind = entities[0].type
+    show(
+        lambda: (
+            line
+            for resource, entries in configs.items()
+            for line in _lines(kind, resource, entries, everything=arguments.all)
+        ),
+        lambda: (_table(kind, resource, entries) for resource, entries in configs.items()),
+        lambda: [_as_data(kind, resource, entries) for resource, entries in configs.items()],
+        as_json=arguments.json,
+    )
+    return 0
+
+
+async def _resources(cluster: Cluster, entity: Entity) -> list[ConfigResource]:
+    """The resources an entity stands for: all of its type if it has no name."""
+    kind = RESOURCE_TYPES[entity.type]
+    if entity.name is not None:
+        return [ConfigResource(kind, entity.name)]
+    if kind is ConfigResourceType.TOPIC:
+        names = sorted(await TopicDescriptionAdmin(cluster).list_topics(include_internal=True))
+    elif kind is ConfigResourceType.GROUP:
+        names = sorted(await GroupAdmin(cluster).list_groups())
+    elif kind is ConfigResourceType.CLIENT_METRICS:
+        listed = await ConfigAdmin(cluster).list_config_resources([kind])
+        names = sorted(resource.name for resource in listed)
+    else:
+        brokers = (await BrokerAdmin(cluster).describe_cluster()).brokers
+        names = [str(number) for number in sorted(brokers)]
+        if kind is ConfigResourceType.BROKER:
+            names.append(DEFAULT)
+    return [ConfigResource(kind, name) for name in names]
+
+
+def _is_dynamic(resource: ConfigResource, entry: ConfigEntry) -> bool:
+    if resource.type is ConfigResourceType.BROKER and not resource.name:
+        return entry.source is ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
+    return entry.source is _DYNAMIC_SOURCE[resource.type]
+
+
+def _lines(
+    kind: str, resource: ConfigResource, entries: Sequence[ConfigEntry], *, everything: bool
+) -> list[str]:
+    """Kafka's lines about one resource."""
+    if resource.name:
+        head = f"{'All' if everything else 'Dynamic'} configs for {kind[:-1]} {resource.name} are:"
+    else:
+        head = f"Default configs for {kind} in the cluster are:"
+    return [
+        head,
+        *(
+            f"  {entry.name}={_shown(entry.value)} sensitive={str(entry.is_sensitive).lower()}"
+            f" synonyms={{{_synonyms(entry)}}}"
+            for entry in entries
+        ),
+    ]
+
+
+def _shown(value: str | None) -> str:
+    return "null" if value is None else value
+
+
+def _synonyms(entry: ConfigEntry) -> str:
+    return ", ".join(
+        f"{each.source.name}:{each.name}={_shown(each.value)}" for each in entry.synonyms
+    )
+
+
+def _table(kind: str, resource: ConfigResource, entries: Sequence[ConfigEntry]) -> Table:
+    return Table(
+        (f"{kind[:-1]} {resource.name}".upper().strip() or kind, "VALUE", "FROM"),
+        [
+            (
+                entry.name,
+                "(secret)" if entry.is_sensitive else entry.value,
+                entry.source.name.lower().replace("_", " ").removesuffix(" config"),
+            )
+            for entry in entries
+        ],
+    )
+
+
+def _as_data(
+    kind: str, resource: ConfigResource, entries: Sequence[ConfigEntry]
+) -> dict[str, object]:
+    return {
+        "entity_type": kind,
+        "entity_name": resource.name or None,
+        "configs": [
+            {
+                "name": entry.name,
+                "value": entry.value,
+                "sensitive": entry.is_sensitive,
+                "read_only": entry.is_read_only,
+                "source": entry.source.name,
+            }
+            for entry in entries
+        ],
+    }
+
+
+# -- alter -------------------------------------------------------------------------------------
+
+
+async def alter(
+    cluster: Cluster, entities: Sequence[Entity], added: Mapping[str, str], deleted: Sequence[str]
+) -> int:
+    """Set and take away, and tell that it is done."""
+    first = entities[0]
+    if first.type in QUOTA_TYPES:
+        from plog.cli.config_quotas import alter_quotas  # Few need it.
+
+        await alter_quotas(cluster, entities, added, deleted)
+    else:
+        assert first.name is not None
+        await _alter_resource(
+            cluster, ConfigResource(RESOURCE_TYPES[first.type], first.name), added, deleted
+        )
+    if first.name:
+        print(f"Completed updating config for {first.type[:-1]} {first.name}.")
+    else:
+        print(f"Completed updating default config for {first.type} in the cluster.")
+    return 0
+
+
+async def _alter_resource(
+    cluster: Cluster,
+    resource: ConfigResource,
+    added: Mapping[str, str],
+    deleted: Sequence[str],
+) -> None:
+    """Raises UsageError if something to take away was never set."""
+    admin = ConfigAdmin(cluster)
+    if deleted:
+        entries = await admin.describe_config(resource)
+        unset = [
+            name
+            for name in deleted
+            if name not in entries or not _is_dynamic(resource, entries[name])
+        ]
+        if unset:
+            raise UsageError(f"Invalid config(s): {','.join(unset)}: not set for {resource}")
+    changes = [AlterConfig(name, value) for name, value in added.items()]
+    changes += [AlterConfig(name, operation=AlterOperation.DELETE) for name in deleted]
+    (await admin.incremental_alter_configs({resource: changes})).raise_first()

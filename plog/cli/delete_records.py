@@ -1,0 +1,115 @@
+"""``plog delete-records``: let partitions begin at a later offset.
+
+Source: Kafka 4.3 DeleteRecordsCommand.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import Any
+
+from plog.cli.admin import run_admin
+from plog.cli.options import UsageError, add_admin_options
+from plog.cli.output import Table, show
+from plog.cli.parser import add_examples
+from plog.client.admin.records import RecordAdmin
+from plog.client.cluster import Cluster
+from plog.errors import KafkaError
+from plog.types import TopicPartition
+
+_EXAMPLE = '{"partitions": [{"topic": "orders", "partition": 0, "offset": 100}], "version": 1}'
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Delete the records of partitions below an offset."""
+    add_admin_options(parser)
+    parser.add_argument(
+        "--offset-json-file",
+        required=True,
+        metavar="FILE",
+        help=f"where each partition is to begin, -1 for its end: {_EXAMPLE}",
+    )
+    add_examples(
+        parser,
+        (
+            "all that the file says",
+            "plog delete-records --bootstrap-server localhost:9092 --offset-json-file offsets.json",
+        ),
+    )
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Delete what the file says; 1 if it could not be done everywhere."""
+    with open(arguments.offset_json_file, encoding="utf-8") as file:
+        offsets = parse_offsets(file.read())
+    return run_admin(arguments, lambda cluster: delete_records(cluster, offsets, arguments))
+
+
+def parse_offsets(text: str) -> dict[TopicPartition, int]:
+    """The offsets in the file's text. Raises UsageError.
+
+    >>> parse_offsets(_EXAMPLE)
+    {TopicPartition(topic='orders', partition=0): 100}
+    """
+    try:
+        document: Any = json.loads(text)
+        version = document.get("version", 1)
+        rows = [
+            (TopicPartition(str(row["topic"]), int(row["partition"])), int(row["offset"]))
+            for row in document["partitions"]
+        ]
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise UsageError(
+            f"--offset-json-file has to be like {_EXAMPLE}, and is not: {error!r}"
+        ) from None
+    if version != 1:
+        raise UsageError(f"--offset-json-file is of version {version}; only 1 is known")
+    offsets = dict(rows)
+    if len(offsets) < len(rows):
+        seen = [partition for partition, _ in rows]
+        twice = sorted({str(each) for each in seen if seen.count(each) > 1})
+        raise UsageError(f"--offset-json-file names partitions twice: {', '.join(twice)}")
+    return offsets
+
+
+async def delete_records(
+    cluster: Cluster, offsets: dict[TopicPartition, int], arguments: argparse.Namespace
+) -> int:
+    """Ask the leaders to delete, and tell where partitions begin now."""
+    plain = not arguments.json
+    if plain:
+        print("Executing records delete operation")
+    done = await RecordAdmin(cluster).delete_records(offsets)
+    if plain:
+        print("Records delete operation completed:")
+    show(
+        lambda: (_line(partition, outcome) for partition, outcome in done.items()),
+        lambda: [
+            Table(
+                ("TOPIC", "PARTITION", "BEGINS AT", "ERROR"),
+                [_row(partition, outcome) for partition, outcome in done.items()],
+            )
+        ],
+        lambda: [
+            dict(zip(("topic", "partition", "low_watermark", "error"), _row(*each), strict=True))
+            for each in done.items()
+        ],
+        as_json=arguments.json,
+    )
+    return 1 if done.errors else 0
+
+
+def _line(partition: TopicPartition, outcome: int | KafkaError) -> str:
+    if isinstance(outcome, KafkaError):
+        return f"partition: {partition}\terror: {outcome.message}"
+    return f"partition: {partition}\tlow_watermark: {outcome}"
+
+
+def _row(
+    partition: TopicPartition, outcome: int | KafkaError
+) -> tuple[str, int, int | None, str | None]:
+    if isinstance(outcome, KafkaError):
+        return (*partition, None, outcome.message)
+    return (*partition, outcome, None)

@@ -1,0 +1,255 @@
+"""``plog features``: which levels of its features a cluster runs, and changing them.
+
+Levels of ``metadata.version`` have names, told as Kafka's tool tells them.
+Source: Kafka 4.3 FeatureCommand, MetadataVersion.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from typing import Final
+
+from plog.cli.admin import run_admin
+from plog.cli.options import UsageError, add_bootstrap_option, add_command_config_option, key_value
+from plog.cli.output import Table, print_json, show
+from plog.cli.parser import add_examples, first_line
+from plog.client.admin.brokers import (
+    BrokerAdmin,
+    FeatureMetadata,
+    FeatureUpdate,
+    UpgradeType,
+    described_features,
+)
+from plog.client.cluster import Cluster
+from plog.errors import KafkaError, PlogError
+from plog.version import VERSION
+from plog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+
+METADATA_VERSION: Final = "metadata.version"
+METADATA_VERSIONS: Final[Mapping[int, str]] = dict(
+    enumerate(
+        (
+            "3.0-IV1", "3.1-IV0", "3.2-IV0", "3.3-IV0", "3.3-IV1", "3.3-IV2", "3.3-IV3",
+            "3.4-IV0", "3.5-IV0", "3.5-IV1", "3.5-IV2", "3.6-IV0", "3.6-IV1", "3.6-IV2",
+            "3.7-IV0", "3.7-IV1", "3.7-IV2", "3.7-IV3", "3.7-IV4", "3.8-IV0", "3.9-IV0",
+            "4.0-IV0", "4.0-IV1", "4.0-IV2", "4.0-IV3", "4.1-IV0", "4.1-IV1", "4.2-IV0",
+            "4.2-IV1", "4.3-IV0",
+        ),
+        start=1,
+    )
+)  # fmt: skip
+"""The names of the levels of metadata.version."""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Tell the features a cluster runs, and change their levels."""
+    add_bootstrap_option(parser)
+    add_command_config_option(parser)
+    parser.add_argument("--json", action="store_true", help="print JSON, for programs")
+    tools = parser.add_subparsers(title="tools", metavar="TOOL", required=True)
+    for name, configure_tool in (
+        ("describe", configure_describe),
+        ("upgrade", configure_upgrade),
+        ("downgrade", configure_downgrade),
+        ("disable", configure_disable),
+    ):
+        summary = first_line(configure_tool.__doc__)
+        configure_tool(tools.add_parser(name, help=summary, description=summary))
+    add_examples(
+        parser, ("the levels there are", "plog features --bootstrap-server localhost:9092 describe")
+    )
+
+
+def configure_describe(parser: argparse.ArgumentParser) -> None:
+    """Tell the levels of features."""
+    parser.add_argument("--node-id", type=int, metavar="BROKER", help="as this broker knows them")
+    parser.set_defaults(
+        run=lambda arguments: run_admin(arguments, lambda c: describe(c, arguments))
+    )
+
+
+def configure_upgrade(parser: argparse.ArgumentParser) -> None:
+    """Give features a higher level."""
+    _add_update_options(parser)
+    parser.set_defaults(run=lambda arguments: run_update("upgrade", arguments))
+
+
+def configure_downgrade(parser: argparse.ArgumentParser) -> None:
+    """Give features a lower level."""
+    _add_update_options(parser)
+    _add_unsafe(parser)
+    parser.set_defaults(run=lambda arguments: run_update("downgrade", arguments))
+
+
+def configure_disable(parser: argparse.ArgumentParser) -> None:
+    """Switch features off: give them level 0."""
+    parser.add_argument(
+        "--feature", action="append", default=[], metavar="NAME", help="may be repeated"
+    )
+    _add_unsafe(parser)
+    _add_dry_run(parser)
+    parser.set_defaults(run=lambda arguments: run_update("disable", arguments))
+
+
+def _add_update_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--metadata",
+        metavar="VERSION",
+        help="the level of metadata.version, by its name, such as 3.5-IV2",
+    )
+    parser.add_argument(
+        "--feature",
+        action="append",
+        default=[],
+        type=key_value,
+        metavar="NAME=LEVEL",
+        help="may be repeated",
+    )
+    _add_dry_run(parser)
+
+
+def _add_unsafe(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--unsafe", action="store_true", help="even if metadata may be lost for good"
+    )
+
+
+def _add_dry_run(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--dry-run", action="store_true", help="check it, and change nothing")
+
+
+def level_text(feature: str, level: int) -> str:
+    """A level, by its name if it has one.
+
+    >>> level_text("metadata.version", 11), level_text("group.version", 1)
+    ('3.5-IV2', '1')
+    """
+    if feature != METADATA_VERSION:
+        return str(level)
+    return METADATA_VERSIONS.get(level, f"UNKNOWN [{level}]") if level else "0"
+
+
+async def describe(cluster: Cluster, arguments: argparse.Namespace) -> int:
+    """Print the levels."""
+    features = await _read(cluster, arguments.node_id)
+    epoch = "-" if features.finalized_epoch is None else features.finalized_epoch
+    rows = _rows(features)
+    show(
+        lambda: (
+            f"Feature: {name:<42}SupportedMinVersion: {low:<17}SupportedMaxVersion: {high:<17}"
+            f"FinalizedVersionLevel: {level:<17}Epoch: {epoch}"
+            for name, low, high, level in rows
+        ),
+        lambda: [Table(("FEATURE", "SUPPORTED FROM", "TO", "FINALIZED"), rows)],
+        lambda: {
+            "epoch": features.finalized_epoch,
+            "features": [
+                {
+                    "feature": name,
+                    "supported_min": served.lowest,
+                    "supported_max": served.highest,
+                    "finalized": _finalized(features, name),
+                }
+                for name, served in features.supported.items()
+            ],
+        },
+        as_json=arguments.json,
+    )
+    return 0
+
+
+async def _read(cluster: Cluster, node_id: int | None) -> FeatureMetadata:
+    """The features as a broker tells them, those that may be off among them.
+
+    Connections begin with ApiVersions 3, which leaves out features whose lowest level is 0.
+    """
+    if node_id is None:
+        node_id = min((await cluster.refresh(())).brokers)
+    request = ApiVersionsRequest(client_software_name="plog", client_software_version=VERSION)
+    return described_features(await cluster.ask_node(node_id, request, ApiVersionsResponse))
+
+
+def _rows(features: FeatureMetadata) -> list[tuple[str, str, str, str]]:
+    return [
+        (
+            name,
+            level_text(name, served.lowest),
+            level_text(name, served.highest),
+            level_text(name, _finalized(features, name)),
+        )
+        for name, served in sorted(features.supported.items())
+    ]
+
+
+def _finalized(features: FeatureMetadata, name: str) -> int:
+    level = features.finalized.get(name)
+    return level.highest if level else 0
+
+
+def run_update(verb: str, arguments: argparse.Namespace) -> int:
+    """Change levels, or tell what would become of them."""
+    levels = wanted_levels(verb, arguments)
+    if verb == "upgrade":
+        kind = UpgradeType.UPGRADE
+    else:
+        kind = UpgradeType.UNSAFE_DOWNGRADE if arguments.unsafe else UpgradeType.SAFE_DOWNGRADE
+    updates = {name: FeatureUpdate(level, kind) for name, level in levels.items()}
+    return run_admin(arguments, lambda cluster: update(cluster, verb, updates, arguments))
+
+
+def wanted_levels(verb: str, arguments: argparse.Namespace) -> dict[str, int]:
+    """The levels the options ask for. Raises UsageError."""
+    if verb == "disable":
+        given = [(name, "0") for name in arguments.feature]
+    else:
+        given = list(arguments.feature)
+        if arguments.metadata is not None:
+            level = {name: level for level, name in METADATA_VERSIONS.items()}.get(
+                arguments.metadata
+            )
+            if level is None:
+                raise UsageError(
+                    f"there is no metadata version {arguments.metadata}: take one from "
+                    f"{METADATA_VERSIONS[1]} to {METADATA_VERSIONS[len(METADATA_VERSIONS)]}"
+                )
+            given.append((METADATA_VERSION, str(level)))
+    if not given:
+        raise UsageError(f"name at least one feature to {verb}: --feature")
+    levels: dict[str, int] = {}
+    for name, text in given:
+        if name in levels:
+            raise UsageError(f"feature {name} is named more than once")
+        if not text.isdecimal():
+            raise UsageError(f"{name}={text}: a level is a whole number")
+        levels[name] = int(text)
+    return levels
+
+
+async def update(
+    cluster: Cluster, verb: str, updates: Mapping[str, FeatureUpdate], arguments: argparse.Namespace
+) -> int:
+    """Change levels, tell of each feature, and fail if one could not be changed."""
+    trial = arguments.dry_run
+    done = await BrokerAdmin(cluster).update_features(updates, validate_only=trial)
+    if arguments.json:
+        print_json(
+            [
+                {"feature": name, "error": x.message if isinstance(x, KafkaError) else None}
+                for name, x in done.items()
+            ]
+        )
+    else:
+        for name in sorted(done):
+            print(_told(verb, name, updates[name].level, done[name], trial))
+    if done.errors:
+        raise PlogError(f"{len(done.errors)} out of {len(updates)} operation(s) failed.")
+    return 0
+
+
+def _told(verb: str, name: str, level: int, outcome: KafkaError | None, trial: bool) -> str:
+    if isinstance(outcome, KafkaError):
+        what = f"disable {name}" if verb == "disable" else f"{verb} {name} to {level}"
+        return f"{'Can' if trial else 'Could'} not {what}. {outcome.message}"
+    became = "disabled." if verb == "disable" else f"{verb}d to {level}."
+    return f"{name} {'can be' if trial else 'was'} {became}"

@@ -1,0 +1,177 @@
+"""``plog get-offsets``: where partitions begin and end, or where a time is in them.
+
+Source: Kafka 4.3 GetOffsetShell.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Callable, Iterable, Sequence
+
+from plog.cli.admin import run_admin, topic_filter
+from plog.cli.options import UsageError, add_admin_options, is_given, number_list
+from plog.cli.output import Table, show
+from plog.cli.parser import add_examples, fail
+from plog.client.admin.records import RecordAdmin
+from plog.client.admin.topic_descriptions import TopicDescriptionAdmin
+from plog.client.admin.values import OffsetSpec
+from plog.client.cluster import Cluster
+from plog.types import TopicPartition
+
+_TIMES = {spec.name.lower().replace("_", "-"): spec for spec in OffsetSpec}
+_PATTERN = re.compile(r"([^:,]*)(?::(?:(\d*)-(\d*)|(\d*)))?", re.ASCII)
+_NO_OFFSET = -1
+
+Filter = Callable[[TopicPartition], bool]
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Tell offsets of partitions: the latest, the earliest, or those of a time."""
+    add_admin_options(parser, "--broker-list")
+    parser.add_argument(
+        "--topic",
+        metavar="TOPIC",
+        help="topics, as a list of regular expressions (default: all)",
+    )
+    parser.add_argument(
+        "--partitions",
+        type=number_list,
+        metavar="NUMBER,...",
+        help="partitions of these topics (default: all)",
+    )
+    parser.add_argument(
+        "--topic-partitions",
+        type=partition_filter,
+        metavar="TOPIC:PARTITIONS,...",
+        help="both at once: orders:0, orders:0-3 (without 3), orders:2-, :-3, or a topic alone",
+    )
+    parser.add_argument(
+        "--time",
+        type=offset_time,
+        default=OffsetSpec.LATEST,
+        metavar="TIME",
+        help=f"{', '.join(f'{name} or {int(spec)}' for name, spec in _TIMES.items())}, or "
+        "milliseconds since 1970: the first record that is not older (default: latest)",
+    )
+    parser.add_argument(
+        "--exclude-internal-topics",
+        action="store_true",
+        help="leave out topics of brokers, such as __consumer_offsets",
+    )
+    add_examples(
+        parser,
+        (
+            "where a topic's partitions end",
+            "plog get-offsets --bootstrap-server localhost:9092 --topic orders",
+        ),
+        (
+            "where they begin, of two partitions",
+            "plog get-offsets --bootstrap-server localhost:9092 --topic-partitions orders:0-2 "
+            "--time earliest",
+        ),
+    )
+    parser.set_defaults(run=run)
+
+
+def offset_time(text: str) -> OffsetSpec | int:
+    """A time of the command line.
+
+    >>> offset_time("earliest"), offset_time("-1"), offset_time("1700000000000")
+    (<OffsetSpec.EARLIEST: -2>, <OffsetSpec.LATEST: -1>, 1700000000000)
+    """
+    if text in _TIMES:
+        return _TIMES[text]
+    try:
+        number = int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"'{text}' is no time: take {', '.join(_TIMES)}, or milliseconds since 1970"
+        ) from None
+    return OffsetSpec(number) if number in _TIMES.values() else number
+
+
+def partition_filter(text: str) -> Filter:
+    """Which partitions a list of patterns means.
+
+    >>> wanted = partition_filter("orders:1-3,clicks")
+    >>> [wanted(TopicPartition(*x)) for x in (("orders", 2), ("orders", 3), ("clicks", 9))]
+    [True, False, True]
+    """
+    rules = [_rule(part.strip()) for part in text.split(",")]
+    return lambda partition: any(rule(partition) for rule in rules)
+
+
+def _rule(text: str) -> Filter:
+    match = _PATTERN.fullmatch(text)
+    if match is None:
+        raise argparse.ArgumentTypeError(f"'{text}' is no topic:partitions, such as orders:0-3")
+    topic, first, end, only = match.groups()
+    try:
+        topics = topic_filter(topic or None)
+    except UsageError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    lowest, highest = int(first or 0), int(end) if end else None
+    if only:
+        lowest, highest = int(only), int(only) + 1
+    return lambda each: (
+        topics(each.topic)
+        and each.partition >= lowest
+        and (highest is None or each.partition < highest)
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print the offsets."""
+    if arguments.topic_partitions:
+        for name in ("--topic", "--partitions"):
+            if is_given(arguments, name):
+                raise UsageError(f"--topic-partitions says what {name} says: leave one out")
+    return run_admin(arguments, lambda cluster: get_offsets(cluster, arguments))
+
+
+async def get_offsets(cluster: Cluster, arguments: argparse.Namespace) -> int:
+    """Ask for the offsets of all that match, and print them in Kafka's order."""
+    partitions = await _matching(cluster, arguments)
+    if not partitions:
+        raise UsageError("no partition matches: look at --topic, --partitions, --topic-partitions")
+    found = await RecordAdmin(cluster).list_offsets(dict.fromkeys(partitions, arguments.time))
+    for partition, error in found.errors.items():
+        fail(f"Skip getting offsets for topic-partition {partition} due to error: {error.message}")
+    rows = [
+        (partition, offset.offset)
+        for partition, offset in sorted(found.values_by_key.items(), key=lambda row: str(row[0]))
+        if offset.offset != _NO_OFFSET
+    ]
+    show(
+        lambda: (f"{topic}:{number}:{offset}" for (topic, number), offset in rows),
+        lambda: [
+            Table(
+                ("TOPIC", "PARTITION", "OFFSET"),
+                [(topic, number, offset) for (topic, number), offset in sorted(rows)],
+            )
+        ],
+        lambda: [
+            {"topic": topic, "partition": number, "offset": offset}
+            for (topic, number), offset in rows
+        ],
+        as_json=arguments.json,
+    )
+    return 0
+
+
+async def _matching(cluster: Cluster, arguments: argparse.Namespace) -> Sequence[TopicPartition]:
+    admin = TopicDescriptionAdmin(cluster)
+    listed = await admin.list_topics(include_internal=not arguments.exclude_internal_topics)
+    topics = topic_filter(arguments.topic)
+    names = sorted(name for name in listed if topics(name))
+    described = (await admin.describe_topics(names)).raise_first()
+    partitions: Iterable[TopicPartition] = (
+        TopicPartition(topic.name, each.partition)
+        for topic in described.values()
+        for each in topic.partitions
+    )
+    if arguments.topic_partitions:
+        return [each for each in partitions if arguments.topic_partitions(each)]
+    numbers = arguments.partitions
+    return [each for each in partitions if not numbers or each.partition in numbers]

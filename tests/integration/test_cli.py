@@ -1,0 +1,104 @@
+"""The `plog` command as a process: how fast it starts, what it imports, and how it ends."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from plog.cli.commands import COMMANDS
+from plogd.testing.broker_process import BrokerProcess
+
+PLOG = Path(sys.executable).with_name("plog")
+HELP_S, LIST_S = 0.150, 0.300
+ADMIN = [
+    row.name for row in COMMANDS if row.target.startswith("plog.") and row.name != "completion"
+]
+
+
+def _plog(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [PLOG, *words],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env={**os.environ, **environment},
+    )
+
+
+def _seconds(words: Sequence[str]) -> float:
+    """The best of some tries: a machine that does other things makes it longer, never shorter."""
+    tries = []
+    for _ in range(7):
+        start = time.perf_counter()
+        assert _plog(*words).returncode == 0
+        tries.append(time.perf_counter() - start)
+    return min(tries)
+
+
+def test_help_comes_at_once() -> None:
+    assert _seconds(["--help"]) < HELP_S
+
+
+def test_topics_are_listed_almost_at_once(broker: BrokerProcess) -> None:
+    assert _seconds(["topics", "--list", "--bootstrap-server", broker.bootstrap_servers]) < LIST_S
+
+
+@pytest.mark.parametrize("name", ADMIN)
+def test_a_tool_that_administrates_imports_no_reactor(name: str) -> None:
+    program = (
+        "import sys\nfrom plog.cli.main import main\n"
+        f"try:\n    main([{name!r}, '--help'])\nexcept SystemExit:\n    pass\n"
+        "print(sorted({x.partition('.')[0] for x in sys.modules} & {'twisted', 'zope', 'plogd', "
+        "'asyncio', 'OpenSSL'}), file=sys.stderr)"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert ended.stderr == "[]\n"
+
+
+def test_a_reader_that_has_seen_enough_is_no_failure() -> None:
+    with subprocess.Popen(
+        [PLOG, "--help"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None and process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait(60) == 0
+
+
+def test_nobody_there_is_one_line() -> None:
+    ended = _plog(
+        "consumer-groups", "--list", "--bootstrap-server", "127.0.0.1:1", "--timeout", "500"
+    )
+    assert ended.returncode == 1
+    [line] = ended.stderr.splitlines()
+    assert line.startswith("plog: ")
+    assert "127.0.0.1:1" in line
+
+
+def test_a_shell_is_told_what_could_follow() -> None:
+    pytest.importorskip("argcomplete", reason="argcomplete is not installed")
+    line = "plog dump-log --print"
+    ended = subprocess.run(
+        ["bash", "-c", f"exec 8>&1 9>/dev/null; {PLOG} dump-log"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env={
+            **os.environ,
+            "_ARGCOMPLETE": "1",
+            "COMP_LINE": line,
+            "COMP_POINT": str(len(line)),
+            "_ARGCOMPLETE_IFS": "\n",
+        },
+    )
+    assert ended.stdout.strip() == "--print-data-log"

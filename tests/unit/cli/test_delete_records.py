@@ -1,0 +1,84 @@
+"""plog/cli/delete_records.py at a whole broker."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from plog.cli.delete_records import configure
+from tests.helpers.sim_broker import create_topic
+from tests.unit.cli.conftest import CliSite, Output
+
+
+class Deleting:
+    """The tool, with a file of offsets."""
+
+    def __init__(self, site: CliSite, path: Path) -> None:
+        self._tool = site.tool(configure)
+        self._path = path
+
+    def __call__(self, document: object, *words: str) -> Output:
+        text = document if isinstance(document, str) else json.dumps(document)
+        self._path.write_text(text)
+        return self._tool("--offset-json-file", self._path, *words)
+
+
+@pytest.fixture
+def delete_records(site: CliSite, tmp_path: Path) -> Deleting:
+    """The tool, at a broker with a topic of five records."""
+    create_topic(site.broker, "orders", 2)
+    site.broker.produce("orders", b"1", b"2", b"3", b"4", b"5")
+    return Deleting(site, tmp_path / "offsets.json")
+
+
+def _row(offset: int, partition: int = 0, topic: str = "orders") -> dict[str, object]:
+    return {"topic": topic, "partition": partition, "offset": offset}
+
+
+def test_partitions_begin_later(site: CliSite, delete_records: Deleting) -> None:
+    ended = delete_records({"partitions": [_row(3), _row(-1, 1)], "version": 1})
+    assert ended.code == 0
+    assert ended.lines == [
+        "Executing records delete operation",
+        "Records delete operation completed:",
+        "partition: orders-0\tlow_watermark: 3",
+        "partition: orders-1\tlow_watermark: 0",
+    ]
+    assert site.broker.log("orders").log_start_offset == 3
+
+
+def test_what_cannot_be_deleted_is_told(delete_records: Deleting) -> None:
+    ended = delete_records({"partitions": [_row(9), _row(2, 1, "none")]})
+    assert ended.code == 1
+    assert [line.split("\t")[0] for line in ended.lines[2:]] == [
+        "partition: orders-0",
+        "partition: none-1",
+    ]
+    assert all("\terror: " in line for line in ended.lines[2:])
+
+
+def test_a_program_gets_json(delete_records: Deleting) -> None:
+    ended = delete_records({"partitions": [_row(2)]}, "--json")
+    assert json.loads(ended.out) == [
+        {"topic": "orders", "partition": 0, "low_watermark": 2, "error": None}
+    ]
+
+
+@pytest.mark.parametrize(
+    ("document", "told"),
+    [
+        ("{", "has to be like"),
+        ("[]", "has to be like"),
+        ({"partitions": [{"topic": "t"}]}, "has to be like"),
+        ({"partitions": [_row(1)], "version": 2}, "of version 2"),
+        ({"partitions": [_row(1), _row(2)]}, "names partitions twice: orders-0"),
+    ],
+)
+def test_a_file_that_makes_no_sense_is_refused(
+    delete_records: Deleting, document: object, told: str
+) -> None:
+    ended = delete_records(document)
+    assert ended.code == 1
+    assert told in ended.err

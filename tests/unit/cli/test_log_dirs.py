@@ -1,0 +1,52 @@
+"""plog/cli/log_dirs.py at a whole broker."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from plog.cli.log_dirs import configure
+from tests.helpers.sim_broker import create_topic
+from tests.unit.cli.conftest import CliSite, Run
+
+
+@pytest.fixture
+def log_dirs(site: CliSite) -> Run:
+    """The tool, at a broker with two topics."""
+    create_topic(site.broker, "orders", 2)
+    create_topic(site.broker, "clicks")
+    site.broker.produce("orders", b"v" * 100)
+    return site.tool(configure)
+
+
+def test_directories_are_json_behind_two_lines(log_dirs: Run) -> None:
+    first, second, document = log_dirs("--describe", "--topic-list", "orders").lines
+    assert first == "Querying brokers for log directories information"
+    assert second == "Received log directory information from brokers 1"
+    told = json.loads(document)
+    [broker] = told["brokers"]
+    [log_dir] = broker["logDirs"]
+    assert told["version"] == 1
+    assert (broker["broker"], log_dir["error"]) == (1, None)
+    assert [each["partition"] for each in log_dir["partitions"]] == ["orders-0", "orders-1"]
+    sizes = [each["size"] for each in log_dir["partitions"]]
+    assert sizes[0] > 100
+    assert sizes[1] == 0
+    assert all(not each["isFuture"] and not each["offsetLag"] for each in log_dir["partitions"])
+
+
+def test_only_some_brokers_are_asked(log_dirs: Run) -> None:
+    told = json.loads(log_dirs("--describe", "--broker-list", "1", "--json").out)
+    assert [each["broker"] for each in told["brokers"]] == [1]
+    missing = log_dirs("--describe", "--broker-list", "1,7,9")
+    assert missing.code == 1
+    assert missing.err == (
+        "plog: --broker-list names brokers that are not there: 7,9; there are 1\n"
+    )
+
+
+def test_there_is_one_thing_to_do(log_dirs: Run) -> None:
+    ended = log_dirs()
+    assert ended.code == 1
+    assert "--describe" in ended.err
