@@ -1,7 +1,7 @@
 """The table of our own tools, so that ``plog --help`` imports none of them.
 
 Scanning every installed distribution for entry points costs more than all the rest of the command
-(docs/decisions/0011); so the table names what setup.cfg declares under ``plog.commands``, and
+(docs/decisions/0012); so the table names what setup.cfg declares under ``plog.commands``, and
 tests/unit/cli/test_commands.py holds the two equal, and each summary to the tool's docstring.
 """
 

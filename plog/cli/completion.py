@@ -1,6 +1,6 @@
 """``plog completion``, and answering a shell that asks what could follow.
 
-argcomplete does the work (docs/decisions/0011): the shell runs ``plog`` itself with its question in
+argcomplete does the work (docs/decisions/0012): the shell runs ``plog`` itself with its question in
 the environment, so what it offers is what the parsers take. It is imported only then.
 """
 
