@@ -1,8 +1,9 @@
 """The daemon: the pure broker wired to this machine, as a Twisted service.
 
-Makes the ports (clock, timers, files, threads), the broker on top of them, and around it what talks
-to the outside: listeners, /metrics, periodic tasks, systemd. Everything the broker *does* is
-elsewhere. tap.py and __main__.py make it and run it; the reactor is an argument.
+Makes the broker on top of a `Machine`'s ports (machine.py), and around it what talks to the
+outside: listeners, /metrics, periodic tasks. What it does to its process is process.py's, and
+everything the broker *does* is elsewhere. tap.py and __main__.py make it and run it; the reactor is
+an argument.
 
 Start: read the data, then open the listeners, then say "ready". Stop: take no more requests, answer
 those that are under way, then make everything durable. Reactor thread only.
@@ -10,10 +11,7 @@ those that are under way, then make everything durable. Reactor thread only.
 
 from __future__ import annotations
 
-import gc
 import os
-import resource
-import signal
 import socket
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -33,27 +31,20 @@ from plogd.config.loading import without_tls
 from plogd.http.process_metrics import register_process_metrics
 from plogd.http.status import Status
 from plogd.logging import LineObserver
+from plogd.machine import Machine
 from plogd.metrics import Registry
 from plogd.net.advertised_check import AdvertisedCheck
 from plogd.net.connections import Connections
 from plogd.net.gauges import register_connection_gauges
-from plogd.net.jobs import ThreadJobs
 from plogd.net.listeners import Listeners
-from plogd.net.ports import ReactorTimers, SystemClock, SystemRandom
-from plogd.os_files import OsFiles
-from plogd.ports import Later, Turn
-from plogd.sdnotify import ServiceNotifier
+from plogd.ports import Later
+from plogd.process import OwnProcess
 from plogd.tasks import BROKER_TASKS, Running, RunningTasks, start_tasks
 
 if TYPE_CHECKING:
     from plogd.net.tls_servers import PreparedTls, TlsServers
 
 log = Logger()
-
-_COLLECT_AFTER = (25_000, 20, 50)
-"""New objects before the collector looks, and looks before it looks at older ones, too.
-
-Python's own 700 would be reached by 20 fetches that wait."""
 
 _ANSWERS_MAX_MS = 10_000.0
 """How long a stop waits for clients to read the answers to requests under way."""
@@ -64,6 +55,7 @@ class BrokerService(Service):
 
     `reactor` is Any: Twisted's type for it lacks most of what it is. `load` reads the settings
     again, for a reload; `observer` is what the log level belongs to, None if that is not ours.
+    `machine` and `process` are this one's, for the broker alone, unless told otherwise.
     """
 
     name = "plog"
@@ -75,6 +67,8 @@ class BrokerService(Service):
         *,
         load: Callable[[], LoadedConfig],
         observer: LineObserver | None,
+        machine: Machine | None = None,
+        process: OwnProcess | None = None,
     ) -> None:
         self.exit_code = 0
         self._loaded = loaded
@@ -82,10 +76,10 @@ class BrokerService(Service):
         self._load = load
         self._observer = observer
         self._log_level = loaded.config.plog_log_level
-        self._notifier = ServiceNotifier(os.environ)
-        self._clock = SystemClock()
-        self._timers = ReactorTimers(reactor)
-        self._turn = Turn(self._timers)
+        self._machine = machine or Machine(reactor)
+        self._process = process or OwnProcess(os.environ)
+        self._notifier = self._process.notifier
+        self._clock = self._machine.clock
         self._registry = Registry()
         register_process_metrics(self._registry, start_time_seconds=self._clock.now_ms() / 1000)
         self._tasks: RunningTasks | None = None
@@ -112,10 +106,9 @@ class BrokerService(Service):
             "plog {version} starts as broker {node_id}; it may open {limit} files",
             version=VERSION,
             node_id=config.node_id,
-            limit=_raise_descriptor_limit(),
+            limit=self._process.begin(self._hang_up),
         )
         self._make_parts()
-        signal.signal(signal.SIGHUP, self._hang_up)
         try:
             self._tls = self._make_tls()
             self._http = self._listen_http()
@@ -126,16 +119,16 @@ class BrokerService(Service):
         self.broker.start().map(lambda _: self._serve()).then(lambda _: None, self._cannot_start)
 
     def _make_parts(self) -> None:
-        config = self._loaded.config
-        self._jobs = ThreadJobs(self._reactor, self._turn)
+        config, machine = self._loaded.config, self._machine
+        self._jobs = machine.make_jobs()
         self.broker = Broker(
             config,
-            clock=self._clock,
-            timers=self._timers,
-            files=OsFiles(),
-            random=SystemRandom(),
+            clock=machine.clock,
+            timers=machine.timers,
+            files=machine.files,
+            random=machine.random,
             jobs=self._jobs,
-            turn=self._turn,
+            turn=machine.turn,
             metrics=self._registry,
             report=_report,
             on_bug=_log_bug,
@@ -144,12 +137,12 @@ class BrokerService(Service):
         self.broker.on_config = self._use
         self.broker.logs = self._observer
         self._connections = Connections(
-            self.broker.dispatch,
+            machine.dispatch_of(self.broker),
             config,
-            clock=self._clock,
-            timers=self._timers,
+            clock=machine.clock,
+            timers=machine.timers,
             jobs=self._jobs,
-            turn=self._turn,
+            turn=machine.turn,
         )
         register_connection_gauges(self._registry, self._connections)
         self._advertised = AdvertisedCheck(
@@ -199,13 +192,7 @@ class BrokerService(Service):
             reactor=self._reactor,
             registry=self._registry,
         )
-        # What is here now stays: the collector need not look at it again and again. And what comes
-        # leaves without it (tests/unit/test_broker_leftovers.py), so it seldom looks: each request
-        # that waits is some dozens of objects, and none of them is garbage.
-        gc.collect()
-        gc.freeze()
-        gc.set_threshold(*_COLLECT_AFTER)
-        gc.enable()
+        self._process.serving()
         log.info("listening on {addresses}", addresses=self._addresses)
         self._advertised.start()
         self._notifier.ready(f"listening on {self._addresses}")
@@ -240,7 +227,7 @@ class BrokerService(Service):
 
     # -- reload -------------------------------------------------------------------------------
 
-    def _hang_up(self, _signal: int, _frame: object) -> None:
+    def _hang_up(self) -> None:
         self._reactor.callFromThread(self.reload)
 
     def reload(self) -> None:
@@ -341,8 +328,7 @@ class BrokerService(Service):
         """Answer what is under way, make everything durable, end; fires when that is done."""
         super().stopService()  # type: ignore[no-untyped-call]
         self._stopping = True
-        for again in (signal.SIGTERM, signal.SIGINT):  # It cannot be stopped any more than that.
-            signal.signal(again, signal.SIG_IGN)
+        self._process.stopping()
         self._notifier.stopping()
         stopped = Deferred.fromCoroutine(self._stop())
         stopped.addErrback(_log_failure, "the stop was not clean")
@@ -384,10 +370,3 @@ def _log_bug(where: str, error: Exception) -> None:
 
 def _log_failure(failure: Failure, what: str) -> None:
     log.failure("{what}", failure, what=what)
-
-
-def _raise_descriptor_limit() -> int:
-    """Open as many files as we are allowed to; a partition needs three and more. The new limit."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    return hard

@@ -73,11 +73,20 @@ class _Worker:
 class ThreadJobs:
     """`Jobs` over at most `max_threads` threads, which are started as they are needed.
 
-    `reactor` is Any: what Twisted's type for it is lacks most of what it does.
+    `reactor` is Any: what Twisted's type for it is lacks most of what it does. The switch interval
+    is that of the whole process; None leaves it as it is.
     """
 
-    def __init__(self, reactor: Any, turn: Turn, max_threads: int = 16) -> None:
-        sys.setswitchinterval(SWITCH_INTERVAL_S)
+    def __init__(
+        self,
+        reactor: Any,
+        turn: Turn,
+        max_threads: int = 16,
+        *,
+        switch_interval_s: float | None = SWITCH_INTERVAL_S,
+    ) -> None:
+        if switch_interval_s is not None:
+            sys.setswitchinterval(switch_interval_s)
         self._reactor = reactor
         self._max_threads = max_threads
         self._workers: list[_Worker] = []
