@@ -1,7 +1,7 @@
 """A broker for the tests of an application: a thin front to `plogd.testing`, imported on use.
 
-With pytest nothing needs to be imported at all: the fixtures `plog_broker` and
-`plog_broker_factory` are there once plog is installed (plogd/testing/plugin.py). Elsewhere::
+With pytest nothing needs to be imported at all: the fixtures are there once plog is installed
+(docs/testing.md). Elsewhere::
 
     with plog.testing.broker(directory) as broker:
         client = connect(broker.bootstrap_servers)
@@ -13,14 +13,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from plogd.testing.broker_process import BrokerProcess
+    from plogd.testing.running_broker import RunningBroker
 
 
-def broker(directory: Path, settings: Mapping[str, str] | None = None) -> BrokerProcess:
-    """A broker below `directory`, not started yet; ``with`` starts it and stops it."""
-    from plogd.testing.broker_process import BrokerProcess
+def broker(
+    directory: Path,
+    settings: Mapping[str, str] | None = None,
+    *,
+    kind: Literal["thread", "process"] = "thread",
+) -> RunningBroker:
+    """A broker below `directory`, not started yet; ``with`` starts it and stops it.
 
-    return BrokerProcess(directory, settings)
+    It runs in a thread of this process, or in a process of its own.
+    """
+    if kind == "process":
+        from plogd.testing.broker_process import BrokerProcess
+
+        return BrokerProcess(directory, settings, controls=True)
+    from plogd.testing.broker_thread import BrokerThread
+
+    return BrokerThread(directory, settings)

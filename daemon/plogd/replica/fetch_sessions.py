@@ -220,6 +220,12 @@ class FetchSessionCache:
         """Partitions remembered in all sessions together."""
         return sum(len(session.items) for session in self._sessions.values())
 
+    def topics_in(self, session_id: int) -> set[str]:
+        """The topics that this session reads; none if there is no such session."""
+        session = self._sessions.get(session_id)
+        items = () if session is None else session.items.values()
+        return {item.topic for item in items if item.topic is not None}
+
     def begin(
         self, request: FetchRequest, version: int, topic_name: Callable[[Uuid], str | None]
     ) -> FetchContext:

@@ -1,10 +1,8 @@
 """One broker as a child process with a directory of its own, to start, stop, kill and start again.
 
-What the `plog_broker` fixture hands out (plugin.py), and what a program may use without pytest. It
-is the broker itself, started as ``python -m plogd`` on a free loopback port, so whatever holds here
-holds for an installed one; only the data directory and the ports differ from the defaults.
-
-Not thread-safe: one caller starts and stops; clients may connect from anywhere.
+It is the broker itself, started as ``python -m plogd`` on a free loopback port, so whatever holds
+here holds for an installed one; only the data directory and the ports differ from the defaults.
+With `controls` it is the same broker on ports that a test may reach into (controlled_main.py).
 """
 
 from __future__ import annotations
@@ -16,29 +14,24 @@ import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
+from typing import Any
 
+from plogd.testing.control_channel import ChannelClosed, ControlClient
 from plogd.testing.ready_socket import NotReadyError, ReadySocket
+from plogd.testing.running_broker import (
+    ASK_TIMEOUT_S,
+    START_TIMEOUT_S,
+    STOP_TIMEOUT_S,
+    RunningBroker,
+)
+from plogd.testing.running_broker import BrokerFailed as BrokerFailed  # For who imports it here.
 
-_START_TIMEOUT_S = 60.0
-_STOP_TIMEOUT_S = 60.0
-_LOG_TAIL_CHARACTERS = 4000
 
+class BrokerProcess(RunningBroker):
+    """See the module's text and `RunningBroker`.
 
-class BrokerFailed(Exception):
-    """The broker did not start or did not stop cleanly; the text ends with its last lines."""
-
-
-class BrokerProcess:
-    """A broker below `directory`: ``data/`` is its log.dirs, ``broker.log`` what it printed.
-
-    `settings` have Kafka's names and go before those of `config_file`, a server.properties;
-    `environment` is added to ours.
-
-    Attributes:
-        bootstrap_servers: ``HOST:PORT`` for clients; the port stays the same over a restart.
-        addresses: the same for every listener, in the order of ``listeners``.
-        started_in_ms: how long the last start took, from fork to ready.
+    Settings go before those of `config_file`, a server.properties; `environment` is added to ours.
+    `controls` is for hooks, `advance_time` and the topics a test makes without a client.
     """
 
     def __init__(
@@ -48,17 +41,15 @@ class BrokerProcess:
         *,
         config_file: Path | None = None,
         environment: Mapping[str, str] | None = None,
+        controls: bool = False,
     ) -> None:
-        self.data_dir = directory / "data"
-        self.log_path = directory / "broker.log"
-        self.bootstrap_servers = "127.0.0.1:0"
-        self.addresses: tuple[str, ...] = ()
-        self.started_in_ms = 0.0
-        self._settings = dict(settings or {})
+        super().__init__(directory, settings)
         self._config_file = config_file
         self._environment = dict(environment or {})
+        self._is_controlled = controls
         self._process: subprocess.Popen[bytes] | None = None
         self._ready_socket: ReadySocket | None = None
+        self._control: ControlClient | None = None
 
     @property
     def pid(self) -> int:
@@ -76,6 +67,7 @@ class BrokerProcess:
         self.data_dir.mkdir(parents=True, exist_ok=True)
         # Open until the process ends, which has a last word to say to it.
         self._ready_socket = ReadySocket()
+        self._control = ControlClient() if self._is_controlled else None
         started = time.monotonic()
         try:
             with self.log_path.open("ab") as log:
@@ -86,21 +78,23 @@ class BrokerProcess:
                     stderr=log,
                     cwd=self.data_dir.parent,
                     env={**_environment(self._ready_socket.path), **self._environment},
+                    pass_fds=[self._control.theirs.fileno()] if self._control else [],
                 )
-            addresses = self._ready_socket.wait(self._process, _START_TIMEOUT_S)
+            if self._control is not None:
+                self._control.theirs.close()
+            addresses = self._ready_socket.wait(self._process, START_TIMEOUT_S)
         except NotReadyError as error:
             self.kill()
             raise BrokerFailed(f"the broker is {error}\n{self._log_tail()}") from error
-        self.started_in_ms = (time.monotonic() - started) * 1000
-        self.addresses = tuple(addresses)
-        self.bootstrap_servers = addresses[0]
+        self._serves(addresses, time.monotonic() - started)
 
     def stop(self) -> None:
         """Ask it to stop (SIGTERM) and wait for that. Raises BrokerFailed if it was not clean."""
         process = self._running()
+        self._end_hooks()
         process.send_signal(signal.SIGTERM)
         try:
-            code = process.wait(_STOP_TIMEOUT_S)
+            code = process.wait(STOP_TIMEOUT_S)
         except subprocess.TimeoutExpired as error:
             self.kill()
             raise BrokerFailed(f"the broker did not stop\n{self._log_tail()}") from error
@@ -111,66 +105,60 @@ class BrokerProcess:
     def kill(self) -> None:
         """End it on the spot (SIGKILL): no flush, no clean-shutdown mark."""
         process = self._running()
+        self._end_hooks()
         process.kill()
         process.wait()
         self._ended()
-
-    def restart(self) -> None:
-        """Stop it cleanly if it runs, then start it on the same data and the same port."""
-        if self.is_running:
-            self.stop()
-        self.start()
 
     def reload(self) -> None:
         """Let it read its settings again (SIGHUP); returns when it has done so."""
         process = self._running()
         assert self._ready_socket is not None, "the broker does not run"
         process.send_signal(signal.SIGHUP)
-        self._ready_socket.wait(process, _START_TIMEOUT_S)
+        self._ready_socket.wait(process, START_TIMEOUT_S)
 
-    def log_text(self) -> str:
-        """All it has printed so far, over all its starts."""
-        return self.log_path.read_text(errors="replace")
-
-    def __enter__(self) -> BrokerProcess:
-        self.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        if self.is_running:
-            self.stop()
+    def _end_hooks(self) -> None:
+        """Hear what became of the hooks, if it can still tell."""
+        try:
+            self.hooks.reset()
+        except (BrokerFailed, TimeoutError):
+            self.hooks.forget()
 
     def _ended(self) -> None:
+        self._has_to_run = False
         if self._ready_socket is not None:
             self._ready_socket.close()
             self._ready_socket = None
+        if self._control is not None:
+            self._control.close()
+            self._control = None
 
     def _running(self) -> subprocess.Popen[bytes]:
         if self._process is None:
             raise BrokerFailed("the broker has not been started")
         return self._process
 
+    def _ask(self, command: str, *, timeout_s: float = ASK_TIMEOUT_S, **arguments: Any) -> Any:
+        if not self._is_controlled:
+            raise BrokerFailed(f"{command}: start it with BrokerProcess(..., controls=True)")
+        if self._control is None:
+            raise BrokerFailed(f"{command}: the broker does not run")
+        try:
+            return self._control.ask(command, arguments, timeout_s)
+        except ChannelClosed as error:
+            raise BrokerFailed(f"{error}\n{self._log_tail()}") from error
+
     def _command(self) -> list[str]:
-        settings = {
-            "log.dirs": str(self.data_dir),
-            "listeners": f"PLAINTEXT://{self.bootstrap_servers}",
-            "plog.http.port": "0",
-            **self._settings,
-        }
         command = [sys.executable, "-m", "plogd"]
+        if self._control is not None:
+            descriptor = str(self._control.theirs.fileno())
+            command = [*command[:2], "plogd.testing.controlled_main", descriptor]
+            command.append(repr(self._moved_s))
         if self._config_file is not None:
             command += ["--config", str(self._config_file)]
-        for name, value in settings.items():
-            command += ["-o", f"{name}={value}"]
+        for assignment in self._assignments():
+            command += ["-o", assignment]
         return command
-
-    def _log_tail(self) -> str:
-        return self.log_text()[-_LOG_TAIL_CHARACTERS:]
 
 
 def _environment(notify_socket: str) -> dict[str, str]:

@@ -244,3 +244,9 @@ def test_partitions_in_sessions_are_counted() -> None:
     cache.open_session([0, 1])
     cache.open_session([0])
     assert cache.partition_count == 3
+
+
+def test_the_topics_of_a_session_are_known_and_those_of_none_are_none() -> None:
+    cache = Cache()
+    assert cache.topics_in(cache.open_session([0, 1])) == {"t"}
+    assert cache.topics_in(NO_SESSION) == set()

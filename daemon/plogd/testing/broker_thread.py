@@ -1,0 +1,267 @@
+"""One broker in a thread of this process: the real service on a reactor of its own.
+
+It starts in a tenth of what a process takes, and everything of it can be looked at in a debugger.
+The test's process stays as it is (guest.py): Twisted's global reactor is neither used nor installed
+nor imported. What ends with a process has to be ended by hand here: `_Run` closes every descriptor
+when its reactor has ended, however that was.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import queue
+import sys
+import threading
+import time
+import traceback
+import weakref
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+from twisted.logger import Logger, globalLogPublisher
+
+from plogd.config import ConfigError, load_config
+from plogd.logging import stream_observer
+from plogd.ports import Later
+from plogd.service import BrokerService
+from plogd.testing.controlled_machine import ControlledMachine
+from plogd.testing.controls import Controls
+from plogd.testing.guest import Guest, OfThread
+from plogd.testing.moving_time import MovableReactor
+from plogd.testing.running_broker import (
+    ASK_TIMEOUT_S,
+    START_TIMEOUT_S,
+    STOP_TIMEOUT_S,
+    BrokerFailed,
+    RunningBroker,
+)
+
+log = Logger()
+
+_LISTENING = "listening on "
+
+
+class BrokerThread(RunningBroker):
+    """See the module's text and `RunningBroker`.
+
+    `kill` ends the broker as a SIGKILL would: what the system was told to write is written, nothing
+    else, and clients see their connections break.
+    """
+
+    _run: _Run | None = None
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the thread is there."""
+        return self._run is not None and self._run.is_alive
+
+    def start(self) -> None:
+        """Start the broker and return when it serves. Raises BrokerFailed if it does not."""
+        assert not self.is_running, "one broker at a time"
+        self.data_dir.mkdir(parents=True, exist_ok=True)
+        started_s = time.monotonic()
+        try:
+            run = self._run = _Run(self._assignments(), self.log_path, self._moved_s)
+        except ConfigError as error:
+            raise BrokerFailed(f"the settings cannot be used:\n{error}") from error
+        run.thread.start()
+        addresses = self._wait_until_ready(run)
+        self._serves(addresses, time.monotonic() - started_s)
+
+    def stop(self) -> None:
+        """Stop it as SIGTERM does and wait for that. Raises BrokerFailed if it was not clean."""
+        run = self._running()
+        if run.is_alive:
+            with contextlib.suppress(BrokerFailed):  # It ends just now; what follows tells why.
+                self.hooks.reset()
+            run.soon(run.reactor.stop)
+        self._join(run)
+        if run.exit_code != 0:
+            raise BrokerFailed(f"the broker stopped with code {run.exit_code}\n{self._log_tail()}")
+
+    def kill(self) -> None:
+        """End it on the spot: no flush, no clean-shutdown mark."""
+        run = self._running()
+        if run.is_alive:
+            with contextlib.suppress(BrokerFailed):
+                self.hooks.reset()
+            run.soon(run.die)
+        self._join(run)
+
+    def reload(self) -> None:
+        """Let it read its settings again; returns when it has done so."""
+        run = self._running()
+        run.soon(lambda: run.service.reload())
+        self._wait_until_ready(run)
+
+    def _wait_until_ready(self, run: _Run) -> list[str]:
+        try:
+            status = run.process.heard.get(timeout=START_TIMEOUT_S)
+        except queue.Empty:
+            where = run.where()
+            self.kill()
+            raise BrokerFailed(
+                f"the broker does not get ready\n{where}{self._log_tail()}"
+            ) from None
+        if status is None:
+            self._join(run)
+            raise BrokerFailed(f"the broker exited with code {run.exit_code}\n{self._log_tail()}")
+        return status.removeprefix(_LISTENING).split(",")
+
+    def _join(self, run: _Run) -> None:
+        run.thread.join(STOP_TIMEOUT_S)
+        self._run = None
+        self._has_to_run = False
+        self.hooks.forget()
+        if run.is_alive:
+            raise BrokerFailed(f"the broker does not stop\n{run.where()}{self._log_tail()}")
+
+    def _running(self) -> _Run:
+        if self._run is None:
+            raise BrokerFailed("the broker has not been started")
+        return self._run
+
+    def _ask(self, command: str, *, timeout_s: float = ASK_TIMEOUT_S, **arguments: Any) -> Any:
+        run = self._running()
+        asked: Future[Any] = Future()
+        run.soon(lambda: run.ask(command, arguments).then(asked.set_result, asked.set_exception))
+        try:
+            return asked.result(timeout_s)
+        except TimeoutError:
+            if asked.done():
+                raise
+            raise TimeoutError(
+                f"{command}: the broker has not done it in {timeout_s:g} s"
+            ) from None
+
+
+class _Run:
+    """One start of a broker, up to its end. What has no comment is for the reactor's thread."""
+
+    def __init__(self, assignments: list[str], log_path: Path, offset_s: float) -> None:
+        self._loaded = load_config([], assignments)
+        self._load = lambda: load_config([], assignments)
+        self._log_path = log_path
+        self.process = Guest()
+        self.reactor: Any = MovableReactor(offset_s)
+        self.machine = ControlledMachine(self.reactor, switch_interval_s=None)
+        self.exit_code = 1
+        self.service: BrokerService
+        self._controls: Controls
+        self._stop_trigger: Any = None
+        self._observer: OfThread | None = None
+        self._is_forked = False
+        self.thread = threading.Thread(target=self._run, name="plog-broker", daemon=True)
+        _RUNS.add(self)
+
+    # -- for any thread -------------------------------------------------------------------------
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it has not ended; in a forked child it has."""
+        return self.thread.is_alive() and not self._is_forked
+
+    def soon(self, function: Any) -> None:
+        """Call `function` on the reactor's thread. Raises BrokerFailed if that has ended."""
+        if not self.is_alive:
+            raise BrokerFailed("the broker does not run")
+        self.reactor.callFromThread(function)
+
+    def where(self) -> str:
+        """What the thread is doing, for whoever waits in vain."""
+        frame = sys._current_frames().get(self.thread.ident or 0)
+        return "" if frame is None else "".join(traceback.format_stack(frame))
+
+    # -- the thread -----------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        try:
+            with self._log_path.open("a") as stream:
+                lines = stream_observer(stream, {}, self._loaded.config.plog_log_level)
+                self._observer = OfThread(lines)
+                globalLogPublisher.addObserver(self._observer)
+                try:
+                    self._serve(lines)
+                except Exception:
+                    log.failure("the broker's thread has failed")
+                    self.exit_code = 1
+                finally:
+                    self._end()
+        finally:
+            _RUNS.discard(self)
+            self.process.heard.put(None)
+
+    def _serve(self, observer: Any) -> None:
+        service = self.service = BrokerService(
+            self._loaded,
+            self.reactor,
+            load=self._load,
+            observer=observer,
+            machine=self.machine,
+            process=self.process,
+        )
+        self._controls = Controls(service, self.machine)
+        service.startService()
+        self._stop_trigger = self.reactor.addSystemEventTrigger(
+            "before", "shutdown", service.stopService
+        )
+        self.reactor.run(installSignalHandlers=False)
+        self.exit_code = service.exit_code
+
+    def ask(self, command: str, arguments: dict[str, Any]) -> Later[Any]:
+        """Do a command."""
+        return self._controls.do(command, arguments)
+
+    def die(self) -> None:
+        """End without doing anything more, and without a word."""
+        self._silence()
+        if self.machine.jobs is not None:
+            self.machine.jobs.abandon()
+        self.reactor.removeSystemEventTrigger(self._stop_trigger)
+        self.reactor.crash()
+        self.reactor.disconnectAll()
+
+    def _end(self) -> None:
+        """Give back all that the end of a process would."""
+        if self.machine.jobs is not None:
+            self.machine.jobs.close()
+        self._silence()
+        self._close_reactor()
+        self.machine.files.close()
+
+    def _silence(self) -> None:
+        if self._observer is not None:
+            globalLogPublisher.removeObserver(self._observer)
+            self._observer = None
+
+    def _close_reactor(self) -> None:
+        self.reactor.disconnectAll()
+        for waker in list(self.reactor._internalReaders):
+            waker.connectionLost(None)
+        self.reactor._poller.close()
+
+    def forget(self) -> None:
+        """In the child of a fork, which has no such thread: close the copies of all it had."""
+        self._is_forked = True
+        for selectable in {*self.reactor.getReaders(), *self.reactor.getWriters()}:
+            held = getattr(selectable, "socket", selectable)
+            close = getattr(held, "close", None)
+            if close is not None:
+                close()
+        for waker in list(self.reactor._internalReaders):
+            waker.connectionLost(None)
+        self.reactor._poller.close()
+        self.machine.files.close()
+
+
+_RUNS: weakref.WeakSet[_Run] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for run in list(_RUNS):
+        run.forget()
+
+
+os.register_at_fork(after_in_child=_after_fork)

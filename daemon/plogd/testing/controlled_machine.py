@@ -1,0 +1,151 @@
+"""The ports of a broker in a test: time that moves, jobs and files that can be given up, hooks.
+
+In the place of machine.py's, for both kinds of test brokers: in process (broker_thread.py) and as a
+process (controlled_main.py). The broker itself is the one that everybody runs.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
+
+from plogd.machine import Machine
+from plogd.net.jobs import JobsClosed, ThreadJobs
+from plogd.os_files import OsFile, OsFiles
+from plogd.ports import File, Later, Turn
+from plogd.testing.hooked_dispatch import HookedDispatch
+from plogd.testing.moving_time import MovableClock, MovableReactor, MovingTime
+
+if TYPE_CHECKING:
+    from plogd.broker import Broker
+    from plogd.net.server_protocol import Dispatch
+
+T = TypeVar("T")
+
+
+class ControlledMachine(Machine):
+    """See the module's text. `switch_interval_s` as for `ThreadJobs`."""
+
+    def __init__(self, reactor: MovableReactor, *, switch_interval_s: float | None) -> None:
+        super().__init__(reactor, HeldFiles())
+        self.clock = MovableClock(reactor)
+        self.time = MovingTime(reactor)
+        self.jobs: CountedJobs | None = None
+        self.requests: HookedDispatch | None = None
+        self._switch_interval_s = switch_interval_s
+
+    def make_jobs(self) -> ThreadJobs:
+        """The threads, counted."""
+        self.jobs = CountedJobs(self.reactor, self.turn, self.time, self._switch_interval_s)
+        return self.jobs
+
+    def dispatch_of(self, broker: Broker) -> Dispatch:
+        """The broker's dispatch, behind what tests hook into it."""
+        self.requests = HookedDispatch(broker, self.timers)
+        return self.requests
+
+
+class CountedJobs(ThreadJobs):
+    """Threads whose jobs `time` waits for, and that can be told to do nothing any more."""
+
+    def __init__(
+        self, reactor: MovableReactor, turn: Turn, time: MovingTime, switch_interval_s: float | None
+    ) -> None:
+        super().__init__(reactor, turn, switch_interval_s=switch_interval_s)
+        self._time = time
+        self._is_abandoned = False
+
+    def submit(self, lane: str, function: Callable[[], T]) -> Later[T]:
+        """As `ThreadJobs` does."""
+        number = self._time.job_begun()
+
+        def run() -> T:
+            if self._is_abandoned:
+                raise JobsClosed("the broker was killed")
+            return function()
+
+        later = super().submit(lane, run)
+        counted: Later[T] = Later(later.cancel)
+
+        def on_value(value: T) -> None:
+            try:
+                counted.succeed(value)
+            finally:
+                self._time.job_ended(number)
+
+        def on_error(error: Exception) -> None:
+            try:
+                counted.fail(error)
+            finally:
+                self._time.job_ended(number)
+
+        later.then(on_value, on_error)
+        return counted
+
+    def abandon(self) -> None:
+        """Let those that run end, and none begin; what a kill does to a process."""
+        self._is_abandoned = True
+
+
+class HeldFiles(OsFiles):
+    """Files that are closed with the broker, whoever still holds them: no process ends here."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._open: set[_HeldFile] = set()
+        self._locks: dict[int, Callable[[], None]] = {}
+
+    def open_append(self, path: str) -> File:
+        """Open for append and read, creating an empty file if there is none."""
+        return _HeldFile(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, self._open)
+
+    def open_read(self, path: str) -> File:
+        """Open for reading. Raises FileNotFoundError."""
+        return _HeldFile(path, os.O_RDONLY, self._open)
+
+    def lock(self, path: str) -> Callable[[], None]:
+        """Take an exclusive lock on `path`, as `OsFiles` does; the result lets go, once."""
+        release = super().lock(path)
+        number = id(release)
+        self._locks[number] = release
+
+        def let_go() -> None:
+            if self._locks.pop(number, None) is not None:
+                release()
+
+        return let_go
+
+    def close(self) -> None:
+        """Close everything. Only when nobody works with these files any more."""
+        for file in list(self._open):
+            file.give_up()
+        for number in list(self._locks):
+            self._locks.pop(number)()
+        super().close()
+
+
+class _HeldFile(OsFile):
+    """An open file that its `HeldFiles` know of."""
+
+    __slots__ = ("_among",)
+
+    def __init__(self, path: str, flags: int, among: set[_HeldFile]) -> None:
+        super().__init__(path, flags)
+        self._among = among
+        among.add(self)
+
+    def close(self) -> None:
+        """One holder less; nothing if it was given up."""
+        if self._fd >= 0:
+            super().close()
+        if self._fd < 0:
+            self._among.discard(self)
+
+    def give_up(self) -> None:
+        """Close the descriptor, whatever its holders think."""
+        with self._lock:
+            if self._fd >= 0:
+                os.close(self._fd)
+                self._fd = -1
+        self._among.discard(self)

@@ -1,0 +1,60 @@
+"""``python -m plogd.testing.controlled_main``: a broker that obeys the test that started it.
+
+    controlled_main CONTROL_FD OFFSET_S [the broker's own arguments]
+
+The daemon as ``python -m plogd`` runs it, on a `ControlledMachine`: CONTROL_FD is the broker's end
+of a control_channel.py, which only a parent process can have given it; its time is OFFSET_S ahead.
+BrokerProcess starts it. No command or setting of the daemon leads here.
+"""
+
+from __future__ import annotations
+
+import socket
+import sys
+from typing import TYPE_CHECKING, Any
+
+from plogd.__main__ import run
+from plogd.tap import Options
+
+if TYPE_CHECKING:
+    from plogd.service import BrokerService
+
+
+def main() -> int:
+    """Run a broker until it is told to stop; the exit code."""
+    control_fd, offset_s, *argv = sys.argv[1:]
+
+    def install_reactor() -> Any:
+        # Like all that follows only now: `run` has told the collector to leave imports alone.
+        from twisted.internet.main import installReactor
+
+        from plogd.testing.moving_time import MovableReactor
+
+        reactor = MovableReactor(float(offset_s))
+        installReactor(reactor)
+        return reactor
+
+    def make_service(options: Options, reactor: Any) -> BrokerService:
+        return _make_service(options, reactor, socket.socket(fileno=int(control_fd)))
+
+    return run(argv, install_reactor, make_service)
+
+
+def _make_service(options: Options, reactor: Any, control: socket.socket) -> BrokerService:
+    from plogd.net.jobs import SWITCH_INTERVAL_S
+    from plogd.service import BrokerService
+    from plogd.testing.control_server import ControlServer
+    from plogd.testing.controlled_machine import ControlledMachine
+    from plogd.testing.controls import Controls
+
+    assert options.loaded is not None
+    machine = ControlledMachine(reactor, switch_interval_s=SWITCH_INTERVAL_S)
+    service = BrokerService(
+        options.loaded, reactor, load=options.load, observer=options.observer, machine=machine
+    )
+    ControlServer(control, Controls(service, machine), reactor)
+    return service
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,116 @@
+"""What a test may ask of its broker besides Kafka's requests, in one table of commands.
+
+A command is a name and values that JSON can hold, its outcome as well, so that it is the same for a
+broker in the test's process and for one behind a pipe (control_channel.py). The front for tests is
+running_broker.py and hooks.py. Reactor thread only.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Literal
+
+from plog.errors import ErrorCode, KafkaError, UnknownTopicOrPartition, error_from_code
+from plogd.controller.topics import NewTopic
+from plogd.ports import Later, failed, ready
+from plogd.testing.hooked_dispatch import HookedDispatch, Rule, row_named
+
+if TYPE_CHECKING:
+    from plogd.service import BrokerService
+    from plogd.testing.controlled_machine import ControlledMachine
+
+
+class Controls:
+    """The commands, over the broker of `service`, which runs on `machine`."""
+
+    def __init__(self, service: BrokerService, machine: ControlledMachine) -> None:
+        self._service = service
+        self._machine = machine
+        self._numbers = itertools.count(1)
+        self._rules: dict[int, Rule] = {}
+        """All since the last reset, those that are used up as well."""
+        self._commands: Mapping[str, Callable[..., Any]] = {
+            "add_hook": self._add_hook,
+            "advance_time": machine.time.advance,
+            "create_topic": self._create_topic,
+            "delete_topic": self._delete_topic,
+            "hook_hits": lambda number: self._rules[number].hits,
+            "remove_hook": self._remove_hook,
+            "reset_hooks": self._reset_hooks,
+            "wait_for_hook": lambda number, count: self._rules[number].when_hit(count),
+        }
+
+    def do(self, command: str, arguments: Mapping[str, Any]) -> Later[Any]:
+        """The outcome of a command; fails with ValueError or KafkaError where it is wrong."""
+        try:
+            result = self._commands[command](**arguments)
+        except Exception as error:
+            return failed(error)
+        return result if isinstance(result, Later) else ready(result)
+
+    @property
+    def _requests(self) -> HookedDispatch:
+        requests = self._machine.requests
+        assert requests is not None, "the broker has no connections yet"
+        return requests
+
+    def _add_hook(
+        self,
+        request: str,
+        action: Literal["delay", "drop", "fail"],
+        error: tuple[int, str] | None,
+        delay_ms: float,
+        **filters: Any,
+    ) -> int:
+        rule = Rule(
+            row=row_named(request),
+            action=action,
+            delay_ms=delay_ms,
+            error=None if error is None else error_to_tell(*error),
+            **filters,
+        )
+        number = next(self._numbers)
+        self._rules[number] = rule
+        self._requests.rules.append(rule)
+        return number
+
+    def _remove_hook(self, number: int) -> int:
+        rule = self._rules[number]
+        if rule in self._requests.rules:
+            self._requests.rules.remove(rule)
+        return rule.hits
+
+    def _reset_hooks(self) -> list[tuple[int, int]]:
+        """Forget all; how often each was hit."""
+        self._requests.rules.clear()
+        rules, self._rules = self._rules, {}
+        return [(number, rule.hits) for number, rule in rules.items()]
+
+    def _create_topic(self, name: str, partitions: int, config: Mapping[str, str]) -> Later[None]:
+        new = NewTopic(name=name, num_partitions=partitions, config=dict(config))
+        return self._service.broker.controller.create_topic(new).map(lambda _: None)
+
+    def _delete_topic(self, name: str) -> Later[None]:
+        broker = self._service.broker
+        topic = broker.cache.topic(name)
+        if topic is None:
+            raise UnknownTopicOrPartition(f"there is no topic {name!r}")
+        return broker.controller.delete_topic(name, topic.topic_id)
+
+
+def error_to_tell(code: int, message: str) -> KafkaError:
+    """An error with this code, also where plog itself raises none. Raises ValueError."""
+    try:
+        known = ErrorCode(code)
+    except ValueError:
+        raise ValueError(f"Kafka has no error {code}") from None
+    if known == ErrorCode.NONE:
+        raise ValueError("NONE is no error: nothing would fail")
+    error = error_from_code(known, message or "a test's hook")
+    if error.code == known:
+        return error
+    of_its_own = type(known.name, (KafkaError,), {"code": known})
+    told = of_its_own(message or "a test's hook")
+    assert isinstance(told, KafkaError)
+    return told

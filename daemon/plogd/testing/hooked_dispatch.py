@@ -1,0 +1,335 @@
+"""What a test does to the next requests of a kind: delay them, cut their connection, refuse them.
+
+`HookedDispatch` stands between the connections of a test's broker and its dispatch. Without rules
+it hands everything on. A rule looks at requests before they take effect, or (`after`) at their
+answers; the oldest one that fits gets a request, once. The front for tests is hooks.py.
+
+Reactor thread only. Invariant: nothing of a frame is used after the call, except in a copy.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from plog.errors import KafkaError
+from plog.types import ZERO_UUID
+from plog.wire.api_keys import ApiKey
+from plog.wire.frames import frame_response
+from plog.wire.header import RequestHeader, UnknownApiKey, decode_request_header
+from plog.wire.messages.fetch import FetchRequest
+from plog.wire.primitives import WireError
+from plog.wire.schema import ApiMessage
+from plog.wire.structs import Struct
+from plogd.apis.closing import CloseConnection
+from plogd.apis.context import ConnectionContext, RequestContext
+from plogd.apis.dispatch import Dispatched, Parts
+from plogd.apis.table import HANDLERS, Row
+from plogd.net.server_protocol import close_regions
+from plogd.ports import Later, Timer, Timers
+
+if TYPE_CHECKING:
+    from plogd.broker import Broker
+
+_ROWS = {int(row.api_key): row for row in HANDLERS}
+_ROW_BY_NAME = {row.name: row for row in HANDLERS}
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Rule:
+    """What to do with which requests; `times` None is all of them. Equal to itself only."""
+
+    row: Row
+    action: Literal["delay", "drop", "fail"]
+    after: bool = False
+    times: int | None = 1
+    topic: str | None = None
+    client_id: str | None = None
+    delay_ms: float = 0.0
+    error: KafkaError | None = None
+    hits: int = 0
+    waiting: list[tuple[int, Later[None]]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        if self.times is not None and self.times < 1:
+            raise ValueError(f"times={self.times}: a hook is for one request at least")
+        if self.topic is not None and not names_topics(self.row.request):
+            raise ValueError(f"{self.row.name} names no topics: topic={self.topic!r} never fits")
+
+    @property
+    def is_used_up(self) -> bool:
+        """Whether it has had all its requests."""
+        return self.times is not None and self.hits >= self.times
+
+    def hit(self) -> None:
+        """It gets a request."""
+        self.hits += 1
+        due = [later for count, later in self.waiting if count <= self.hits]
+        self.waiting = [(count, later) for count, later in self.waiting if count > self.hits]
+        for later in due:
+            later.succeed(None)
+
+    def when_hit(self, count: int) -> Later[None]:
+        """Done when it has had `count` requests."""
+        later: Later[None] = Later()
+        if self.hits >= count:
+            later.succeed(None)
+        else:
+            self.waiting.append((count, later))
+        return later
+
+
+def row_named(name: str) -> Row:
+    """The row of the API with this name of Kafka's. Raises ValueError, with the nearest name."""
+    row = _ROW_BY_NAME.get(name)
+    if row is None:
+        by_lower = {known.lower(): known for known in _ROW_BY_NAME}
+        wanted = name.lower().removesuffix("request").replace("_", "")
+        near = difflib.get_close_matches(wanted, by_lower, n=1, cutoff=0.0)
+        raise ValueError(f"there is no request {name!r}; did you mean {by_lower[near[0]]!r}?")
+    return row
+
+
+def names_topics(message: Any) -> bool:
+    """Whether a request of this class tells which topics it is about."""
+    for each in message.fields:
+        if "topic" in each.name:
+            return True
+        element = getattr(each.type, "element", each.type)
+        struct = getattr(element, "struct", None)
+        if struct is not None and names_topics(struct):
+            return True
+    return False
+
+
+class HookedDispatch:
+    """See the module's text; `dispatch(frame, connection)` by calling it."""
+
+    def __init__(self, broker: Broker, timers: Timers) -> None:
+        self._broker = broker
+        self._dispatch = broker.dispatch
+        self._timers = timers
+        self.rules: list[Rule] = []
+        """Those that may still get a request, the oldest first."""
+
+    def __call__(self, frame: memoryview, connection: ConnectionContext) -> Dispatched:
+        """Start the request in `frame`. Raises CloseConnection."""
+        if not self.rules:
+            return self._dispatch(frame, connection)
+        call = self._call_of(frame, connection)
+        if call is None:
+            return self._dispatch(frame, connection)
+        rule = next((rule for rule in self.rules if self._fits(rule, call)), None)
+        if rule is None:
+            return self._dispatch(frame, connection)
+        rule.hit()
+        if rule.is_used_up:
+            self.rules.remove(rule)
+        return self._after(rule, call) if rule.after else self._before(rule, call)
+
+    def _call_of(self, frame: memoryview, connection: ConnectionContext) -> _Call | None:
+        try:
+            header, position = decode_request_header(frame)
+        except (WireError, UnknownApiKey):
+            return None
+        row = _ROWS.get(header.api_key)
+        if row is None or not row.first_version <= header.api_version <= row.last_version:
+            return None
+        if not any(rule.row is row for rule in self.rules):
+            return None
+        return _Call(row, header, memoryview(bytearray(frame)), position, connection)
+
+    def _fits(self, rule: Rule, call: _Call) -> bool:
+        if rule.row is not call.row:
+            return False
+        if rule.client_id is not None and rule.client_id != call.header.client_id:
+            return False
+        try:
+            return rule.topic is None or rule.topic in set(self._topics(call.request))
+        except WireError:
+            return False
+
+    def _topics(self, request: ApiMessage) -> Iterator[str]:
+        yield from _topics_of(request, self._broker.cache.topic_name)
+        if isinstance(request, FetchRequest):  # Of a session, only what changes is named.
+            yield from self._broker.fetch_sessions.topics_in(request.session_id)
+
+    # -- before the request takes effect --------------------------------------------------------
+
+    def _before(self, rule: Rule, call: _Call) -> Dispatched:
+        if rule.action == "drop":
+            raise _cut(call)
+        if rule.action == "fail":
+            return Dispatched(call.is_produce, call.refusal(rule))
+        held = _Held()
+        held.timer = self._timers.call_later(rule.delay_ms, lambda: self._start(call, held))
+        # Not as a Produce: those behind it would overtake it.
+        return Dispatched(False, held.answer)
+
+    def _start(self, call: _Call, held: _Held) -> None:
+        held.release()
+        try:
+            result = self._dispatch(call.frame, call.connection).result
+        except Exception as error:  # CloseConnection; else a bug, which the connection reports.
+            held.fail(error)
+        else:
+            held.take(result)
+
+    # -- when it has ----------------------------------------------------------------------------
+
+    def _after(self, rule: Rule, call: _Call) -> Dispatched:
+        is_produce, result = self._dispatch(call.frame, call.connection)
+        if rule.action == "delay":
+            return Dispatched(False, self._hold(rule, result))
+        if not isinstance(result, Later):
+            return Dispatched(is_produce, _instead(rule, call, result))
+        answer: Later[Parts | None] = Later(result.cancel)
+
+        def on_value(parts: Parts | None) -> None:
+            try:
+                told = _instead(rule, call, parts)
+            except CloseConnection as error:
+                answer.fail(error)
+            else:
+                answer.succeed(told)
+
+        result.then(on_value, answer.fail)
+        return Dispatched(is_produce, answer)
+
+    def _hold(self, rule: Rule, result: Parts | Later[Parts | None] | None) -> Later[Parts | None]:
+        held = _Held()
+        held.timer = self._timers.call_later(rule.delay_ms, held.release)
+        held.take(result)
+        return held.answer
+
+
+class _Call:
+    """A request that a rule may get, in a copy."""
+
+    def __init__(
+        self,
+        row: Row,
+        header: RequestHeader,
+        frame: memoryview,
+        position: int,
+        connection: ConnectionContext,
+    ) -> None:
+        self.row = row
+        self.header = header
+        self.frame = frame
+        self.connection = connection
+        self.is_produce = header.api_key == ApiKey.PRODUCE
+        self._position = position
+        self._request: ApiMessage | None = None
+
+    @property
+    def request(self) -> ApiMessage:
+        """The request, decoded. Raises WireError."""
+        if self._request is None:
+            body = self.frame[self._position :]
+            self._request = self.row.request.decode(body, self.header.api_version)
+        return self._request
+
+    def refusal(self, rule: Rule) -> Parts:
+        """The answer with the rule's error. Raises CloseConnection where that cannot be told."""
+        assert rule.error is not None
+        context = RequestContext(self.header, self.connection, len(self.frame))
+        try:
+            response = self.row.refuse(self.request, context, rule.error)
+        except WireError as error:
+            raise CloseConnection(f"no {self.row.name} request: {error}") from error
+        header = self.header
+        return frame_response(header.api_key, header.api_version, header.correlation_id, response)
+
+
+class _Held:
+    """An answer that a delay holds back: given when the delay is over and it is there."""
+
+    def __init__(self) -> None:
+        self.answer: Later[Parts | None] = Later(self._cancel)
+        self.timer: Timer | None = None
+        self._is_released = False
+        self._pending: Later[Parts | None] | None = None
+        self._outcome: tuple[Parts | None, Exception | None] | None = None
+
+    def take(self, result: Parts | Later[Parts | None] | None) -> None:
+        """This is what comes of the request."""
+        if isinstance(result, Later):
+            self._pending = result
+            result.then(self._arrived, self.fail)
+        else:
+            self._arrived(result)
+
+    def fail(self, error: Exception) -> None:
+        """Nothing comes of the request."""
+        self._pending = None
+        self._outcome = (None, error)
+        self._give()
+
+    def release(self) -> None:
+        """The delay is over."""
+        self._is_released = True
+        self._give()
+
+    def _arrived(self, parts: Parts | None) -> None:
+        self._pending = None
+        self._outcome = (parts, None)
+        self._give()
+
+    def _give(self) -> None:
+        if not self._is_released or self._outcome is None:
+            return
+        (parts, error), self._outcome = self._outcome, None
+        if error is None:
+            self.answer.succeed(parts)
+        else:
+            self.answer.fail(error)
+
+    def _cancel(self) -> None:
+        if self.timer is not None:
+            self.timer.cancel()
+        if self._pending is not None:
+            self._pending.cancel()
+        elif self._outcome is not None and self._outcome[0] is not None:
+            close_regions(self._outcome[0])  # Nobody will send it.
+
+
+def _instead(rule: Rule, call: _Call, parts: Parts | None) -> Parts | None:
+    """What is answered in the place of `parts`. Raises CloseConnection for a cut."""
+    if parts is not None:
+        close_regions(parts)
+    if rule.action == "drop":
+        raise _cut(call)
+    return None if parts is None else call.refusal(rule)
+
+
+def _cut(call: _Call) -> CloseConnection:
+    return CloseConnection(f"a test's hook drops its {call.row.name}")
+
+
+def _topics_of(message: Struct, name_of: Callable[[bytes], str | None]) -> Iterator[str]:
+    """The names of the topics a request is about, wherever they stand in it."""
+    for each in type(message).fields:
+        value = getattr(message, each.name)
+        items = value if isinstance(value, list) else [value]
+        for item in items:
+            if isinstance(item, Struct):
+                if "topic" in each.name:
+                    yield from _names_in(item, name_of)
+                else:
+                    yield from _topics_of(item, name_of)
+            elif isinstance(item, str) and "topic" in each.name:
+                yield item
+
+
+def _names_in(topic: Struct, name_of: Callable[[bytes], str | None]) -> Iterator[str]:
+    topic_id = getattr(topic, "topic_id", ZERO_UUID)
+    for name in (
+        getattr(topic, "name", None),
+        getattr(topic, "topic", None),
+        None if topic_id == ZERO_UUID else name_of(topic_id),
+    ):
+        if name:
+            yield name

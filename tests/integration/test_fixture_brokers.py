@@ -1,0 +1,470 @@
+"""Brokers for tests, as a thread and as a process: the same to whoever uses them.
+
+What is about pytest itself is in test_fixture.py.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Self
+
+import pytest
+from confluent_kafka import Producer
+
+import plog.testing
+from plog import Record
+from plog.client.errors import ConnectionFailed
+from plog.client.simple import EARLIEST, SimpleClient
+from plog.errors import (
+    ErrorCode,
+    KafkaError,
+    NotEnoughReplicas,
+    TopicAlreadyExists,
+    UnknownTopicOrPartition,
+)
+from plog.wire.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    ProducerState,
+    TopicRequest,
+)
+from plogd.testing.broker_process import BrokerProcess
+from plogd.testing.broker_thread import BrokerThread
+from plogd.testing.running_broker import BrokerFailed, RunningBroker
+
+WEEK_S = 7 * 24 * 3600
+
+
+def client_of(broker: RunningBroker) -> SimpleClient:
+    host, _, port = broker.bootstrap_servers.rpartition(":")
+    return SimpleClient(host, int(port))
+
+
+def produce(broker: RunningBroker, topic: str, value: bytes = b"x", **options: int) -> int:
+    with client_of(broker) as client:
+        return client.produce(topic, 0, [Record(value=value)], **options)
+
+
+@pytest.fixture(params=["thread", "process"])
+def make(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[..., RunningBroker]:
+    return lambda settings=None: plog.testing.broker(tmp_path, settings, kind=request.param)
+
+
+@pytest.fixture
+def broker(make: Callable[..., RunningBroker]) -> Iterator[RunningBroker]:
+    broker = make()
+    with broker:
+        yield broker
+    broker.check()
+
+
+# -- life -----------------------------------------------------------------------------------------
+
+
+def test_data_and_address_outlive_a_restart_and_a_kill(broker: RunningBroker) -> None:
+    address, topic = broker.bootstrap_servers, broker.fresh_topic()
+    produce(broker, topic, b"one")
+    broker.restart()
+    produce(broker, topic, b"two")
+    broker.kill()
+    assert not broker.is_running
+    broker.restart()
+    assert broker.bootstrap_servers == address
+    with client_of(broker) as client:
+        assert [record.value for record in client.fetch(topic, 0, 0)] == [b"one", b"two"]
+
+
+def test_a_clean_stop_leaves_its_mark_and_a_kill_does_not(broker: RunningBroker) -> None:
+    mark = broker.data_dir / ".kafka_cleanshutdown"
+    broker.stop()
+    assert mark.exists()
+    broker.start()
+    assert not mark.exists()
+    broker.kill()
+    assert not mark.exists()
+
+
+def test_a_broker_that_cannot_start_says_why(make: Callable[..., RunningBroker]) -> None:
+    broker = make({"num.partitions": "none"})
+    with pytest.raises(BrokerFailed, match=r"num\.partitions"):
+        broker.start()
+    assert not broker.is_running
+
+
+def test_a_port_that_is_taken_is_named(broker: RunningBroker, tmp_path: Path) -> None:
+    second = BrokerThread(
+        tmp_path / "second", {"listeners": f"PLAINTEXT://{broker.bootstrap_servers}"}
+    )
+    with pytest.raises(BrokerFailed, match="exited with code 1"):
+        second.start()
+    assert broker.bootstrap_servers.rpartition(":")[2] in second.log_text()
+
+
+def test_what_is_no_broker_yet_cannot_be_asked(make: Callable[..., RunningBroker]) -> None:
+    with pytest.raises(BrokerFailed):
+        make().advance_time(1)
+
+
+def test_a_bug_is_told_with_the_last_lines(broker: RunningBroker) -> None:
+    with broker.log_path.open("a") as log:
+        log.write("2026-01-31T12:00:00.000Z CRITICAL plogd.service: unexpected error: here\n")
+        log.write("    Traceback (most recent call last):\n")
+    with pytest.raises(BrokerFailed, match="unexpected error: here"):
+        broker.check()
+    broker.check()
+
+
+def test_a_real_bug_is_told_with_its_traceback(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with BrokerThread(tmp_path) as broker:
+        topic = broker.fresh_topic()
+
+        def break_down(*_: object) -> None:
+            raise ZeroDivisionError("by us")
+
+        assert broker._run is not None
+        monkeypatch.setattr(broker._run.service.broker.fetch_sessions, "begin", break_down)
+        with client_of(broker) as client, pytest.raises(KafkaError, match="UNKNOWN_SERVER_ERROR"):
+            client.fetch(topic, 0, 0)
+    with pytest.raises(BrokerFailed, match=r"(?s)unexpected error: Fetch.*ZeroDivisionError"):
+        broker.close()
+
+
+def test_a_kill_amid_work_loses_nothing_that_was_acknowledged(broker: RunningBroker) -> None:
+    topic = broker.fresh_topic()
+    for _ in range(3):
+        with Busy(broker, topic) as busy:
+            busy.wait(20)
+            broker.kill()
+        broker.start()
+        with client_of(broker) as client:
+            assert client.list_offset(topic, 0) >= busy.last_offset + 1
+
+
+class Busy:
+    """A client that produces as fast as it can, until its broker has gone or the block ends."""
+
+    def __init__(self, broker: RunningBroker, topic: str) -> None:
+        self.last_offset = -1
+        self._client, self._topic = client_of(broker), topic
+        self._progress = threading.Condition()
+        self._is_over = False
+        self._thread = threading.Thread(target=self._produce)
+
+    def wait(self, more: int) -> None:
+        """Return when it has got `more` acknowledgements."""
+        with self._progress:
+            until = self.last_offset + more
+            assert self._progress.wait_for(lambda: self.last_offset >= until, 30)
+
+    def _produce(self) -> None:
+        with self._client as client, contextlib.suppress(ConnectionFailed):
+            while not self._is_over:
+                offset = client.produce(self._topic, 0, [Record(value=b"x")])
+                with self._progress:
+                    self.last_offset = offset
+                    self._progress.notify_all()
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._is_over = True
+        self._thread.join(30)
+
+
+def test_settings_are_read_again(make: Callable[..., RunningBroker]) -> None:
+    with make() as broker:
+        broker.reload()
+        assert "reloaded the settings" in broker.log_text()
+
+
+# -- topics ---------------------------------------------------------------------------------------
+
+
+def test_topics_come_and_go_without_a_client(broker: RunningBroker) -> None:
+    broker.create_topic("orders", 3, {"retention.ms": "1000"})
+    assert len(list(broker.data_dir.glob("orders-*"))) == 3
+    with pytest.raises(TopicAlreadyExists):
+        broker.create_topic("orders")
+    broker.delete_topic("orders")
+    with pytest.raises(UnknownTopicOrPartition):
+        broker.delete_topic("orders")
+    with pytest.raises(KafkaError, match="no-such-setting"):
+        broker.create_topic("wrong", config={"no-such-setting": "1"})
+    assert broker.fresh_topic("test_a[b]") != broker.fresh_topic("test_a[b]")
+
+
+# -- hooks ----------------------------------------------------------------------------------------
+
+
+def test_the_next_request_of_a_kind_is_refused(broker: RunningBroker) -> None:
+    topic = broker.fresh_topic()
+    hook = broker.hooks.fail("Produce", NotEnoughReplicas("two of three are away"))
+    with pytest.raises(NotEnoughReplicas, match="two of three are away"):
+        produce(broker, topic)
+    assert produce(broker, topic) == 0
+    assert hook.hits == 1
+
+
+def test_an_error_that_plog_never_raises_can_be_told_as_well(broker: RunningBroker) -> None:
+    topic = broker.fresh_topic()
+    broker.hooks.fail("Produce", ErrorCode.THROTTLING_QUOTA_EXCEEDED)
+    with pytest.raises(KafkaError, match="THROTTLING_QUOTA_EXCEEDED"):
+        produce(broker, topic)
+
+
+def test_a_connection_is_cut_before_or_after_the_effect(broker: RunningBroker) -> None:
+    topic = broker.fresh_topic()
+    with broker.hooks.drop("Produce") as before, pytest.raises(ConnectionFailed):
+        produce(broker, topic)
+    with broker.hooks.drop("Produce", after=True) as after, pytest.raises(ConnectionFailed):
+        produce(broker, topic)
+    assert (before.hits, after.hits) == (1, 1)
+    assert produce(broker, topic) == 1
+
+
+def test_a_request_is_late(broker: RunningBroker) -> None:
+    topic = broker.fresh_topic()
+    broker.hooks.delay("Produce", 0.3)
+    started_s = time.monotonic()
+    produce(broker, topic)
+    assert time.monotonic() - started_s >= 0.3
+
+
+def test_a_delay_ends_when_the_test_moves_time(broker: RunningBroker) -> None:
+    topic = broker.fresh_topic()
+    hook = broker.hooks.delay("Produce", 3600)
+    offsets: list[int] = []
+    sender = threading.Thread(target=lambda: offsets.append(produce(broker, topic)))
+    sender.start()
+    hook.wait()
+    broker.advance_time(3600)
+    sender.join(30)
+    assert offsets == [0]
+
+
+def test_a_hook_ends_with_its_block_with_a_reset_and_with_the_broker(
+    broker: RunningBroker,
+) -> None:
+    topic = broker.fresh_topic()
+    with broker.hooks.drop("Produce", times=None):
+        pass
+    hook = broker.hooks.drop("Produce", times=None)
+    broker.hooks.reset()
+    assert produce(broker, topic) == 0
+    assert hook.hits == 0
+    hook = broker.hooks.fail("Produce", NotEnoughReplicas, times=None)
+    with pytest.raises(NotEnoughReplicas):
+        produce(broker, topic)
+    broker.restart()
+    assert produce(broker, topic) == 1
+    assert hook.hits == 1
+    with pytest.raises(TimeoutError):
+        hook.wait(2)
+
+
+def test_a_hook_that_is_not_hit_is_not_waited_for_for_ever(broker: RunningBroker) -> None:
+    hook = broker.hooks.drop("Fetch")
+    with pytest.raises(TimeoutError):
+        hook.wait(timeout_s=0.05)
+    assert hook.hits == 0, "and the answer that comes later is nobody else's"
+
+
+def test_what_is_wrong_with_a_hook_is_told(broker: RunningBroker) -> None:
+    hooks = broker.hooks
+    with pytest.raises(ValueError, match="did you mean 'Fetch'"):
+        hooks.drop("Fecth")
+    with pytest.raises(ValueError, match="names no topics"):
+        hooks.drop("Heartbeat", topic="orders")
+    with pytest.raises(ValueError, match="NONE is no error"):
+        hooks.fail("Produce", ErrorCode.NONE)
+    with pytest.raises(ValueError, match="no error 4711"):
+        hooks.fail("Produce", 4711)
+    with pytest.raises(TypeError, match="RuntimeError"):
+        hooks.fail("Produce", RuntimeError)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="seconds=-1"):
+        hooks.delay("Produce", -1)
+
+
+# -- time -----------------------------------------------------------------------------------------
+
+
+def test_retention_deletes_what_is_too_old(broker: RunningBroker) -> None:
+    topic = broker.fresh_topic(config={"retention.ms": str(WEEK_S * 1000)})
+    produce(broker, topic)
+    broker.advance_time(WEEK_S - 3600)
+    assert log_start(broker, topic) == 0
+    broker.advance_time(2 * 3600)
+    assert log_start(broker, topic) == 1
+
+
+def log_start(broker: RunningBroker, topic: str) -> int:
+    with client_of(broker) as client:
+        return client.list_offset(topic, 0, EARLIEST)
+
+
+def test_a_connection_that_was_idle_for_too_long_is_closed(broker: RunningBroker) -> None:
+    with client_of(broker) as client:
+        client.metadata([])
+        broker.advance_time(610)
+        with pytest.raises(ConnectionFailed):
+            client.metadata([])
+
+
+def test_the_time_of_appends_moves_and_stays_ahead(broker: RunningBroker) -> None:
+    topic = broker.fresh_topic(config={"message.timestamp.type": "LogAppendTime"})
+    produce(broker, topic)
+    broker.advance_time(3600)
+    produce(broker, topic)
+    broker.restart()
+    produce(broker, topic)
+    with client_of(broker) as client:
+        first, second, third = (record.timestamp for record in client.fetch(topic, 0, 0))
+    assert 3600_000 <= second - first < 3700_000
+    assert second <= third < second + 100_000
+
+
+def test_time_moves_while_clients_work(make: Callable[..., RunningBroker]) -> None:
+    # This client does not connect again when it was idle for a week.
+    with (
+        make({"connections.max.idle.ms": "-1"}) as broker,
+        Busy(broker, broker.fresh_topic()) as busy,
+    ):
+        busy.wait(5)
+        broker.advance_time(60)
+        broker.advance_time(WEEK_S)
+        busy.wait(5)
+
+
+def test_producer_ids_are_forgotten_when_their_time_has_come(broker: RunningBroker) -> None:
+    topic = broker.fresh_topic()
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "enable.idempotence": True})
+    producer.produce(topic, b"x")
+    assert producer.flush(30) == 0
+    assert len(producers_of(broker, topic)) == 1
+    broker.advance_time(23 * 3600)
+    assert len(producers_of(broker, topic)) == 1
+    broker.advance_time(2 * 3600)
+    assert producers_of(broker, topic) == []
+
+
+def producers_of(broker: RunningBroker, topic: str) -> list[ProducerState]:
+    wanted = TopicRequest(name=topic, partition_indexes=[0])
+    with client_of(broker) as client:
+        answer = client._ask(DescribeProducersRequest(topics=[wanted]), DescribeProducersResponse)
+    return list(answer.topics[0].partitions[0].active_producers)
+
+
+def test_time_goes_forward_only(broker: RunningBroker) -> None:
+    with pytest.raises(ValueError, match="time goes forward"):
+        broker.advance_time(-1)
+
+
+# -- nothing stays behind -------------------------------------------------------------------------
+
+
+def _descriptors() -> set[str]:
+    found = set()
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            found.add(f"{name} {os.readlink(f'/proc/self/fd/{name}')}")
+        except FileNotFoundError:  # That of the listing.
+            continue
+    return found
+
+
+@pytest.mark.parametrize("kind", ["thread", "process"])
+@pytest.mark.parametrize("end", ["stop", "kill"])
+def test_no_thread_descriptor_or_process_stays(tmp_path: Path, kind: str, end: str) -> None:
+    gc.collect()
+    threads, descriptors = set(threading.enumerate()), _descriptors()
+    broker = plog.testing.broker(tmp_path, kind=kind)  # type: ignore[arg-type]
+    for _ in range(3):
+        broker.start()
+        topic = broker.fresh_topic()
+        with client_of(broker) as client:
+            client.produce(topic, 0, [Record(value=b"x")])
+            client.fetch(topic, 0, 0)
+            broker.hooks.drop("Metadata")
+            getattr(broker, end)()
+    gc.collect()
+    assert set(threading.enumerate()) == threads
+    assert _descriptors() == descriptors
+
+
+def test_a_thread_leaves_the_tests_process_as_it_is(tmp_path: Path) -> None:
+    program = f"""
+import gc, resource, signal, sys
+def state():
+    return (sys.getswitchinterval(), gc.get_threshold(), gc.isenabled(), gc.get_freeze_count(),
+            resource.getrlimit(resource.RLIMIT_NOFILE),
+            [signal.getsignal(n) for n in signal.valid_signals()])
+before = state()
+import plog.testing
+from pathlib import Path
+with plog.testing.broker(Path({str(tmp_path)!r})) as broker:
+    assert state() == before
+    broker.restart()
+assert state() == before
+assert "twisted.internet.reactor" not in sys.modules
+from twisted.python import threadable
+assert threadable.ioThread is None
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+
+
+def test_a_forked_child_holds_nothing_of_a_thread(tmp_path: Path) -> None:
+    with BrokerThread(tmp_path) as broker:
+        child = os.fork()
+        if child == 0:
+            signal.pause()
+        try:
+            broker.kill()
+            broker.start()
+            produce(broker, broker.fresh_topic())
+        finally:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+
+
+def test_a_process_ends_when_its_test_is_gone(tmp_path: Path) -> None:
+    program = f"""
+import os, plog.testing
+from pathlib import Path
+broker = plog.testing.broker(Path({str(tmp_path)!r}), kind="process")
+broker.start()
+print(broker.pid, flush=True)
+os.kill(os.getpid(), 9)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, check=False, timeout=60
+    )
+    try:
+        pidfd = os.pidfd_open(int(done.stdout))
+    except ProcessLookupError:
+        return
+    with open(pidfd) as ended:
+        assert _is_readable(ended.fileno(), 30)
+
+
+def _is_readable(descriptor: int, timeout_s: float) -> bool:
+    import select
+
+    return bool(select.select([descriptor], [], [], timeout_s)[0])
+
+
+def test_a_plain_process_obeys_nobody(tmp_path: Path) -> None:
+    with BrokerProcess(tmp_path) as broker, pytest.raises(BrokerFailed, match="controls=True"):
+        broker.advance_time(1)

@@ -1,0 +1,59 @@
+"""Files that are closed with their broker, whoever holds them then."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from plogd.testing.controlled_machine import HeldFiles
+
+
+@pytest.fixture
+def files() -> HeldFiles:
+    return HeldFiles()
+
+
+def _is_open(descriptor: int) -> bool:
+    try:
+        os.fstat(descriptor)
+    except OSError:
+        return False
+    return True
+
+
+def test_a_file_is_closed_by_its_last_holder(files: HeldFiles, tmp_path: Path) -> None:
+    file = files.open_append(str(tmp_path / "a"))
+    descriptor = file.fileno()
+    file.retain()
+    file.close()
+    assert _is_open(descriptor)
+    file.close()
+    assert not _is_open(descriptor)
+    files.close()
+
+
+def test_what_is_still_held_is_closed_once_and_for_all(files: HeldFiles, tmp_path: Path) -> None:
+    file = files.open_append(str(tmp_path / "a"))
+    file.retain()
+    descriptor = file.fileno()
+    files.close()
+    assert not _is_open(descriptor)
+    another = os.open(tmp_path / "a", os.O_RDONLY)
+    assert another == descriptor or _is_open(another)
+    file.close()  # A holder that does not know: nobody else's descriptor goes.
+    file.close()
+    assert _is_open(another)
+    os.close(another)
+
+
+def test_a_lock_is_let_go_of_once(files: HeldFiles, tmp_path: Path) -> None:
+    path, other = str(tmp_path / ".lock"), HeldFiles()
+    let_go = files.lock(path)
+    with pytest.raises(BlockingIOError):
+        other.lock(path)
+    files.close()
+    let_go()
+    other.lock(path)
+    other.close()

@@ -1,0 +1,30 @@
+"""The pytest plugin costs nothing to those who have plog installed and use no fixture of it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+PROGRAM = """
+import sys
+import pytest
+before = set(sys.modules)
+import plogd.testing.plugin
+new = set(sys.modules) - before
+assert not any(name.partition(".")[0] in ("twisted", "zope") for name in new), new
+ours = {name for name in new if name.partition(".")[0] in ("plog", "plogd")}
+assert ours == {"plogd", "plogd.testing", "plogd.testing.plugin"}, ours
+assert len(new) < 8, new
+"""
+
+
+def test_loading_it_imports_neither_twisted_nor_anything_of_ours() -> None:
+    subprocess.run([sys.executable, "-c", PROGRAM], check=True)
+
+
+def test_a_broker_process_needs_no_twisted_in_the_tests_process() -> None:
+    program = (
+        "import sys, plogd.testing.broker_process\n"
+        "assert not any(name.partition('.')[0] in ('twisted', 'zope') for name in sys.modules)\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
