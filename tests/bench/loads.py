@@ -14,7 +14,7 @@ from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from tests.bench import special_loads
+from tests.bench import client_loads, special_loads
 from tests.bench.rounds import (
     Round,
     Target,
@@ -357,6 +357,101 @@ PAPER_LOADS = (
     ),
 )
 
+
+def _client_cpu(library: str, at_most: float, subject: str = "plog") -> Target:
+    """A library's CPU beside that of `library`, for as many records."""
+    whose = "" if subject == "plog" else f"{subject.removeprefix('plog-')}: "
+    of = ratio("client_cpu_s_per_mrecord", against=library)
+    what = f"{whose}client CPU per record ÷ {library}'s"
+    return Target(what=what, of=of, at_most=at_most, subject=subject, beside="")
+
+
+def _client_figures(*subjects: str) -> tuple[Target, ...]:
+    """Absolute figures, for which nothing is promised."""
+    return tuple(
+        Target(
+            what=f"{subject}: client CPU",
+            of=figure("client_cpu_s_per_mrecord"),
+            unit=" µs/record",
+            subject=subject,
+            beside="",
+        )
+        for subject in subjects
+    )
+
+
+CLIENT_LOADS = (
+    Load(
+        name="client-produce",
+        what="clients: produce 200 B records, blocking, default batching",
+        section="clients",
+        run=client_loads.produce,
+        peers=("plog",),
+        targets=(
+            _client_cpu("kafka-python", 0.35),
+            _client_cpu("aiokafka", 0.5),
+            _client_cpu("confluent", 2.5),
+            *_client_figures(*client_loads.PRODUCERS),
+        ),
+    ),
+    Load(
+        name="client-consume",
+        what="clients: consume 200 B records",
+        section="clients",
+        run=client_loads.consume,
+        peers=("plog",),
+        targets=(
+            _client_cpu("kafka-python", 0.3),
+            _client_cpu("aiokafka", 0.5),
+            _client_cpu("confluent", 2),
+            _client_cpu("confluent", 1, "plog-arrow"),
+            *_client_figures(*client_loads.CONSUMERS),
+        ),
+    ),
+    Load(
+        name="client-latency",
+        what="clients: 200 records/s, send to receive, asyncio",
+        section="clients",
+        run=client_loads.latency,
+        peers=("plog",),
+        targets=(
+            Target(what="p50 ÷ aiokafka's", of=ratio("p50_ms", against="aiokafka"), at_most=1),
+            Target(what="p99 ÷ aiokafka's", of=ratio("p99_ms", against="aiokafka"), at_most=1),
+            Target(what="p50", of=figure("p50_ms"), unit=" ms"),
+            Target(what="p99", of=figure("p99_ms"), unit=" ms"),
+        ),
+    ),
+    Load(
+        name="commands",
+        what="the command line",
+        section="clients",
+        run=client_loads.commands,
+        peers=("plog",),
+        rounds=3,
+        targets=(
+            Target(what="plog --help", of=figure("help_s"), at_most=0.15, unit=" s"),
+            Target(what="plog topics --list", of=figure("list_s"), at_most=0.3, unit=" s"),
+        ),
+    ),
+    Load(
+        name="fixture",
+        what="the fixtures for tests",
+        section="clients",
+        run=client_loads.fixture,
+        peers=("plog",),
+        rounds=3,
+        targets=(
+            Target(what="a broker is ready", of=figure("ready_s"), at_most=0.5, unit=" s"),
+            Target(
+                what="100 tests, each with a fresh topic",
+                of=figure("tests_s"),
+                at_most=5,
+                unit=" s",
+            ),
+        ),
+    ),
+)
+
 LAST_LOADS = (
     Load(
         name="after",
@@ -371,5 +466,5 @@ LAST_LOADS = (
     ),
 )
 
-LOADS = (*CPU_LOADS, *OTHER_LOADS, *PAPER_LOADS, *LAST_LOADS)
+LOADS = (*CPU_LOADS, *OTHER_LOADS, *PAPER_LOADS, *CLIENT_LOADS, *LAST_LOADS)
 BY_NAME = {load.name: load for load in LOADS}

@@ -65,7 +65,7 @@ def tables(run: Run) -> dict[str, str]:
     """All of the document's tables by the names of their markers."""
     by_section = {
         section: targets_table(run, [load for load in LOADS if load.section == section])
-        for section in ("cpu", "other", "paper")
+        for section in ("cpu", "other", "paper", "clients")
     }
     return {
         "machine": machine_text(run),

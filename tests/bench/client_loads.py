@@ -1,0 +1,146 @@
+"""Loads that judge the client library, the command line and the test fixtures, not the broker.
+
+One plog serves all of them. Each library runs in a process of its own (library_load.py), all of
+them in turn within a round, so that a ratio is of one minute of the machine.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Generator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tests.bench.peers import Peer
+from tests.bench.rounds import Round
+
+if TYPE_CHECKING:
+    from tests.bench.session import Session
+
+_TIMEOUT_S = 600
+_QUICK_DIVISOR = 25
+PRODUCERS = ("plog", "plog-interpreted", "confluent", "aiokafka", "kafka-python")
+CONSUMERS = ("plog", "plog-interpreted", "plog-arrow", "confluent", "aiokafka", "kafka-python")
+LATE = ("plog", "aiokafka")
+_TESTS = 100
+_TEST_FILE = f"""
+import pytest
+
+@pytest.mark.parametrize("number", range({_TESTS}))
+def test_a_topic_of_its_own(plog_session_broker, plog_topic, number):
+    assert plog_topic
+"""
+_READY = """
+import sys, time
+began = time.perf_counter()
+from pathlib import Path
+from plogd.testing.broker_thread import BrokerThread
+with BrokerThread(Path(sys.argv[1])) as broker:
+    print(time.perf_counter() - began)
+"""
+
+
+def produce(session: Session) -> Generator[Round]:
+    """A million records by each library, into a new topic."""
+    return _libraries(session, "produce", PRODUCERS, records=1_000_000)
+
+
+def consume(session: Session) -> Generator[Round]:
+    """The same records by each library, in batches as librdkafka makes them."""
+    return _libraries(session, "consume", CONSUMERS, records=1_000_000)
+
+
+def latency(session: Session) -> Generator[Round]:
+    """200 records a second, from `send` until a consumer of the same library has each."""
+    return _libraries(session, "latency", LATE, records=2000)
+
+
+def _libraries(
+    session: Session, mode: str, libraries: Sequence[str], *, records: int
+) -> Generator[Round]:
+    peer = session.peer("plog")
+    records //= _QUICK_DIVISOR if session.quick else 1
+    number = 0
+    while True:
+        number += 1
+        round_ = {}
+        if mode == "consume":
+            _run(peer, "confluent", "produce", f"clients-{mode}-{number}", 2 * records)
+        turn = libraries if number % 2 else libraries[::-1]
+        for library in turn:
+            topic = f"clients-{mode}-{number}"
+            if mode != "consume":
+                topic += f"-{library}"
+            round_[library] = _run(peer, library, mode, topic, records)
+            session.results.say(f"client-{mode}", library, "", round_[library])
+        yield round_
+
+
+def _run(peer: Peer, library: str, mode: str, topic: str, records: int) -> dict[str, Any]:
+    command = [sys.executable, "-m", "tests.bench.library_load", "--library", library]
+    command += ["--mode", mode, "--bootstrap", peer.bootstrap, "--topic", topic]
+    command += ["--n", str(records), "--warmup", str(records // 20)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=True)
+    figures: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return figures
+
+
+def commands(session: Session) -> Generator[Round]:
+    """Wall time of two command lines, the best of five: how long one waits on a calm machine."""
+    peer = session.peer("plog")
+    plog = [sys.executable, "-m", "plog.cli"]
+    while True:
+        figures = {
+            "help_s": _best_wall_s([*plog, "--help"]),
+            "list_s": _best_wall_s(
+                [*plog, "topics", "--list", "--bootstrap-server", peer.bootstrap]
+            ),
+        }
+        session.results.say("commands", "plog", "", figures)
+        yield {"plog": figures}
+
+
+def _best_wall_s(command: Sequence[str]) -> float:
+    walls = []
+    for _ in range(5):
+        began = time.perf_counter()
+        subprocess.run(command, capture_output=True, timeout=_TIMEOUT_S, check=True)
+        walls.append(time.perf_counter() - began)
+    return round(min(walls), 3)
+
+
+def fixture(session: Session) -> Generator[Round]:
+    """A broker inside a test's process, and a hundred tests with a topic each."""
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    while True:
+        folder = Path(tempfile.mkdtemp(dir=session.folder))
+        try:
+            ready = [sys.executable, "-c", _READY, str(folder / "broker")]
+            done = subprocess.run(
+                ready, capture_output=True, text=True, timeout=_TIMEOUT_S, check=True
+            )
+            (folder / "test_topics.py").write_text(_TEST_FILE)
+            command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(folder)]
+            began = time.perf_counter()
+            subprocess.run(
+                command,
+                capture_output=True,
+                env=environment,
+                cwd=folder,
+                timeout=_TIMEOUT_S,
+                check=True,
+            )
+            figures = {
+                "ready_s": round(float(done.stdout), 3),
+                "tests_s": round(time.perf_counter() - began, 3),
+            }
+        finally:
+            shutil.rmtree(folder)
+        session.results.say("fixture", "plog", "", figures)
+        yield {"plog": figures}
