@@ -282,6 +282,23 @@ def test_a_hook_that_is_not_hit_is_not_waited_for_for_ever(broker: RunningBroker
     assert hook.hits == 0, "and the answer that comes later is nobody else's"
 
 
+def test_who_waits_for_a_hook_hears_that_the_broker_has_gone(broker: RunningBroker) -> None:
+    hook = broker.hooks.drop("Fetch")
+    errors: list[Exception] = []
+
+    def wait() -> None:
+        try:
+            hook.wait(timeout_s=120)
+        except (BrokerFailed, TimeoutError) as error:
+            errors.append(error)
+
+    waiting = threading.Thread(target=wait)
+    waiting.start()
+    broker.kill()
+    waiting.join(60)
+    assert len(errors) == 1
+
+
 def test_what_is_wrong_with_a_hook_is_told(broker: RunningBroker) -> None:
     hooks = broker.hooks
     with pytest.raises(ValueError, match="did you mean 'Fetch'"):
@@ -427,9 +444,14 @@ assert threadable.ioThread is None
 
 def test_a_forked_child_holds_nothing_of_a_thread(tmp_path: Path) -> None:
     with BrokerThread(tmp_path) as broker:
+        is_there, tell = os.pipe()
         child = os.fork()
         if child == 0:
+            os.write(tell, b"x")
             signal.pause()
+        os.read(is_there, 1)
+        os.close(is_there)
+        os.close(tell)
         try:
             broker.kill()
             broker.start()

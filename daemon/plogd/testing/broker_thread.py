@@ -24,7 +24,6 @@ from twisted.logger import Logger, globalLogPublisher
 
 from plogd.config import ConfigError, load_config
 from plogd.logging import stream_observer
-from plogd.ports import Later
 from plogd.service import BrokerService
 from plogd.testing.controlled_machine import ControlledMachine
 from plogd.testing.controls import Controls
@@ -125,8 +124,7 @@ class BrokerThread(RunningBroker):
 
     def _ask(self, command: str, *, timeout_s: float = ASK_TIMEOUT_S, **arguments: Any) -> Any:
         run = self._running()
-        asked: Future[Any] = Future()
-        run.soon(lambda: run.ask(command, arguments).then(asked.set_result, asked.set_exception))
+        asked = run.asked(command, arguments)
         try:
             return asked.result(timeout_s)
         except TimeoutError:
@@ -153,6 +151,11 @@ class _Run:
         self._stop_trigger: Any = None
         self._observer: OfThread | None = None
         self._is_forked = False
+        self._has_ended = False
+        self._lock = threading.Lock()
+        """Guards the last one, for other threads."""
+        self._asked: set[Future[Any]] = set()
+        """What somebody waits for."""
         self.thread = threading.Thread(target=self._run, name="plog-broker", daemon=True)
         _RUNS.add(self)
 
@@ -165,9 +168,21 @@ class _Run:
 
     def soon(self, function: Any) -> None:
         """Call `function` on the reactor's thread. Raises BrokerFailed if that has ended."""
-        if not self.is_alive:
-            raise BrokerFailed("the broker does not run")
-        self.reactor.callFromThread(function)
+        with self._lock:
+            if self._has_ended or not self.is_alive:
+                raise BrokerFailed("the broker does not run")
+            self.reactor.callFromThread(function)
+
+    def asked(self, command: str, arguments: dict[str, Any]) -> Future[Any]:
+        """The outcome of a command; BrokerFailed if the broker ends before there is one."""
+        asked: Future[Any] = Future()
+        self._asked.add(asked)  # Before: it may end at any moment.
+        try:
+            self.soon(lambda: self._ask(command, arguments, asked))
+        except BrokerFailed:
+            self._asked.discard(asked)
+            raise
+        return asked
 
     def where(self) -> str:
         """What the thread is doing, for whoever waits in vain."""
@@ -210,9 +225,19 @@ class _Run:
         self.reactor.run(installSignalHandlers=False)
         self.exit_code = service.exit_code
 
-    def ask(self, command: str, arguments: dict[str, Any]) -> Later[Any]:
-        """Do a command."""
-        return self._controls.do(command, arguments)
+    def _ask(self, command: str, arguments: dict[str, Any], asked: Future[Any]) -> None:
+        def answered() -> None:
+            self._asked.discard(asked)
+
+        def on_value(value: Any) -> None:
+            answered()
+            asked.set_result(value)
+
+        def on_error(error: Exception) -> None:
+            answered()
+            asked.set_exception(error)
+
+        self._controls.do(command, arguments).then(on_value, on_error)
 
     def die(self) -> None:
         """End without doing anything more, and without a word."""
@@ -225,6 +250,10 @@ class _Run:
 
     def _end(self) -> None:
         """Give back all that the end of a process would."""
+        with self._lock:
+            self._has_ended = True
+        while self._asked:
+            self._asked.pop().set_exception(BrokerFailed("the broker has ended"))
         if self.machine.jobs is not None:
             self.machine.jobs.close()
         self._silence()

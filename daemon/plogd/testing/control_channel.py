@@ -42,7 +42,10 @@ class ControlClient:
 
         Raises ValueError or KafkaError if it is wrong, TimeoutError, or ChannelClosed.
         """
-        with self._lock:
+        # One that waits may take its time: whoever stops the broker does not wait for it.
+        if not self._lock.acquire(timeout=timeout_s):
+            raise TimeoutError(f"{command}: another command takes more than {timeout_s:g} s")
+        try:
             self._last_id += 1
             message = {"id": self._last_id, "command": command, "arguments": arguments}
             try:
@@ -50,6 +53,8 @@ class ControlClient:
                 answer = self._receive(self._last_id, command, timeout_s)
             except ConnectionError as error:
                 raise ChannelClosed(f"{command}: {error}") from error
+        finally:
+            self._lock.release()
         if "error" not in answer:
             return answer["result"]
         if answer["code"] is None:

@@ -143,9 +143,11 @@ class _HeldFile(OsFile):
             self._among.discard(self)
 
     def give_up(self) -> None:
-        """Close the descriptor, whatever its holders think."""
-        with self._lock:
-            if self._fd >= 0:
-                os.close(self._fd)
-                self._fd = -1
+        """Close the descriptor, whatever its holders think.
+
+        Without the lock: in the child of a fork, a thread that is not there may have it.
+        """
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
         self._among.discard(self)

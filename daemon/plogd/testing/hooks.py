@@ -18,6 +18,7 @@ from typing import Any, Protocol, Self, TypeAlias
 from plog.errors import ErrorCode, KafkaError
 
 WAIT_TIMEOUT_S = 30.0
+RESET_TIMEOUT_S = 5.0
 
 Failing: TypeAlias = type[KafkaError] | KafkaError | ErrorCode | int
 """An error as `Hooks.fail` takes it; an int is its code."""
@@ -143,12 +144,13 @@ class Hooks:
             client_id=client_id,
         )
 
-    def reset(self) -> None:
+    def reset(self, timeout_s: float = RESET_TIMEOUT_S) -> None:
         """End all hooks."""
         if not self._hooks:
             return
+        ended = self._ask("reset_hooks", timeout_s=timeout_s)
         hooks, self._hooks = self._hooks, {}
-        for number, hits in self._ask("reset_hooks"):
+        for number, hits in ended:
             hooks[number].ended(hits)
 
     def forget(self) -> None:
