@@ -263,6 +263,19 @@ class SendHandle:
         """Whether the record's outcome is known."""
         return self._batch.locate(self._index)[0].is_done
 
+    def is_with(self, other: SendHandle) -> bool:
+        """Whether both records began their way in one batch, so that they are done at one time."""
+        return self._batch is other._batch
+
+    def behind(self, places: int) -> SendHandle:
+        """The handle of the record that went into the same batch so many places behind this."""
+        return SendHandle(self._batch, self._index + places)
+
+    def batch_is_fine(self) -> bool:
+        """Whether every record of its batch is known to have been written."""
+        batch = self._batch
+        return batch.is_done and batch.error is None and not batch.errors_by_index
+
     def error(self) -> Exception | None:
         """Why the record failed, None if it did not; only when `done`."""
         batch, index = self._batch.locate(self._index)

@@ -14,6 +14,7 @@ from plog.client.producer_batch import (
     size_of_record,
 )
 from plog.client.values import RecordMetadata
+from plog.errors import CorruptMessage
 from plog.records.builder import build_batch
 from plog.records.codec import RecordFields
 from plog.types import TopicPartition
@@ -35,6 +36,19 @@ def test_a_handle_has_what_became_of_its_record() -> None:
     assert handle.done()
     assert handle.error() is None
     assert handle.metadata() == RecordMetadata("t", 3, 71, 1_000, -1, 2)
+
+
+def test_a_handle_knows_the_others_of_its_batch() -> None:
+    batch, other = batch_of(b"a", b"b"), batch_of(b"c")
+    handle = SendHandle(batch, 0)
+    assert handle.is_with(SendHandle(batch, 1))
+    assert not handle.is_with(SendHandle(other, 0))
+    assert not handle.batch_is_fine()
+    batch.succeed(70, -1)
+    assert handle.batch_is_fine()
+    assert handle.behind(1).metadata().offset == 71
+    other.fail(CorruptMessage())
+    assert not SendHandle(other, 0).batch_is_fine()
 
 
 def test_an_offset_that_is_not_known_stays_unknown() -> None:
