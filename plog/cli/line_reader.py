@@ -1,0 +1,162 @@
+"""Lines of text as records: what ``plog console-producer`` makes of each.
+
+Bytes are kept as they are, so a value need not be UTF-8. A line ends with a line feed, before which
+a carriage return is dropped. Source: Kafka 4.3 LineMessageReader; there a carriage return alone
+ends a line as well, and ``headers.separator`` is a regular expression, which is plain text here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from plog.cli.options import UsageError
+from plog.error_base import PlogError
+
+_SEPARATORS: Final = (
+    "key.separator",
+    "headers.delimiter",
+    "headers.separator",
+    "headers.key.separator",
+)
+_FLAGS: Final = ("parse.key", "parse.headers", "ignore.error")
+_MARKER: Final = "null.marker"
+_SHOWN_BYTES: Final = 60
+
+
+class LineError(PlogError):
+    """A line is not what the options say it is; the text has its number."""
+
+
+class Fields(NamedTuple):
+    """What a line holds."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LineFormat:
+    """``h1:v1,h2:v2<TAB>key<TAB>value``, as far as headers and keys are asked for."""
+
+    parse_key: bool = False
+    parse_headers: bool = False
+    ignore_error: bool = False
+    key_separator: bytes = b"\t"
+    headers_delimiter: bytes = b"\t"
+    headers_separator: bytes = b","
+    headers_key_separator: bytes = b":"
+    null_marker: bytes | None = None
+
+    @classmethod
+    def of(cls, properties: Mapping[str, str]) -> LineFormat:
+        """The format that the reader's properties describe. Raises UsageError."""
+        known = (*_FLAGS, *_SEPARATORS, _MARKER, "topic")
+        for name in properties:
+            if name not in known:
+                raise UsageError(f"the reader has no property {name}: it has {', '.join(known)}")
+        given: dict[str, Any] = {_field(name): _truth(properties.get(name, "")) for name in _FLAGS}
+        for name in (*_SEPARATORS, _MARKER):
+            if name in properties:
+                given[_field(name)] = properties[name].encode("utf-8", "surrogateescape")
+        found = cls(**given)
+        found._check()
+        return found
+
+    def _check(self) -> None:
+        values = {name: getattr(self, _field(name)) for name in (*_SEPARATORS, _MARKER)}
+        for name in _SEPARATORS:
+            if not values[name]:
+                raise UsageError(f"{name} is empty: give it at least one character")
+            if values[name] == self.null_marker:
+                raise UsageError(f"{_MARKER} and {name} may not be equal")
+        # The end of the headers looks like the key's end by default, and is told by its place.
+        headers = ("headers.delimiter", "headers.separator", "headers.key.separator")
+        for i, name in enumerate(headers):
+            for other in headers[i + 1 :]:
+                if values[name] == values[other]:
+                    raise UsageError(f"{name} and {other} may not be equal")
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether a line is a value and nothing else."""
+        return not self.parse_key and not self.parse_headers and self.null_marker is None
+
+    def parse(self, line: bytes, number: int) -> Fields:
+        """What a line without its end holds; `number` is told in errors. Raises LineError.
+
+        >>> LineFormat(parse_key=True).parse(b"alice\\t/index.html", 1)
+        Fields(key=b'alice', value=b'/index.html', headers=())
+        """
+        headers = key = None
+        rest = line
+        if self.parse_headers:
+            headers, rest = self._cut(rest, self.headers_delimiter, "headers delimiter", number)
+        if self.parse_key:
+            key, rest = self._cut(rest, self.key_separator, "key separator", number)
+        pairs = (
+            () if headers is None or headers == self.null_marker else self._pairs(headers, number)
+        )
+        return Fields(self._unless_null(key), self._unless_null(rest), pairs)
+
+    def _unless_null(self, data: bytes | None) -> bytes | None:
+        return None if data == self.null_marker else data
+
+    def _cut(
+        self, text: bytes, separator: bytes, what: str, number: int
+    ) -> tuple[bytes | None, bytes]:
+        head, found, rest = text.partition(separator)
+        if found:
+            return head, rest
+        if self.ignore_error:
+            return None, text
+        raise LineError(f"line {number} has no {what} {shown(separator)}: {shown(text)}")
+
+    def _pairs(self, text: bytes, number: int) -> tuple[tuple[str, bytes | None], ...]:
+        parts = text.split(self.headers_separator)
+        while len(parts) > 1 and not parts[-1]:  # As Java splits.
+            parts.pop()
+        return tuple(self._pair(part, number) for part in parts)
+
+    def _pair(self, text: bytes, number: int) -> tuple[str, bytes | None]:
+        name, found, value = text.partition(self.headers_key_separator)
+        if not found:
+            if self.ignore_error:
+                return _name(text), None
+            separator = shown(self.headers_key_separator)
+            raise LineError(f"line {number} has a header without {separator}: {shown(text)}")
+        if name == self.null_marker:
+            raise LineError(f"line {number} has the null marker as a header's name")
+        return _name(name), self._unless_null(value)
+
+
+def stripped(lines: Iterable[bytes]) -> Iterator[bytes]:
+    """Lines without their ends.
+
+    >>> list(stripped([b"a\\n", b"b\\r\\n", b"", b"c"]))
+    [b'a', b'b', b'', b'c']
+    """
+    for line in lines:
+        if line[-1:] == b"\n":
+            line = line[:-2] if line[-2:-1] == b"\r" else line[:-1]
+        yield line
+
+
+def shown(data: bytes) -> str:
+    """A part of a line in an error, not too long."""
+    cut = data if len(data) <= _SHOWN_BYTES else data[:_SHOWN_BYTES] + b"..."
+    return repr(cut.decode("utf-8", "backslashreplace"))
+
+
+def _name(data: bytes) -> str:
+    return data.decode("utf-8", "surrogateescape")
+
+
+def _truth(text: str) -> bool:
+    return text.strip().lower() == "true"
+
+
+def _field(name: str) -> str:
+    return name.replace(".", "_")

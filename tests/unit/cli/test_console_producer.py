@@ -1,0 +1,53 @@
+"""plog/cli/console_producer.py: which settings its options mean."""
+
+from __future__ import annotations
+
+import argparse
+
+import pytest
+
+from plog.cli.console_producer import Tally, configure, settings_of
+
+
+def _settings(*words: str) -> dict[str, object]:
+    parser = argparse.ArgumentParser()
+    configure(parser)
+    return settings_of(parser.parse_args(["--bootstrap-server", "a:1", "--topic", "t", *words]))
+
+
+@pytest.mark.parametrize(
+    ("words", "name", "value"),
+    [
+        (["--compression-codec"], "compression.type", "gzip"),
+        (["--compression-codec", "lz4"], "compression.type", "lz4"),
+        (["--command-property", "compression.type=zstd"], "compression.type", "zstd"),
+        (["--request-required-acks", "1"], "acks", "1"),
+        (["--timeout", "20"], "linger.ms", 20),
+        (["--request-timeout-ms", "20"], "request.timeout.ms", 20),
+        (["--message-send-max-retries", "0"], "retries", 0),
+        (["--retry-backoff-ms", "5"], "retry.backoff.ms", 5),
+        (["--metadata-expiry-ms", "5"], "metadata.max.age.ms", 5),
+        (["--max-block-ms", "5"], "max.block.ms", 5),
+        (["--batch-size", "5"], "batch.size", 5),
+        (["--max-partition-memory-bytes", "5"], "batch.size", 5),
+        (["--max-memory-bytes", "5"], "buffer.memory", 5),
+        (["--socket-buffer-size", "5"], "send.buffer.bytes", 5),
+        (["--producer-property", "linger.ms=7"], "linger.ms", "7"),
+    ],
+)
+def test_an_option_is_a_setting(words: list[str], name: str, value: object) -> None:
+    plain = {"client.id": "console-producer", "bootstrap.servers": "a:1"}
+    assert _settings(*words) == {**plain, name: value}
+
+
+def test_many_errors_are_told_as_a_number(capsys: pytest.CaptureFixture[str]) -> None:
+    tally = Tally("t")
+    for number in range(1, 26):
+        tally.count_failed(number, ValueError("no"))
+    tally.count([26, 27])
+    tally.conclude()
+    told = capsys.readouterr().err.splitlines()
+    assert told[0] == "plog: line 1 was not delivered: no"
+    assert len(told) == 11
+    assert told[-1] == "plog: 15 more lines were not delivered"
+    assert tally.sent == 2
