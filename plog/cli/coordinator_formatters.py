@@ -1,0 +1,85 @@
+"""What coordinators write into internal topics, as JSON: for ``plog console-consumer``.
+
+Source: Kafka 4.3 OffsetsMessageFormatter, GroupMetadataMessageFormatter and
+TransactionLogMessageFormatter. Records of other kinds in the same topic are left out, as there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from plog.error_base import PlogError
+
+if TYPE_CHECKING:
+    from plog.client.values import ConsumerRecord
+    from plog.wire.schema import Message
+
+_VERSION_BYTES: Final = 2
+
+
+class _Kind(NamedTuple):
+    key: type[Message]
+    value: type[Message]
+
+
+class CoordinatorFormatter:
+    """Shows the records of some kinds; the first number of a key is its kind."""
+
+    def __init__(self, kinds: Mapping[int, _Kind]) -> None:
+        self._kinds = kinds
+
+    def format(self, record: ConsumerRecord) -> bytes:
+        """A line of JSON; nothing for a record of another kind. Raises PlogError."""
+        from plog.wire.as_json import Json, as_json, compact_json
+
+        if record.key is None:
+            return b""
+        number, key = _split(record.key, "key", record)
+        kind = self._kinds.get(number)
+        if kind is None:
+            return b""
+        version = min(number, kind.key.max_version)
+        shown: dict[str, Json] = {
+            "key": {"type": number, "data": as_json(kind.key.decode(key, version), version)},
+            "value": None,
+        }
+        if record.value is not None:
+            version, value = _split(record.value, "value", record)
+            if not kind.value.min_version <= version <= kind.value.max_version:
+                raise PlogError(f"{kind.value.__name__} has no version {version}")
+            data = as_json(kind.value.decode(value, version), version)
+            shown["value"] = {"version": version, "data": data}
+        return compact_json(shown).encode() + b"\n"
+
+
+def _split(data: bytes, what: str, record: ConsumerRecord) -> tuple[int, bytes]:
+    if len(data) < _VERSION_BYTES:
+        raise PlogError(f"the {what} at offset {record.offset} has no version: no coordinator's")
+    return int.from_bytes(data[:_VERSION_BYTES], "big", signed=True), data[_VERSION_BYTES:]
+
+
+def _offsets(properties: Mapping[str, str]) -> CoordinatorFormatter:
+    from plog.wire.internal.group_records import OffsetCommitKey, OffsetCommitValue
+
+    kind = _Kind(OffsetCommitKey, OffsetCommitValue)
+    return CoordinatorFormatter({0: kind, 1: kind})
+
+
+def _group_metadata(properties: Mapping[str, str]) -> CoordinatorFormatter:
+    from plog.wire.internal.group_records import GroupMetadataKey, GroupMetadataValue
+
+    return CoordinatorFormatter({2: _Kind(GroupMetadataKey, GroupMetadataValue)})
+
+
+def _transactions(properties: Mapping[str, str]) -> CoordinatorFormatter:
+    from plog.wire.internal.transaction_records import TransactionLogKey, TransactionLogValue
+
+    return CoordinatorFormatter({0: _Kind(TransactionLogKey, TransactionLogValue)})
+
+
+COORDINATOR_FORMATTERS: Final[Mapping[str, Callable[[Mapping[str, str]], CoordinatorFormatter]]] = {
+    "OffsetsMessageFormatter": _offsets,
+    "GroupMetadataMessageFormatter": _group_metadata,
+    "TransactionLogMessageFormatter": _transactions,
+}

@@ -1,0 +1,99 @@
+"""Deserializers by the names of Java's classes, or of Python's functions: bytes to text.
+
+Source: Kafka 4.3 org.apache.kafka.common.serialization, and what Java prints of the results.
+"""
+
+from __future__ import annotations
+
+import importlib
+import struct
+import uuid
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeAlias
+
+from plog.cli.options import UsageError
+from plog.error_base import PlogError
+
+Deserializer: TypeAlias = Callable[[bytes], str]
+
+_PACKAGE: Final = "org.apache.kafka.common.serialization."
+
+
+class CannotDeserialize(PlogError):
+    """Bytes are not what the deserializer reads."""
+
+
+def find_deserializer(name: str | None) -> Deserializer | None:
+    """The deserializer of this name, such as ``LongDeserializer`` or ``package.module:function``.
+
+    None for None, and for those whose result is the bytes themselves. Raises UsageError.
+
+    >>> find_deserializer("org.apache.kafka.common.serialization.ShortDeserializer")(bytes([1, 0]))
+    '256'
+    """
+    if not name:
+        return None
+    if ":" in name:
+        return _python_function(name)
+    bare = name.removeprefix(_PACKAGE)
+    if bare in _AS_THEY_ARE:
+        return None
+    if bare not in _JAVA:
+        names = ", ".join([*_JAVA, *_AS_THEY_ARE])
+        raise UsageError(f"there is no deserializer {name}: choose module:function, or of {names}")
+    read = _JAVA[bare]
+
+    def deserialize(data: bytes) -> str:
+        try:
+            return read(data)
+        except (struct.error, ValueError) as error:
+            raise CannotDeserialize(f"{len(data)} bytes are nothing for {bare}: {error}") from error
+
+    return deserialize
+
+
+def _python_function(name: str) -> Deserializer:
+    module, _, path = name.partition(":")
+    try:
+        function: Any = importlib.import_module(module)
+        for attribute in path.split("."):
+            function = getattr(function, attribute)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise UsageError(f"cannot load the deserializer {name}: {error}") from None
+
+    def deserialize(data: bytes) -> str:
+        try:
+            return str(function(data))
+        except Exception as error:
+            raise CannotDeserialize(f"the deserializer {name} failed: {error!r}") from error
+
+    return deserialize
+
+
+def _of_struct(layout: str) -> Deserializer:
+    unpack = struct.Struct(layout).unpack
+    return lambda data: str(unpack(data)[0])
+
+
+def _boolean(data: bytes) -> str:
+    if data not in (b"\0", b"\1"):
+        raise ValueError("it is neither 0 nor 1")
+    return "true" if data == b"\1" else "false"
+
+
+def _void(data: bytes) -> str:
+    raise ValueError("there should be none")
+
+
+_JAVA: Final[Mapping[str, Deserializer]] = {
+    "StringDeserializer": lambda data: data.decode("utf-8", "replace"),
+    "ShortDeserializer": _of_struct(">h"),
+    "IntegerDeserializer": _of_struct(">i"),
+    "LongDeserializer": _of_struct(">q"),
+    "FloatDeserializer": _of_struct(">f"),
+    "DoubleDeserializer": _of_struct(">d"),
+    "BooleanDeserializer": _boolean,
+    "UUIDDeserializer": lambda data: str(uuid.UUID(data.decode())),
+    "VoidDeserializer": _void,
+}
+_AS_THEY_ARE: Final = ("ByteArrayDeserializer", "ByteBufferDeserializer", "BytesDeserializer")
