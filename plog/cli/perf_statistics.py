@@ -1,0 +1,108 @@
+"""Throughput and latency of records sent, as Kafka's kafka-producer-perf-test.sh counts and prints.
+
+Source: Kafka 4.3 ProducerPerformance.Stats. Latencies are whole milliseconds; of more than half a
+million records only every nth counts for the percentiles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+_SAMPLES_MAX: Final = 500_000
+_MIB: Final = 1024 * 1024
+_SHARES: Final = (0.5, 0.95, 0.99, 0.999)
+
+
+class Statistics:
+    """What was measured since `start_ms`, and since the last report."""
+
+    def __init__(
+        self, expected: int, start_ms: int, interval_ms: int, *, is_steady: bool = False
+    ) -> None:
+        self._start_ms = start_ms
+        self._interval_ms = interval_ms
+        self._is_steady = is_steady
+        self._sampling = max(1, expected // min(max(expected, 1), _SAMPLES_MAX))
+        self._latencies: list[int] = []
+        self.count = 0
+        self._bytes = self._total_ms = self._max_ms = 0
+        self._window_start_ms = start_ms
+        self._window_count = self._window_bytes = 0
+        self._window_total_ms = self._window_max_ms = 0
+
+    def record(self, latency_ms: int, size_bytes: int) -> None:
+        """A record was acknowledged."""
+        if self.count % self._sampling == 0:
+            self._latencies.append(latency_ms)
+        self.count += 1
+        self._bytes += size_bytes
+        self._total_ms += latency_ms
+        self._window_count += 1
+        self._window_bytes += size_bytes
+        self._window_total_ms += latency_ms
+        if latency_ms > self._window_max_ms:
+            self._window_max_ms = latency_ms
+            self._max_ms = max(self._max_ms, latency_ms)
+
+    def report(self, now_ms: int) -> str | None:
+        """The line of the time since the last report, once that is long enough ago."""
+        elapsed_ms = now_ms - self._window_start_ms
+        if elapsed_ms < self._interval_ms:
+            return None
+        count = self._window_count
+        is_first = self._is_steady and count == self.count
+        line = "In steady state.\n" if is_first else ""
+        line += (
+            f"{count} records sent, {_rate(count, elapsed_ms):.1f} records/sec"
+            f" ({_rate(self._window_bytes, elapsed_ms) / _MIB:.2f} MB/sec),"
+            f" {self._window_total_ms / count if count else 0:.1f} ms avg latency,"
+            f" {self._window_max_ms:.1f} ms max latency."
+        )
+        self._begin_window(now_ms)
+        return line
+
+    def total(self, now_ms: int) -> str:
+        """The line of everything."""
+        elapsed_ms = now_ms - self._start_ms
+        mean_ms = self._total_ms / self.count if self.count else 0
+        shares = zip(("50th", "95th", "99th", "99.9th"), percentiles(self._latencies), strict=True)
+        return (
+            f"{self.count}{' steady state' if self._is_steady else ''} records sent,"
+            f" {_rate(self.count, elapsed_ms):f} records/sec"
+            f" ({_rate(self._bytes, elapsed_ms) / _MIB:.2f} MB/sec), {mean_ms:.2f} ms avg latency,"
+            f" {self._max_ms:.2f} ms max latency, "
+            + ", ".join(f"{value} ms {name}" for name, value in shares)
+            + "."
+        )
+
+    def _begin_window(self, now_ms: int) -> None:
+        self._window_start_ms = now_ms
+        self._window_count = self._window_bytes = 0
+        self._window_total_ms = self._window_max_ms = 0
+
+
+def percentiles(values: Sequence[int], shares: Sequence[float] = _SHARES) -> list[int]:
+    """The values below which these shares of them are; 0 if there are none.
+
+    >>> percentiles(range(1000))
+    [500, 950, 990, 999]
+    """
+    ordered = sorted(values)
+    return [ordered[int(share * len(ordered))] if ordered else 0 for share in shares]
+
+
+def _rate(count: float, elapsed_ms: float) -> float:
+    return 1000 * count / elapsed_ms if elapsed_ms > 0 else 0.0
+
+
+def metrics_lines(metrics: dict[str, float], group: str, client_id: str) -> list[str]:
+    """Metrics in the columns of Kafka's tools.
+
+    >>> metrics_lines({"a": 1.0}, "producer-metrics", "c")[1]
+    'producer-metrics:a:{client-id=c} : 1.000'
+    """
+    names = {f"{group}:{name}:{{client-id={client_id}}}": metrics[name] for name in sorted(metrics)}
+    width = max(map(len, names), default=0)
+    lines = [f"{name:<{width}} : {value:.3f}" for name, value in names.items()]
+    return [f"{'Metric Name':<{width}}   Value", *lines]
