@@ -1,0 +1,60 @@
+"""Events of the verifiable tools: one JSON object in a line, as Kafka's print them.
+
+Kafka's system tests and black-box checkers read these lines, so names, fields, their order and the
+names of errors are Java's.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from typing import IO, Final
+
+_PACKAGE: Final = "org.apache.kafka.common.errors."
+_JAVA_NAMES: Final[Mapping[str, str]] = {
+    "AuthenticationFailed": _PACKAGE + "SaslAuthenticationException",
+    "BufferExhausted": "org.apache.kafka.clients.producer.BufferExhaustedException",
+    "ConnectionFailed": _PACKAGE + "NetworkException",
+    "CorruptMessage": _PACKAGE + "CorruptRecordException",
+    "DeliveryTimedOut": _PACKAGE + "TimeoutException",
+    "MessageTooLarge": _PACKAGE + "RecordTooLargeException",
+    "RequestTimedOut": _PACKAGE + "TimeoutException",
+    "RecordTooLarge": _PACKAGE + "RecordTooLargeException",
+    "SerializationFailed": _PACKAGE + "SerializationException",
+    "TlsFailed": _PACKAGE + "SslAuthenticationException",
+}
+
+
+class Events:
+    """Prints events, from any thread."""
+
+    def __init__(self, stream: IO[str] | None = None) -> None:
+        self._stream = stream or sys.stdout
+        self._lock = threading.Lock()
+
+    def print(self, name: str, **fields: object) -> None:
+        """Print one; its time comes first."""
+        event = {"timestamp": time.time_ns() // 1_000_000, "name": name, **fields}
+        line = json.dumps(event, separators=(",", ":"), ensure_ascii=False)
+        with self._lock:
+            self._stream.write(line + "\n")
+            self._stream.flush()
+
+
+def java_class_of(error: Exception) -> str:
+    """What Java prints of an error's class.
+
+    >>> from plog.errors import UnknownTopicOrPartition
+    >>> java_class_of(UnknownTopicOrPartition())
+    'class org.apache.kafka.common.errors.UnknownTopicOrPartitionException'
+    """
+    name = type(error).__name__
+    if name in _JAVA_NAMES:
+        return f"class {_JAVA_NAMES[name]}"
+    bare = name.removesuffix("Exception").removesuffix("Error")
+    if bare.endswith("AuthorizationFailed"):
+        bare = bare.removesuffix("Failed")
+    return f"class {_PACKAGE}{bare}Exception"
