@@ -63,9 +63,26 @@ COMMANDS: Final[tuple[Command, ...]] = (
         "Tell and change settings of topics, brokers and groups, quotas, and users' passwords.",
     ),
     Command(
+        "console-consumer",
+        "plog.cli.console_consumer:configure",
+        "Print the records of topics, and go on as more come.",
+        ("consume", "tail"),
+    ),
+    Command(
+        "console-producer",
+        "plog.cli.console_producer:configure",
+        "Send lines of standard input, or of a file, as records to a topic.",
+        ("produce",),
+    ),
+    Command(
         "consumer-groups",
         "plog.cli.consumer_groups:configure",
         "List, describe and delete consumer groups, and move their offsets.",
+    ),
+    Command(
+        "consumer-perf-test",
+        "plog.cli.consumer_perf_test:configure",
+        "Read many records, and print the throughput.",
     ),
     Command(
         "delete-records",
@@ -76,6 +93,11 @@ COMMANDS: Final[tuple[Command, ...]] = (
         "dump-log",
         "plogd.tools.dump_log:configure",
         "Print what is in the files of a log: records, indexes, producer snapshots.",
+    ),
+    Command(
+        "e2e-latency",
+        "plog.cli.e2e_latency:configure",
+        "Measure how long a record takes from a producer to a consumer.",
     ),
     Command(
         "features",
@@ -99,6 +121,16 @@ COMMANDS: Final[tuple[Command, ...]] = (
         ("metadata",),
     ),
     Command(
+        "producer-perf-test",
+        "plog.cli.producer_perf_test:configure",
+        "Send many records, and print throughput and latencies.",
+    ),
+    Command(
+        "replay",
+        "plog.cli.replay:configure",
+        "Copy a range of a topic into another one, at a chosen speed.",
+    ),
+    Command(
         "storage",
         "plogd.tools.storage:configure",
         "Look after data directories, offline.",
@@ -107,6 +139,16 @@ COMMANDS: Final[tuple[Command, ...]] = (
         "topics",
         "plog.cli.topics:configure",
         "Create, change, delete, list and describe topics.",
+    ),
+    Command(
+        "verifiable-consumer",
+        "plog.cli.verifiable_consumer:configure",
+        "Read in a group, and print an event of JSON for each step.",
+    ),
+    Command(
+        "verifiable-producer",
+        "plog.cli.verifiable_producer:configure",
+        "Send growing numbers, and print an event of JSON for each.",
     ),
 )
 

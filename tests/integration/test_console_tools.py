@@ -1,0 +1,332 @@
+"""``plog console-producer`` and ``console-consumer``, beside Kafka's own on the same topics."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from plogd.testing.broker_process import BrokerProcess
+from tests.helpers.kafka_tools import KafkaTools, RunTool
+from tests.helpers.plog_command import Plog
+
+ALL_PARTS = [
+    option
+    for part in ("timestamp", "partition", "offset", "headers", "key", "value")
+    for option in ("--formatter-property", f"print.{part}=true")
+]
+HEADERS_AND_KEY = [
+    "--property", "parse.headers=true", "--property", "parse.key=true",
+    "--property", "null.marker=NULL",
+]  # fmt: skip
+
+
+@pytest.fixture
+def plog(broker: BrokerProcess) -> Plog:
+    """Our command against the shared broker."""
+    return Plog(broker.bootstrap_servers)
+
+
+def _all(topic: str, *options: str) -> list[str]:
+    return ["--topic", topic, "--from-beginning", "--timeout-ms", "1500", *options]
+
+
+def _values(plog: Plog, topic: str, *options: str) -> list[bytes]:
+    return plog.run("consume", *_all(topic, *options)).splitlines()
+
+
+LINES = b"h1:v1,h2:NULL\talice\t/index.html\n\t\t\nh:\tNULL\tNULL\nNULL\tb\xc3\xa4\tt\twice\r\n"
+
+
+@pytest.mark.parametrize("options", [[], HEADERS_AND_KEY, ["--property", "ignore.error=true"]])
+def test_both_producers_make_the_same_records(
+    plog: Plog, run: RunTool, new_topic: Callable[[], str], options: list[str]
+) -> None:
+    lines = LINES if options != HEADERS_AND_KEY else LINES.replace(b"\t\t\n", b"a:\t\t\n")
+    ours, theirs = new_topic(), new_topic()
+    plog.run("produce", "--topic", ours, *options, stdin=lines)
+    assert run("ConsoleProducer", "--topic", theirs, *options, stdin=lines.decode()).code == 0
+    shown = [
+        _without_times(plog.run("consume", *_all(topic, *ALL_PARTS)).decode())
+        for topic in (ours, theirs)
+    ]
+    assert shown[0] == shown[1]
+    assert len(shown[0]) == 4
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        [],
+        ALL_PARTS,
+        [
+            *ALL_PARTS,
+            "--formatter-property",
+            "key.separator=|",
+            "--formatter-property",
+            "null.literal=-",
+        ],
+        [*ALL_PARTS, "--formatter-property", "headers.separator=;"],
+        [*ALL_PARTS, "--formatter-property", "line.separator=!\n"],
+        ["--formatter-property", "print.key=true", "--formatter-property", "print.value=false"],
+        ["--formatter-property", "print.delivery=true"],
+        ["--formatter", "org.apache.kafka.tools.consumer.NoOpMessageFormatter"],
+        ["--key-deserializer", "org.apache.kafka.common.serialization.StringDeserializer"],
+    ],
+)
+def test_both_consumers_print_the_same(
+    plog: Plog, run: RunTool, topic: str, options: list[str]
+) -> None:
+    lines = LINES.replace(b"\t\t\n", b"a:\t\t\n")
+    plog.run("produce", "--topic", topic, *HEADERS_AND_KEY, stdin=lines)
+    theirs = run("ConsoleConsumer", *_all(topic, "--max-messages", "4", *options))
+    ours = plog.attempt("console-consumer", *_all(topic, "--max-messages", "4", *options))
+    assert theirs.code == ours.returncode == 0
+    assert ours.stdout.decode() == theirs.stdout
+    assert ours.stderr.decode() == "Processed a total of 4 messages\n"
+    assert "Processed a total of 4 messages" in theirs.stderr
+
+
+def test_a_number_is_shown_as_java_shows_it(plog: Plog, run: RunTool, topic: str) -> None:
+    plog.run("produce", "--topic", topic, stdin=b"\0\0\0\0\0\0\1\2")
+    as_long = "org.apache.kafka.common.serialization.LongDeserializer"
+    options = _all(topic, "--value-deserializer", as_long, "--max-messages", "1")
+    assert plog.run("consume", *options).decode() == run("ConsoleConsumer", *options).stdout
+    refusal = plog.refusal(
+        "consume", *_all(topic, "--value-deserializer", as_long.replace("Long", "Integer"))
+    )
+    assert "8 bytes are nothing for IntegerDeserializer" in refusal
+    assert "Processed a total of 1 messages" in refusal
+
+
+@pytest.mark.parametrize("kind", ["Offsets", "GroupMetadata"])
+def test_what_groups_wrote_is_shown_as_java_shows_it(
+    plog: Plog, run: RunTool, topic: str, kind: str
+) -> None:
+    plog.run("produce", "--topic", topic, stdin=b"a\nb\n")
+    group = f"of-{topic}"
+    plog.run("consume", *_all(topic, "--group", group, "--max-messages", "2"))
+    name = f"org.apache.kafka.tools.consumer.{kind}MessageFormatter"
+    ours, theirs = (
+        [line for line in text.replace('}{"key"', '}\n{"key"').splitlines() if group in line]
+        for text in (
+            plog.run("consume", *_all("__consumer_offsets", "--formatter", name)).decode(),
+            run("ConsoleConsumer", *_all("__consumer_offsets", "--formatter", name)).stdout,
+        )
+    )
+    assert list(map(json.loads, ours)) == list(map(json.loads, theirs))
+    assert ours == theirs
+    assert ours
+
+
+def test_values_need_not_be_text(plog: Plog, topic: str, tmp_path: Path) -> None:
+    value = bytes(set(range(256)) - {10}) + b"\xff"
+    path = tmp_path / "lines"
+    path.write_bytes(value + b"\n" + value)
+    plog.run("produce", "--topic", topic, "--from-file", path)
+    assert plog.run("consume", *_all(topic)) == (value + b"\n") * 2
+    [first, _] = map(json.loads, _values(plog, topic, "--json"))
+    assert set(first["value"]) == {"base64"}
+
+
+def test_a_file_goes_through_in_order_with_any_settings(
+    plog: Plog, topic: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "lines"
+    path.write_bytes(b"".join(b"line %d\n" % i for i in range(20_000)))
+    plog.run(
+        "console-producer", "--topic", topic, "--from-file", path, "--compression-codec", "zstd",
+        "--batch-size", "50000", "--command-property", "linger.ms=20",
+    )  # fmt: skip
+    assert plog.run("consume", *_all(topic)) == path.read_bytes()
+
+
+def test_no_input_makes_no_records(plog: Plog, topic: str) -> None:
+    plog.run("produce", "--topic", topic)
+    plog.run("produce", "--topic", topic, stdin=b"only\n")
+    assert _values(plog, topic) == [b"only"]
+
+
+def test_a_line_that_cannot_be_read_ends_it_and_those_before_are_sent(
+    plog: Plog, topic: str
+) -> None:
+    told = plog.refusal(
+        "produce", "--topic", topic, "--property", "parse.key=true", stdin=b"k\tv\nno tab\nk\tw\n"
+    )
+    assert told == "plog: line 2 has no key separator '\\t': 'no tab'\n"
+    assert _values(plog, topic) == [b"v"]
+
+
+@pytest.mark.parametrize("options", [[], ["--sync"]])
+def test_a_record_that_is_refused_is_told_with_its_line_and_others_go_on(
+    plog: Plog, topic: str, options: list[str]
+) -> None:
+    large = b"x" * 2_000_000
+    told = plog.refusal(
+        "produce", "--topic", topic, *options, stdin=b"a\n" + large + b"\nb\n"
+    )  # fmt: skip
+    assert told.startswith("plog: line 2 was not delivered: a record of about 20000")
+    assert len(told.splitlines()) == 1
+    assert _values(plog, topic) == [b"a", b"b"]
+
+
+def test_a_record_that_the_broker_refuses_is_told_with_its_line(
+    plog: Plog, run: RunTool, topic: str
+) -> None:
+    run("TopicCommand", "--create", "--topic", topic, "--config", "max.message.bytes=1000")
+    told = plog.refusal("produce", "--topic", topic, stdin=b"a\n" + b"x" * 5000 + b"\nb\n")
+    assert "plog: line 2 was not delivered: " in told
+    assert len(told.splitlines()) == 1
+    assert _values(plog, topic) == [b"a", b"b"]
+
+
+def test_a_reader_that_has_seen_enough_commits_nothing_it_did_not_get(
+    plog: Plog, topic: str
+) -> None:
+    plog.run("produce", "--topic", topic, stdin=b"".join(b"%0900d\n" % i for i in range(3000)))
+    consume = plog.command("consume", "--topic", topic, "--from-beginning", "--group", topic)
+    with subprocess.Popen(consume, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert int(process.stdout.readline()) == 0
+        process.stdout.close()
+        errors = process.stderr.read().decode()
+        assert process.wait() == 0
+    assert "unable to write to standard output" in errors
+    assert "Traceback" not in errors
+    rest = [int(x) for x in _values(plog, topic, "--group", topic)]
+    assert rest == list(range(rest[0], 3000))
+    assert rest[0] < 3000
+
+
+def test_a_group_goes_on_where_it_was(plog: Plog, topic: str) -> None:
+    plog.run("produce", "--topic", topic, stdin=b"".join(b"%d\n" % i for i in range(700)))
+    group = ("--group", topic)
+    assert _values(plog, topic, *group, "--max-messages", "3") == [b"0", b"1", b"2"]
+    rest = _values(plog, topic, *group)
+    assert (rest[0], rest[-1], len(rest)) == (b"3", b"699", 697)
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["SIGINT", "SIGTERM"]
+)
+def test_who_stops_it_gets_the_closing_line_and_the_commit(
+    plog: Plog, topic: str, number: signal.Signals, code: int
+) -> None:
+    plog.run("produce", "--topic", topic, stdin=b"a\nb\n")
+    options = ("--topic", topic, "--from-beginning", "--group", topic)
+    with plog.start("consume", *options, "--enable-systest-events") as consumer:
+        assert consumer.wait_for_lines(2) == ["a", "b"]
+        assert consumer.stop(number) == code
+    assert consumer.errors == ["Processed a total of 2 messages"]
+    assert consumer.lines == ["a", "b", "shutdown_complete"]
+    assert _values(plog, topic, "--group", topic) == []
+
+
+def test_who_stops_typing_ends_it_with_one_line(plog: Plog, topic: str) -> None:
+    with (
+        plog.start("tail", "--topic", topic, "--from-beginning") as consumer,
+        plog.start("produce", "--topic", topic) as producer,
+    ):
+        producer.type("one\ntwo\n")
+        assert consumer.wait_for_lines(2) == ["one", "two"]
+        assert producer.stop() == 130
+        assert producer.errors == ["plog: stopped"]
+        assert consumer.stop() == 130
+
+
+def test_both_go_on_after_the_broker_was_killed(own_broker: BrokerProcess) -> None:
+    plog = Plog(own_broker.bootstrap_servers)
+    with (
+        plog.start("tail", "--topic", "t", "--from-beginning") as consumer,
+        plog.start("produce", "--topic", "t") as producer,
+    ):
+        producer.type("one\n")
+        assert consumer.wait_for_lines(1) == ["one"]
+        own_broker.kill()
+        producer.type("two\n")
+        own_broker.restart()
+        producer.type("three\n")
+        assert consumer.wait_for_lines(3) == ["one", "two", "three"]
+        assert producer.wait() == 0
+        assert consumer.stop() == 130
+    assert consumer.errors[-1] == "Processed a total of 3 messages"
+
+
+def test_a_partition_is_read_from_where_it_says(plog: Plog, topic: str) -> None:
+    plog.run("produce", "--topic", topic, stdin=b"0\n1\n2\n")
+    of_it = ("--topic", topic, "--partition", "0", "--timeout-ms", "1000")
+    assert plog.run("consume", *of_it, "--offset", "1") == b"1\n2\n"
+    assert plog.run("consume", *of_it, "--offset", "earliest") == b"0\n1\n2\n"
+    assert plog.run("consume", *of_it, "--from-beginning") == b"0\n1\n2\n"
+    assert plog.run("consume", *of_it) == b""
+    assert plog.run("consume", *of_it, "--offset", "1", "--max-messages", "0") == b""
+
+
+def test_topics_are_chosen_by_a_pattern(plog: Plog, topic: str) -> None:
+    for end in ("-a", "-b"):
+        plog.run("produce", "--topic", topic + end, stdin=b"%b\n" % end.encode())
+    out = plog.run("consume", "--include", f"{topic}-.", "--from-beginning", "--timeout-ms", "2000")
+    assert sorted(out.split()) == [b"-a", b"-b"]
+
+
+def test_an_address_where_nobody_is_is_told(topic: str) -> None:
+    nobody = Plog("127.0.0.1:1")
+    told = nobody.refusal("produce", "--topic", topic, "--max-block-ms", "500", stdin=b"a\n")
+    assert told.splitlines()[-1].startswith("plog: line 1 and those behind it were not sent: ")
+
+
+def test_a_topic_that_cannot_be_is_told(plog: Plog) -> None:
+    assert "bad topic" in plog.refusal("produce", "--topic", "bad topic", stdin=b"a\n")
+
+
+def test_a_topic_that_does_not_come_is_told(start_broker: Callable[..., BrokerProcess]) -> None:
+    plog = Plog(start_broker({"auto.create.topics.enable": "false"}).bootstrap_servers)
+    told = plog.refusal("produce", "--topic", "none", "--max-block-ms", "500", stdin=b"a\n")
+    assert "none" in told
+
+
+@pytest.mark.parametrize(
+    ("tool", "options", "told"),
+    [
+        ("produce", ["--topic", "t", "--batch-size", "0"], "0 is less than 1"),
+        ("produce", ["--topic", "t", "--compression-codec", "rar"], "rar"),
+        ("produce", ["--topic", "t", "--command-property", "linger=5"], "linger.ms"),
+        ("produce", ["--topic", "t", "--property", "key.divider=:"], "key.divider"),
+        ("produce", ["--topic", "t", "--from-file", "/nowhere/x"], "/nowhere/x"),
+        ("produce", ["--topic", "t", "--request-required-acks", "7"], "acks"),
+        ("produce", ["--topic", "t", "--line-reader", "mine.Reader"], "mine.Reader"),
+        ("consume", [], "--topic or --include"),
+        ("consume", ["--include", "["], "'[' is no regular expression"),
+        ("consume", ["--topic", "t", "--offset", "1"], "--partition"),
+        ("consume", ["--topic", "t", "--partition", "0", "--group", "g"], "--group or --partition"),
+        ("consume", ["--topic", "t", "--formatter", "Mine"], "DefaultMessageFormatter"),
+        ("consume", ["--topic", "t", "--property", "print.all=true"], "print.all"),
+        ("consume", ["--topic", "t", "--command-config", "/nowhere/x"], "/nowhere/x"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_one_line(
+    plog: Plog, tool: str, options: list[str], told: str
+) -> None:
+    refusal = plog.refusal(tool, *options, stdin=b"a\n")
+    assert told in refusal
+    assert len(refusal.splitlines()) == 1
+
+
+def test_records_of_other_producers_are_read(
+    kafka_tools: KafkaTools, plog: Plog, topic: str
+) -> None:
+    kafka_tools.run(
+        "ProducerPerformance", "--bootstrap-server", plog.bootstrap_servers, "--topic", topic,
+        "--num-records", "1000", "--throughput", "-1", "--payload-monotonic",
+        "--command-property", "compression.type=lz4",
+    )  # fmt: skip
+    assert _values(plog, topic) == [b"%d" % i for i in range(1000)]
+
+
+def _without_times(text: str) -> list[str]:
+    return [line.partition("\t")[2] for line in text.splitlines()]

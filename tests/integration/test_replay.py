@@ -1,0 +1,195 @@
+"""``plog replay``: what it copies is what was there, at the speed that was asked for."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from plog import Producer
+from plogd.testing.broker_process import BrokerProcess
+from tests.helpers.kafka_tools import RunTool
+from tests.helpers.plog_command import Plog
+
+START_MS = 1_700_000_000_000
+
+
+@pytest.fixture
+def plog(broker: BrokerProcess) -> Plog:
+    """Our command against the shared broker."""
+    return Plog(broker.bootstrap_servers)
+
+
+@pytest.fixture
+def source(broker: BrokerProcess, run: RunTool, topic: str) -> str:
+    """A topic of three partitions with 300 records, one each 10 ms."""
+    run("TopicCommand", "--create", "--topic", topic, "--partitions", "3")
+    _fill(broker.bootstrap_servers, topic)
+    return topic
+
+
+def _fill(servers: str, topic: str) -> None:
+    with Producer(bootstrap_servers=servers) as producer:
+        for i in range(300):
+            producer.send(
+                topic, b"%d" % i, None if i % 5 else b"key %d" % i, partition=i % 3,
+                timestamp=START_MS + 10 * i, headers=[("h", b"\xff"), ("null", None)],
+            )  # fmt: skip
+
+
+def _records(plog: Plog, topic: str, count: int) -> list[dict[str, Any]]:
+    out = plog.run(
+        "consume", "--topic", topic, "--from-beginning", "--json", "--max-messages", str(count),
+        "--timeout-ms", "5000",
+    )  # fmt: skip
+    records = [json.loads(line) for line in out.splitlines()]
+    assert len(records) == count
+    return sorted(records, key=lambda x: (x["partition"], x["offset"]))
+
+
+def _without_topic(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{name: value for name, value in x.items() if name != "topic"} for x in records]
+
+
+def test_a_whole_topic_is_the_same_again(plog: Plog, source: str) -> None:
+    done = plog.attempt("replay", "--topic", source, "--to-topic", f"{source}-copy")
+    assert done.returncode == 0
+    assert done.stderr.decode().splitlines() == [
+        f"Created topic {source}-copy with 3 partitions.",
+        "Copied 300 records.",
+    ]
+    ours, theirs = (_records(plog, name, 300) for name in (source, f"{source}-copy"))
+    assert _without_topic(ours) == _without_topic(theirs)
+
+
+def test_another_cluster_with_another_count_of_partitions(
+    plog: Plog, source: str, start_broker: Callable[..., BrokerProcess]
+) -> None:
+    other = Plog(start_broker().bootstrap_servers)
+    other.run("produce", "--topic", source)  # Makes nothing: it has no lines.
+    other.run("produce", "--topic", source, stdin=b"first\n")
+    plog.run(
+        "replay", "--topic", source, "--to-topic", source, "--to-bootstrap-server",
+        other.bootstrap_servers, "--timestamps", "now",
+    )  # fmt: skip
+    first, *copied = _records(other, source, 301)
+    assert first["value"] == "first"
+    assert {x["partition"] for x in copied} == {0}
+    assert sorted(int(x["value"]) for x in copied) == list(range(300))
+    assert all(x["timestamp"] > START_MS + 3000 for x in copied)
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (["--from-offset", "90"], [*range(270, 300)]),
+        (["--until-offset", "10"], [*range(30)]),
+        (["--from-time", str(START_MS + 2000)], [*range(200, 300)]),
+        (["--from-time", "2023-11-14T22:13:20.5", "--until-time", str(START_MS + 1000)],
+         [*range(50, 100)]),
+        (["--partitions", "2,0", "--until-offset", "2"], [0, 2, 3, 5]),
+        (["--from-offset", "1000"], []),
+    ],
+)  # fmt: skip
+def test_a_range_is_copied(
+    plog: Plog, source: str, options: list[str], expected: list[int]
+) -> None:
+    to = ("--topic", source, "--to-topic", f"{source}-copy")
+    out = plog.run("replay", *to, *options, "--dry-run", "--json")
+    assert sum(row["records"] for row in json.loads(out)) == len(expected)
+    plog.run("replay", *to, *options)
+    copied = _records(plog, f"{source}-copy", len(expected)) if expected else []
+    assert sorted(int(x["value"]) for x in copied) == expected
+
+
+def test_a_dry_run_changes_nothing(plog: Plog, source: str) -> None:
+    done = plog.attempt("replay", "--topic", source, "--to-topic", f"{source}-no", "--dry-run")
+    head, *rows = done.stdout.decode().splitlines()
+    assert head.split() == ["TOPIC", "PARTITION", "FROM", "UNTIL", "RECORDS"]
+    assert [row.split()[1:] for row in rows] == [[str(i), "0", "100", "100"] for i in range(3)]
+    assert "does not exist, and would be created" in done.stderr.decode()
+    again = plog.attempt("replay", "--topic", source, "--to-topic", f"{source}-no", "--dry-run")
+    assert again.stderr == done.stderr
+
+
+def test_the_speed_is_that_of_the_timestamps_and_the_order_that_of_time(
+    plog: Plog, source: str
+) -> None:
+    begin_s = time.monotonic()
+    plog.run(
+        "replay", "--topic", source, "--to-topic", f"{source}-copy", "--speed", "2x",
+        "--timestamps", "now",
+    )  # fmt: skip
+    assert time.monotonic() - begin_s > 1.4
+    copied = _records(plog, f"{source}-copy", 300)
+    in_time = sorted(copied, key=lambda x: x["timestamp"])
+    took_ms = in_time[-1]["timestamp"] - in_time[0]["timestamp"]
+    assert took_ms > 1300
+    values = [int(x["value"]) for x in in_time]
+    assert all(abs(place - value) <= 30 for place, value in enumerate(values))
+
+
+def test_a_rate_can_be_asked_for(plog: Plog, source: str) -> None:
+    begin_s = time.monotonic()
+    plog.run("replay", "--topic", source, "--to-topic", f"{source}-copy", "--speed", "200/s")
+    assert time.monotonic() - begin_s > 1.4
+
+
+def test_what_was_stopped_goes_on_and_nothing_comes_twice(
+    plog: Plog, source: str, tmp_path: Path
+) -> None:
+    state = tmp_path / "state.json"
+    to = ["--topic", source, "--to-topic", f"{source}-copy", "--state", str(state)]
+    with plog.start("replay", *to, "--speed", "100/s") as replay:
+        replay.wait_until(
+            lambda _: state.exists() and "100" in state.read_text(), "the first checkpoint"
+        )
+        assert replay.stop() == 130
+    assert "the same command goes on from here" in "".join(replay.errors)
+    done = json.loads(state.read_text())["partitions"]
+    assert 0 < sum(x["next"] for x in done.values()) < 300
+    plog.run("replay", *to)
+    assert _without_topic(_records(plog, f"{source}-copy", 300)) == _without_topic(
+        _records(plog, source, 300)
+    )
+    assert plog.attempt("replay", *to).stderr.decode() == "Copied 0 records.\n"
+    assert len(_records(plog, f"{source}-copy", 300)) == 300
+
+
+def test_it_goes_on_after_the_broker_was_killed(own_broker: BrokerProcess) -> None:
+    plog = Plog(own_broker.bootstrap_servers)
+    plog.run("produce", "--topic", "t", stdin=b"".join(b"%d\n" % i for i in range(600)))
+    with plog.start("replay", "--topic", "t", "--to-topic", "copy", "--speed", "300/s") as replay:
+        while not _end_offset(plog, "copy"):
+            pass
+        own_broker.kill()
+        own_broker.restart()
+        assert replay.wait() == 0
+    values = [int(x["value"]) for x in _records(plog, "copy", 600)]
+    assert values == list(range(600))
+
+
+def _end_offset(plog: Plog, topic: str) -> int:
+    out = plog.run("consume", "--topic", topic, "--from-beginning", "--timeout-ms", "300")
+    return len(out.splitlines())
+
+
+def test_what_cannot_be_is_refused(plog: Plog, source: str, tmp_path: Path) -> None:
+    def told(*options: str) -> str:
+        text = plog.refusal("replay", *options)
+        assert len(text.splitlines()) == 1
+        return text
+
+    copy = ("--to-topic", f"{source}-copy")
+    assert "itself" in told("--topic", source, "--to-topic", source)
+    assert "there is no topic" in told("--topic", f"{source}-none", *copy)
+    assert "no 7" in told("--topic", source, *copy, "--partitions", "7")
+    assert "no speed" in told("--topic", source, *copy, "--speed", "fast")
+    assert "no time" in told("--topic", source, *copy, "--from-time", "noon")
+    state = tmp_path / "state.json"
+    state.write_text("[]")
+    assert "no state" in told("--topic", source, *copy, "--state", str(state))
