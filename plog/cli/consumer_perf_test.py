@@ -57,6 +57,25 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--group", help="the group to read in (default: one of a random name)")
     add_client_options(parser, "consumer")
+    _add_fetch_options(parser)
+    _add_output_options(parser)
+    add_examples(
+        parser,
+        (
+            "a million records",
+            "plog consumer-perf-test --bootstrap-server localhost:9092 --topic load"
+            " --num-records 1000000",
+        ),
+        (
+            "with a line every second",
+            "plog consumer-perf-test --bootstrap-server localhost:9092 --topic load"
+            " --num-records 10000000 --show-detailed-stats --reporting-interval 1000",
+        ),
+    )
+    parser.set_defaults(run=run)
+
+
+def _add_fetch_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--fetch-size",
         type=positive,
@@ -85,21 +104,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="MS",
         help="end if no record came for so long (default: %(default)s)",
     )
-    _add_output_options(parser)
-    add_examples(
-        parser,
-        (
-            "a million records",
-            "plog consumer-perf-test --bootstrap-server localhost:9092 --topic load"
-            " --num-records 1000000",
-        ),
-        (
-            "with a line every second",
-            "plog consumer-perf-test --bootstrap-server localhost:9092 --topic load"
-            " --num-records 10000000 --show-detailed-stats --reporting-interval 1000",
-        ),
-    )
-    parser.set_defaults(run=run)
 
 
 def _add_output_options(parser: argparse.ArgumentParser) -> None:

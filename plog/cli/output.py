@@ -110,6 +110,18 @@ def fitted(natural: Sequence[int], width: int) -> list[int]:
     return widths
 
 
+def kafka_columns(rows: Sequence[Sequence[object]]) -> Iterator[str]:
+    """Rows, the head among them, in columns as wide as their widest cell, as Kafka's tools pad.
+
+    >>> list(kafka_columns([("GROUP", "LAG"), ("analytics", 7)]))
+    ['GROUP     LAG', 'analytics 7']
+    """
+    cells = [[str(cell) for cell in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    for row in cells:
+        yield " ".join(cell.ljust(size) for cell, size in zip(row, widths, strict=True)).rstrip()
+
+
 @contextmanager
 def progress(total: int, unit: str, *, scale: bool = False) -> Iterator[Callable[[int], None]]:
     """Who hears of work done: a bar on standard error if that is a terminal, else nobody."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,6 +19,7 @@ import plog.aio
 from plog.client.errors import CorruptRecords, DeliveryTimedOut, ForkedError, WrongThread
 from plogd.testing.broker_process import BrokerProcess
 from plogd.testing.plugin import BrokerFactory
+from tests.helpers.eventually import eventually
 
 
 @pytest.fixture
@@ -140,8 +140,7 @@ def test_a_consumer_in_two_threads_is_refused(broker: BrokerProcess) -> None:
     with plog.Consumer("t", bootstrap_servers=broker.bootstrap_servers) as consumer:
         waiting = threading.Thread(target=lambda: _until_woken(consumer))
         waiting.start()
-        while not consumer._depth:
-            time.sleep(0)
+        eventually(lambda: consumer._depth, "use in the other thread")
         with pytest.raises(WrongThread, match="another thread"):
             consumer.consume(1, timeout_s=1)
         consumer.wakeup()
@@ -185,8 +184,7 @@ def test_a_future_that_is_cancelled_is_sent_all_the_same(broker: BrokerProcess) 
             broker.hooks.delay("Produce", seconds=0.3)
             sent = await producer.send("t", b"1")
             waiting = asyncio.ensure_future(sent.result())
-            await asyncio.sleep(0)
-            waiting.cancel()
+            asyncio.get_running_loop().call_soon(waiting.cancel)
             with pytest.raises(asyncio.CancelledError):
                 await waiting
             assert (await sent).offset == 1
