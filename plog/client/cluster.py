@@ -55,6 +55,8 @@ class Cluster:
     ) -> None:
         self.network = network
         self.metadata = ClusterMetadata()
+        self.trouble: KafkaError | None = None
+        """Why the last broker that was asked anything did not answer; None if it did."""
         self.on_update: list[Callable[[ClusterMetadata], None]] = []
         """Called with each new snapshot."""
         self._settings = settings
@@ -133,11 +135,15 @@ class Cluster:
             for node in self._candidates():
                 self._check_open()
                 try:
-                    return await self._ask(await node.connected(), request, response, timeout_s)
+                    answer = await self._ask(await node.connected(), request, response, timeout_s)
                 except KafkaError as failure:
+                    self.trouble = failure
                     if not failure.retriable:
                         raise
                     error = failure
+                else:
+                    self.trouble = None
+                    return answer
                 if backoff.is_over:
                     break
             assert error is not None, "there is always a seed to ask"

@@ -405,7 +405,8 @@ class ConsumerCore:
     def _metadata_changed(self, metadata: ClusterMetadata) -> None:
         self._fetcher.brokers_are(metadata)
         self._take_in_leaders(metadata)
-        for name in {partition.topic for partition in self.positions.assigned}:
+        assigned = {partition.topic for partition in self.positions.assigned}
+        for name in assigned | self._member.subscription:
             topic = metadata.topics.get(name)
             if topic is not None and topic.error in _REFUSALS:
                 self.positions.fail_all(name, error_from_code(topic.error, f"topic {name}"))

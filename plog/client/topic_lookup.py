@@ -52,7 +52,7 @@ class TopicLookup:
             self._news.clear()
             self._ask(topic)
             if not await self._news.wait(max(0.0, deadline_s - self._network.now_s())):
-                raise self._failures.pop(topic, error)
+                raise self._failures.pop(topic, self._missing(topic, partition) or error)
             failure = self._failures.get(topic)
             if failure is not None and not getattr(failure, "retriable", False):
                 raise self._failures.pop(topic)
@@ -64,7 +64,9 @@ class TopicLookup:
         """What is not as it has to be, as far as is known."""
         known = self._cluster.metadata.topics.get(topic)
         if known is None:
-            return RequestTimedOut(f"no broker has told of topic {topic} in time")
+            trouble = self._cluster.trouble
+            why = f": {trouble}" if trouble is not None else ""
+            return RequestTimedOut(f"no broker has told of topic {topic} in time{why}")
         if known.error:
             return error_from_code(known.error, f"topic {topic}")
         if not known.partitions:

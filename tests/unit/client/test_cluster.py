@@ -217,3 +217,15 @@ def test_a_closed_cluster_says_so(sim: SimNetwork) -> None:
     sim.run(cluster.close())
     with pytest.raises(ClosedError, match="closed"):
         sim.run(cluster.refresh(()))
+
+
+def test_why_nobody_answers_is_known_meanwhile(sim: SimNetwork) -> None:
+    cluster = make_cluster(sim)
+    sim.run(cluster.refresh(()))
+    assert cluster.trouble is None
+    sim.refuses = True
+    sim.drop_all()
+    cluster.want_topics(["page-views"])
+    sim.run_until(lambda: "refused" in str(cluster.trouble))
+    sim.refuses = False
+    sim.run_until(lambda: cluster.trouble is None)

@@ -10,6 +10,7 @@ from plog.client.cluster import Cluster
 from plog.client.errors import WokenUp
 from plog.client.polling import PollingConsumer
 from plog.client.settings import ConsumerSettings
+from plog.errors import InvalidTopicException
 from plog.types import TopicPartition
 from tests.helpers.sim_broker import create_topic
 from tests.helpers.sim_network import SimNetwork
@@ -74,6 +75,14 @@ def test_waits_no_longer_than_it_is_told(site: Site) -> None:
     assert site.sim.run(consumer.consume(10, 2.0)) == []
     assert 2 <= site.sim.now_s() - before_s < 2.2
     assert site.sim.run(consumer.wait_for_data(0.5)) is False
+
+
+@pytest.mark.parametrize("group", [None, "g"])
+def test_a_topic_that_cannot_be_is_told(site: Site, group: str | None) -> None:
+    consumer = site.consumer(group_id=group)
+    consumer.subscribe(["no such name"])
+    with pytest.raises(InvalidTopicException, match="no such name"):
+        site.sim.run(consumer.consume(10))
 
 
 def test_waking_it_ends_a_wait(site: Site) -> None:
