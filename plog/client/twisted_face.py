@@ -99,6 +99,9 @@ class Producer(_Client):
             partitioner=partitioner,
             interceptors=interceptors,
         )
+        self._waiting = 0
+        """Records that wait for their topic, or for memory."""
+        self._nobody_waits = self._network.signal()
 
     def send(
         self,
@@ -122,14 +125,32 @@ class Producer(_Client):
             return Deferred.fromCoroutine(_raise(Failure()))
         if handle is not None:
             return _outcome_of(handle)
-        return Deferred.fromCoroutine(self._core.send_soon(*record)).addCallback(_outcome_of)
+        self._waiting += 1
+        return Deferred.fromCoroutine(self._send_soon(*record)).addCallback(_outcome_of)
+
+    async def _send_soon(self, *record: Any) -> SendHandle:
+        try:
+            return await self._core.send_soon(*record)
+        finally:
+            self._waiting -= 1
+            if not self._waiting:
+                self._nobody_waits.set()
+
+    def flush(self) -> Deferred[None]:
+        """See `ProducerCore.flush`; what waits for its topic or for memory is sent, too."""
+        return Deferred.fromCoroutine(self._flush())
+
+    async def _flush(self) -> None:
+        if self._waiting:
+            self._nobody_waits.clear()
+            await self._nobody_waits.wait()
+        await self._core.flush()
 
     @property
     def is_full(self) -> bool:
         """Whether there is no memory for a batch more: what is sent now waits."""
         return self._core.is_full
 
-    flush = deferred(ProducerCore.flush)
     partitions_for = deferred(ProducerCore.partitions_for)
     metrics = here(ProducerCore.metrics)
 

@@ -138,10 +138,8 @@ class AsyncioFace(Face):
         return asyncio.run_coroutine_threadsafe(call(), self._loop).result(PATIENCE_S)
 
     def send(self, client: Any, arguments: Any, options: Any) -> Any:
-        async def call() -> Any:
-            return await (await client.send(*arguments, **options))
-
-        return asyncio.run_coroutine_threadsafe(call(), self._loop)
+        sent = self.wait(lambda: client.send(*arguments, **options))
+        return asyncio.run_coroutine_threadsafe(sent.result(), self._loop)
 
     def close(self) -> None:
         super().close()

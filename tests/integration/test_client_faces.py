@@ -40,14 +40,35 @@ __all__ = ["kafka_servers", "plog_servers"]  # Fixtures, for pytest to find.
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
-@pytest.fixture(params=[*KINDS, *(pytest.param(name, marks=pytest.mark.long) for name in WITH_TLS)])
-def server(request: pytest.FixtureRequest) -> Server:
-    return server_of(request, request.param)
+def pairs() -> list[Any]:
+    """Each face with each broker; those that say little more than the others are long."""
+    quick = {*((name, "plog") for name in NAMES), ("blocking", "kafka")}
+    return [
+        pytest.param(
+            (face, kind),
+            id=f"{face}-{kind}",
+            marks=[] if (face, kind) in quick else [pytest.mark.long],
+        )
+        for face in NAMES
+        for kind in (*KINDS, *WITH_TLS)
+    ]
 
 
-@pytest.fixture(params=NAMES)
-def face(request: pytest.FixtureRequest) -> Iterator[Any]:
-    with open_face(request.param) as opened:
+@pytest.fixture(params=pairs())
+def pair(request: pytest.FixtureRequest) -> tuple[str, str]:
+    """The names of a face and of a broker."""
+    names: tuple[str, str] = request.param
+    return names
+
+
+@pytest.fixture
+def server(request: pytest.FixtureRequest, pair: tuple[str, str]) -> Server:
+    return server_of(request, pair[1])
+
+
+@pytest.fixture
+def face(pair: tuple[str, str]) -> Iterator[Any]:
+    with open_face(pair[0]) as opened:
         yield opened
 
 
@@ -229,10 +250,9 @@ def test_administration(face: Any, server: Server, topic: str) -> None:
         admin.describe_topic(topic)
 
 
-@pytest.mark.parametrize("name", WITH_TLS)
-def test_a_record_goes_through_tls(face: Any, request: pytest.FixtureRequest, name: str) -> None:
+@pytest.mark.parametrize("pair", [(name, "plog-tls") for name in NAMES], ids=str)
+def test_a_record_goes_through_tls(face: Any, server: Server) -> None:
     """The others of these tests run over TLS among the long ones."""
-    server = server_of(request, name)
     topic = f"tls-{uuid.uuid4().hex[:12]}"
     face.admin(**server.settings).create_topic(topic, partitions=1)
     face.producer(**server.settings).send(topic, bytes(300_000)).result(30)
@@ -283,11 +303,13 @@ def test_a_closed_client_says_so(face: Any, server: Server, topic: str) -> None:
         producer.send(topic, b"y").result(30)
 
 
+@pytest.mark.parametrize("pair", [(name, "") for name in NAMES], ids=str)
 def test_a_wrong_setting_is_named(face: Any) -> None:
     with pytest.raises(ConfigError, match=r"linger_mss.*linger.ms"):
         face.producer(bootstrap_servers="localhost:9092", linger_mss=5)
 
 
+@pytest.mark.parametrize("pair", [("blocking", "plog"), ("blocking", "plog-tls")], ids=str)
 def test_the_global_reactor_stays_unimported(server: Server, topic: str) -> None:
     """By the blocking and the asyncio face, which must leave it to the application."""
     program = f"""
