@@ -155,6 +155,8 @@ class Producer(_Client):
     metrics = here(ProducerCore.metrics)
 
     async def _close(self, timeout_s: float | None) -> None:
+        if timeout_s is None:
+            await self._flush()  # What waits for its topic has not reached the engine yet.
         await self._core.close(timeout_s)
         await self._cluster.close()
 
