@@ -42,7 +42,14 @@ def _values(plog: Plog, topic: str, *options: str) -> list[bytes]:
 LINES = b"h1:v1,h2:NULL\talice\t/index.html\n\t\t\nh:\tNULL\tNULL\nNULL\tb\xc3\xa4\tt\twice\r\n"
 
 
-@pytest.mark.parametrize("options", [[], HEADERS_AND_KEY, ["--property", "ignore.error=true"]])
+@pytest.mark.parametrize(
+    "options",
+    [
+        HEADERS_AND_KEY,
+        pytest.param([], marks=pytest.mark.long),
+        pytest.param(["--property", "ignore.error=true"], marks=pytest.mark.long),
+    ],
+)
 def test_both_producers_make_the_same_records(
     plog: Plog, run: RunTool, new_topic: Callable[[], str], options: list[str]
 ) -> None:
@@ -103,7 +110,7 @@ def test_a_number_is_shown_as_java_shows_it(plog: Plog, run: RunTool, topic: str
     assert "Processed a total of 1 messages" in refusal
 
 
-@pytest.mark.parametrize("kind", ["Offsets", "GroupMetadata"])
+@pytest.mark.parametrize("kind", ["Offsets", pytest.param("GroupMetadata", marks=pytest.mark.long)])
 def test_what_groups_wrote_is_shown_as_java_shows_it(
     plog: Plog, run: RunTool, topic: str, kind: str
 ) -> None:
