@@ -47,13 +47,13 @@ class _Client:
     ) -> None:
         if reactor is None:
             from twisted.internet import reactor  # Only who names none wants the installed one.
-        self._network = TwistedNetwork(
+        self.network = TwistedNetwork(
             reactor,
             client_id=settings.client_id,
             send_buffer_bytes=settings.send_buffer_bytes,
             receive_buffer_bytes=settings.receive_buffer_bytes,
         )
-        self._cluster = Cluster(self._network, settings, auto_create_topics=auto_create_topics)
+        self._cluster = Cluster(self.network, settings, auto_create_topics=auto_create_topics)
 
     def close(self, timeout_s: float | None = None) -> Deferred[None]:
         """End it; harmless when it has ended."""
@@ -92,7 +92,7 @@ class Producer(_Client):
         super().__init__(made, reactor, auto_create_topics=True)
         self._core: ProducerCore[SendHandle] = ProducerCore(
             self._cluster,
-            self._network,
+            self.network,
             made,
             key_serializer=key_serializer,
             value_serializer=value_serializer,
@@ -101,7 +101,7 @@ class Producer(_Client):
         )
         self._waiting = 0
         """Records that wait for their topic, or for memory."""
-        self._nobody_waits = self._network.signal()
+        self._nobody_waits = self.network.signal()
 
     def send(
         self,
@@ -220,7 +220,7 @@ class Consumer(_Client):
         self._max_records = made.max_poll_records
         self._core = PollingConsumer(
             self._cluster,
-            self._network,
+            self.network,
             made,
             key_deserializer=key_deserializer,
             value_deserializer=value_deserializer,

@@ -109,7 +109,7 @@ class ConsumerTransport:
     def __init__(self, consumer: Consumer, factory: ConsumerFactory) -> None:
         self.consumer = consumer
         self._factory = factory
-        self._resumed = consumer._network.signal()
+        self._resumed = consumer.network.signal()
         self._resumed.set()
         self._is_stopping = False
 
@@ -127,7 +127,7 @@ class ConsumerTransport:
 
     def start(self) -> None:
         """Begin."""
-        self.consumer._network.spawn(self._hand_out(), "handing out records")
+        self.consumer.network.spawn(self._hand_out(), "handing out records")
 
     def stop(self) -> Deferred[None]:
         """End when the call under way has returned, and close the consumer."""
@@ -245,6 +245,14 @@ class ProducerTransport:
         self.send(self._factory.topic, data).addErrback(
             lambda failure: stream.deliveryFailed(failure.value)
         )
+        if not self._is_streaming and not self._waiting:
+            self.producer.network.spawn(self._ask_for_more(), "asking for more to send")
+
+    async def _ask_for_more(self) -> None:
+        """Let a pull producer write again, but not from within what it has just written."""
+        await self.producer.network.sleep(0)
+        if self._registered is not None and not self._waiting:
+            self._registered.resumeProducing()
 
     def _pause(self, outcome: Deferred[Any]) -> None:
         """Somebody waits for memory until `outcome` is there."""

@@ -25,7 +25,7 @@ def test_each_face_has_the_same_methods(name: str) -> None:
     first, *others = (public_names(getattr(face, name)) for face in FACES)
     for other in others:
         # What only one of them needs: Twisted's flow control, and nothing else.
-        assert other - first <= {"is_full", "unread"}
+        assert other - first <= {"is_full", "network", "unread"}
         assert first <= other
 
 
