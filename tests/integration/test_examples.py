@@ -1,8 +1,9 @@
-"""Every Python example of the README and the docs, run as it stands, against a broker of its own.
+"""Every example of the README and the docs, run as it stands, against a broker of its own.
 
-An example is a fenced block of Python; it has to end by itself. What it names localhost:9092, or
-127.0.0.1:9092, is the test's broker. Those of a file run one after the other on the same broker, as
-a reader would try them.
+An example is a fenced block of Python, or one of shell that has a broker's address in each of its
+lines; those of `plog --help` have a test of their own. It has to end by itself. What it names
+localhost:9092, or 127.0.0.1:9092, is the test's broker. Those of a file run one after the other on
+the same broker, as a reader would try them.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from plogd.testing.plugin import BrokerFactory
 
 ROOT = Path(__file__).parents[2]
 _BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+_SHELL_BLOCK = re.compile(r"^```sh\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 _ADDRESS = re.compile(r"(localhost|127\.0\.0\.1)([:\",\s]+)9092")
 _TIMEOUT_S = 60
 
@@ -62,7 +64,30 @@ def test_an_example_works_as_it_stands(
     assert done.returncode == 0, f"{file}, example {number}:\n{program}\n{output}"
 
 
+def command_lines() -> list[tuple[str, str]]:
+    """File and text of each."""
+    files = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    return [
+        (str(path.relative_to(ROOT)), text)
+        for path in files
+        if path.name != "cli.md"  # Those of `plog --help`.
+        for text in _SHELL_BLOCK.findall(path.read_text("utf-8"))
+        if all(" plog " in f" {line}" and _ADDRESS.search(line) for line in text.splitlines())
+    ]
+
+
+@pytest.mark.parametrize(("file", "text"), command_lines())
+def test_a_command_line_works_as_it_stands(file: str, text: str, broker: BrokerProcess) -> None:
+    program = _ADDRESS.sub(broker.bootstrap_servers, text)
+    plog = f'plog() {{ "{sys.executable}" -m plog.cli "$@"; }}\n'
+    done = subprocess.run(
+        ["sh", "-e", "-c", plog + program], capture_output=True, timeout=_TIMEOUT_S, check=False
+    )
+    assert done.returncode == 0, f"{file}:\n{program}\n{(done.stdout + done.stderr).decode()}"
+
+
 def test_there_are_examples_of_each_face() -> None:
+    assert command_lines()
     texts = "\n".join(text for file, _, text in examples() if file == "docs/clients.md")
     for module in ("from plog import", "from plog.aio import", "from plog.twisted import"):
         assert module in texts
