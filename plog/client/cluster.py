@@ -84,7 +84,7 @@ class Cluster:
     async def connection(self, node_id: int) -> Connection:
         """An open connection to a broker, waiting for `reconnect.backoff.ms` where one failed.
 
-        Raises ConnectionFailed, AuthenticationFailed; BrokerNotAvailable for a node nobody told of.
+        Raises ConnectionFailed, AuthenticationFailed; BROKER_NOT_AVAILABLE for one nobody knows.
         """
         self._check_open()
         node = self._nodes.get(node_id)
@@ -172,7 +172,8 @@ class Cluster:
                     return answer
                 error = error_from_code(ErrorCode.NOT_CONTROLLER, f"broker {controller}")
             except KafkaError as failure:
-                if not failure.retriable:
+                has_left = failure.code == ErrorCode.BROKER_NOT_AVAILABLE
+                if not failure.retriable and not has_left:
                     raise
                 error = failure
             await backoff.wait_or_raise(error)

@@ -127,13 +127,19 @@ def _topic(told: MetadataResponseTopic, known: TopicMetadata | None) -> TopicMet
                 replicas=tuple(partition.replica_nodes),
                 isr=tuple(partition.isr_nodes),
                 offline=tuple(partition.offline_replicas),
-                error=ErrorCode(partition.error_code),
+                error=_error(partition.error_code),
             )
         )
     return TopicMetadata(
         name=told.name,
         topic_id=told.topic_id,
         is_internal=told.is_internal,
-        error=ErrorCode(told.error_code),
+        error=_error(told.error_code),
         partitions=tuple(partitions),
     )
+
+
+def _error(code: int) -> ErrorCode:
+    """A code of a broker that is newer than this client is some error of the server."""
+    known = code in ErrorCode.__members__.values()
+    return ErrorCode(code) if known else ErrorCode.UNKNOWN_SERVER_ERROR
