@@ -353,6 +353,7 @@ def test_the_time_of_appends_moves_and_stays_ahead(broker: RunningBroker) -> Non
     assert second <= third < second + 100_000
 
 
+@pytest.mark.long
 def test_time_moves_while_clients_work(make: Callable[..., RunningBroker]) -> None:
     # This client does not connect again when it was idle for a week.
     with (

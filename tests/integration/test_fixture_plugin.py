@@ -126,9 +126,9 @@ def test_a_member_that_is_silent_for_too_long_loses_its_session(run: Run, kind: 
             while not joined:
                 consumer.poll(1)
             assert len(members(plog_broker)) == 1
-            plog_broker.advance_time(44)
+            plog_broker.advance_time(40)
             assert len(members(plog_broker)) == 1
-            plog_broker.advance_time(2)
+            plog_broker.advance_time(10)
             assert len(members(plog_broker)) == 0
             consumer.close()
         """,

@@ -42,8 +42,10 @@ def make_group(
         group.__exit__()
 
 
-SOME = [("confluent", "cooperative-sticky"), ("kafka-python", "sticky"), ("java", "range")]
+SOME = [("confluent", "cooperative-sticky")]
 OTHERS = [
+    ("kafka-python", "sticky"),
+    ("java", "range"),
     ("confluent", "range"),
     ("confluent", "roundrobin"),
     ("kafka-python", "range"),
