@@ -2,8 +2,9 @@
 
 `append` is the hot path of a producer: any thread may call it, it never waits, and it costs a lock,
 a tuple and a handle. Nothing is encoded here; the engine's thread takes whole batches away, oldest
-first, and does that. Memory is counted by the batch, as Kafka's producer does: a batch holds its
-limit's worth of buffer.memory from its first record until its outcome is known.
+first, and does that. Memory is counted by the batch: from its first record until its outcome is
+known it holds a share of buffer.memory, which doubles as the batch grows. So a producer that sends
+a little to each of a thousand partitions does not run out of it, however large a batch may get.
 
 Source: KIP-480, KIP-794; Kafka 4.3 RecordAccumulator, BuiltInPartitioner, BufferPool.
 """
@@ -23,6 +24,9 @@ from plog.records.codec import NO_OFFSET, Header
 from plog.types import TopicPartition
 
 H = TypeVar("H", bound=SendHandle)
+
+_FIRST_BYTES = 16 * 1024
+"""What a batch holds of buffer.memory at first."""
 
 
 class Accumulator(Generic[H]):
@@ -99,10 +103,13 @@ class Accumulator(Generic[H]):
             except IndexError:
                 return None
             batch = queue.open if queue is not None else None
-            if batch is None or batch.size_bytes + size_bytes > batch.limit_bytes:
+            if batch is None or (
+                batch.size_bytes + size_bytes > batch.reserved_bytes
+                and not self._reserve_more(batch, size_bytes, may_exceed)
+            ):
                 if partition is None:
                     queue = self._next_sticky(topic)
-                batch = self._batch_with_room(topic, queue, size_bytes, may_exceed)
+                batch = self._new_batch(topic, queue, size_bytes, may_exceed)
             if batch is not None:
                 index = len(batch.records)
                 batch.records.append((NO_OFFSET, timestamp, key, value, headers))
@@ -124,26 +131,38 @@ class Accumulator(Generic[H]):
             self._look_at(0)
         return topic.stick_to_next(self._random(), is_adaptive=self._is_adaptive)
 
-    def _batch_with_room(
+    def _reserve_more(self, batch: ProducerBatch, size_bytes: int, may_exceed: bool) -> bool:
+        """Whether a batch may still grow by so much: up to its limit, while there is memory."""
+        needed_bytes = batch.size_bytes + size_bytes
+        if needed_bytes > batch.limit_bytes:
+            return False
+        wanted_bytes = min(batch.limit_bytes, max(needed_bytes, 2 * batch.reserved_bytes))
+        more_bytes = wanted_bytes - batch.reserved_bytes
+        if self.used_bytes + more_bytes > self._buffer_memory and not may_exceed:
+            return False
+        self.used_bytes += more_bytes
+        batch.reserved_bytes = wanted_bytes
+        return True
+
+    def _new_batch(
         self, topic: TopicQueues, queue: PartitionQueue | None, size_bytes: int, may_exceed: bool
     ) -> ProducerBatch | None:
-        """The open batch of `queue`, or a new one; None if there is no memory for it."""
+        """Another batch of `queue`, the open one being full; None if there is no memory for it."""
         if queue is None:
             return None
-        batch = queue.open
-        if batch is not None:
-            if batch.size_bytes + size_bytes <= batch.limit_bytes:
-                return batch
+        if queue.open is not None:
             queue.open = None
             self._look_at(0)
         limit_bytes = max(topic.limit_bytes, HEADER_SIZE + size_bytes)
-        is_full = self.used_bytes and self.used_bytes + limit_bytes > self._buffer_memory
+        reserved_bytes = min(limit_bytes, max(_FIRST_BYTES, HEADER_SIZE + size_bytes))
+        is_full = self.used_bytes and self.used_bytes + reserved_bytes > self._buffer_memory
         if is_full and not may_exceed:
-            self.refused_bytes = limit_bytes
+            self.refused_bytes = reserved_bytes
             return None
-        self.used_bytes += limit_bytes
+        self.used_bytes += reserved_bytes
         topic.used_s = now_s = self._now_s()
         batch = queue.begin_batch(self._lock, created_s=now_s, limit_bytes=limit_bytes)
+        batch.reserved_bytes = reserved_bytes
         self.waiting[queue] = None
         self.incomplete[batch] = None
         self._look_at(now_s + self._linger_s if self._linger_s else 0)

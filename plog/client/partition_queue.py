@@ -20,7 +20,9 @@ _SAFETY = 1.05
 _RATIO_FALL, _RATIO_RISE = 0.005, 0.05
 """By how much the expectation changes with a batch that came out smaller, or larger."""
 _LARGEST_LIMIT = 16
-"""Batches of what compresses well hold up to so many times batch.size."""
+"""Batches of what compresses well hold up to so many times batch.size,"""
+_LARGEST_LIMIT_BYTES = 1 << 20
+"""but no more than this, beyond batch.size: an event loop stands still while one is compressed."""
 _MOST_KEYS = 4096
 """How many keys a topic remembers the partitions of: many come again, and hashing takes longer than
 all else that is done for a record."""
@@ -150,4 +152,5 @@ class TopicQueues:
         else:
             self.ratio = max(self.ratio - _RATIO_FALL, ratio)
         limit_bytes = int(self._batch_size / (self.ratio * _SAFETY))
-        self.limit_bytes = min(limit_bytes, _LARGEST_LIMIT * self._batch_size)
+        largest_bytes = min(_LARGEST_LIMIT * self._batch_size, _LARGEST_LIMIT_BYTES)
+        self.limit_bytes = min(limit_bytes, max(self._batch_size, largest_bytes))

@@ -89,8 +89,9 @@ class ProducerSettings(ClientSettings):
     )
     batch_size: int = setting(
         "batch.size",
-        16 * KIB,
-        "Records of a partition go together up to this size; a larger record goes alone.",
+        128 * KIB,
+        "Records of a partition go together up to this size; a larger record goes alone."
+        " Kafka's own default is 16 KiB.",
         at_least=0,
         unit="bytes",
     )

@@ -1,7 +1,7 @@
 """The settings of clients, as the rest of the library imports them. Re-exports only.
 
     settings = ProducerSettings.from_options({"bootstrap.servers": "localhost:9092"}, linger_ms=20)
-    settings.batch_size  # 16384
+    settings.batch_size  # 131072
 
 docs/client-configuration.md has them all; settings_docs.py prints it.
 """

@@ -267,3 +267,35 @@ def test_threads_lose_and_double_nothing_and_the_engine_misses_no_batch(
         sender.join()
     assert set(found.values()) == {1}
     assert site.accumulator.used_bytes == 0
+
+
+def test_a_batch_takes_memory_as_it_grows() -> None:
+    site = Site(partitions=3, batch_size=1 << 20, buffer_memory=64 * 1024)
+    for partition in range(3):
+        site.fill(1, partition=partition)
+    assert site.accumulator.used_bytes == 3 * 16 * 1024
+    site.fill(20 * 1024 // SIZE, partition=0)
+    assert site.accumulator.used_bytes == 4 * 16 * 1024
+    assert len(site.look()) == 3
+
+
+def test_a_batch_that_gets_no_more_memory_goes_as_it_is() -> None:
+    site = Site(batch_size=1 << 20, buffer_memory=30 * 1024)
+    fitting = (16 * 1024 - HEADER_SIZE) // SIZE
+    site.fill(fitting)
+    site.look()
+    assert site.append() is None
+    assert site.wakes == 1
+    assert site.take().count == fitting
+
+
+@pytest.mark.parametrize("limit_bytes", [100, 20_000, 1 << 20])
+def test_what_batches_hold_is_given_back(limit_bytes: int) -> None:
+    site = Site(batch_size=limit_bytes, buffer_memory=1 << 30)
+    site.fill(1000)
+    while site.accumulator.waiting:
+        batch = site.take()
+        assert batch.size_bytes <= batch.reserved_bytes
+        batch.succeed(0, -1)
+        site.accumulator.finish(batch)
+    assert site.accumulator.used_bytes == 0

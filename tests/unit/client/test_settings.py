@@ -45,10 +45,15 @@ def test_a_name_of_one_kind_is_known_to_the_others() -> None:
     assert set(settings_of(AdminSettings)) == common
 
 
-def test_defaults_are_those_of_kafkas_clients() -> None:
+def test_a_batch_holds_more_than_kafkas() -> None:
+    """docs/decisions/0013: what a batch costs in Python is shared by its records."""
+    assert ProducerSettings.from_options(bootstrap_servers=SERVERS).batch_size == 131072
+
+
+def test_other_defaults_are_those_of_kafkas_clients() -> None:
     producer = ProducerSettings.from_options(bootstrap_servers=SERVERS)
     assert (producer.acks, producer.enable_idempotence, producer.linger_ms) == ("all", True, 5)
-    assert (producer.batch_size, producer.buffer_memory) == (16384, 33554432)
+    assert (producer.buffer_memory, producer.max_request_size) == (33554432, 1048576)
     assert (producer.receive_buffer_bytes, producer.delivery_timeout_ms) == (32768, 120_000)
     consumer = ConsumerSettings.from_options(bootstrap_servers=SERVERS, group_id="g")
     assert (consumer.fetch_max_bytes, consumer.max_poll_records) == (52428800, 500)
