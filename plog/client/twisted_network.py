@@ -42,7 +42,7 @@ class DeferredNetwork:
         return float(self._clock.seconds())
 
     def wall_ms(self) -> int:
-        return int(time.time() * 1000)
+        return time.time_ns() // 1_000_000
 
     def random(self) -> float:
         return random.random()
