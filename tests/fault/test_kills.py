@@ -68,7 +68,6 @@ def test_twenty_kills_lose_nothing(arena: Arena) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.timeout(1800)
 def test_hundreds_of_kills_lose_nothing(arena: Arena) -> None:
     _kill_again_and_again(arena, KILLS_OF_LONG)
 

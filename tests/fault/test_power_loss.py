@@ -62,7 +62,6 @@ def test_a_lost_power_takes_nothing_acknowledged(tmp_path: Path, syncfs: str) ->
 
 
 @pytest.mark.long
-@pytest.mark.timeout(1800)
 def test_a_power_lost_hundreds_of_times_takes_nothing_acknowledged(tmp_path: Path) -> None:
     with _arena_on_ext4(tmp_path) as (arena, disk):
         _lose_power_again_and_again(arena, disk, LOSSES_OF_LONG)

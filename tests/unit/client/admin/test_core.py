@@ -16,7 +16,7 @@ from plog.client.errors import ConnectionFailed
 from plog.errors import KafkaError
 from tests.unit.client.admin.conftest import Site
 
-_REACTORS = {"twisted", "zope", "asyncio", "multiprocessing", "OpenSSL", "cryptography"}
+_REACTORS = {"twisted", "asyncio", "multiprocessing", "OpenSSL", "cryptography"}
 
 
 def _imported(*modules: str) -> set[str]:
