@@ -150,6 +150,11 @@ COMMANDS: Final[tuple[Command, ...]] = (
         "plog.cli.verifiable_producer:configure",
         "Send growing numbers, and print an event of JSON for each.",
     ),
+    Command(
+        "zookeeper-shell",
+        "plog.cli.zookeeper_shell:configure",
+        "Look at ZooKeeper's znodes, and change them.",
+    ),
 )
 
 

@@ -104,6 +104,11 @@ ROOMS = (
         may_import=(*LIBRARY, "plog.client"),
         outside=("argcomplete", "tqdm"),
     ),
+    Room(
+        names=("plog.cli.zookeeper_client",),
+        may_import=(*LIBRARY, "plog.client", "plog.cli"),
+        outside=("kazoo",),
+    ),
     Room(names=("plog.agent", "plog.spark"), may_import=(*LIBRARY, "plog.client")),
     Room(names=("plog.zookeeper",), may_import=BASE, outside=("kazoo", "twisted")),
     Room(names=("plog.testing",), may_import=("plog", "plogd.testing")),

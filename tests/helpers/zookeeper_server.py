@@ -1,0 +1,113 @@
+"""A real Apache ZooKeeper on loopback, and its own shell: the judges of `plog zookeeper-shell`.
+
+The jars come from Maven, once, by zookeeper-jars. A server is up in about a second; with a
+certificate it also listens for TLS.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import tempfile
+from pathlib import Path
+
+from tests.helpers.eventually import eventually
+from tests.helpers.outside import missing, need_program
+
+_JARS = Path(__file__).with_name("zookeeper-jars")
+_INSTALL_TIMEOUT_S = 600
+_SHELL_TIMEOUT_S = 60
+_JVM = ("java", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx128m")
+_QUIET = "<configuration><root level='OFF'/></configuration>"
+
+
+class ZooKeeperServer:
+    """A server with its data below `directory`; ``with`` kills it at the end.
+
+    `keystore` and `truststore` are PEM files: with them `tls_address` speaks TLS and wants to know
+    who a client is.
+    """
+
+    def __init__(self, directory: Path, *, keystore: Path, truststore: Path) -> None:
+        for program in ("bash", "java", "mvn"):
+            need_program(program)
+        done = subprocess.run([_JARS], capture_output=True, text=True, timeout=_INSTALL_TIMEOUT_S)
+        if done.returncode != 0:
+            missing(f"ZooKeeper's jars could not be fetched: {done.stderr.strip()[-500:]}")
+        self._jars = Path(done.stdout.split()[0])
+        self._directory = directory
+        (directory / "logback.xml").write_text(_QUIET)
+        with socket.socket() as plain, socket.socket() as tls:
+            for each in (plain, tls):
+                each.bind(("127.0.0.1", 0))
+            ports = [each.getsockname()[1] for each in (plain, tls)]
+        self.address, self.tls_address = (f"127.0.0.1:{port}" for port in ports)
+        settings = {
+            "tickTime": 500,
+            "dataDir": directory / "data",
+            "clientPort": ports[0],
+            "secureClientPort": ports[1],
+            "clientPortAddress": "127.0.0.1",
+            "secureClientPortAddress": "127.0.0.1",
+            "serverCnxnFactory": "org.apache.zookeeper.server.NettyServerCnxnFactory",
+            "ssl.keyStore.location": keystore,
+            "ssl.keyStore.type": "PEM",
+            "ssl.trustStore.location": truststore,
+            "ssl.trustStore.type": "PEM",
+            "admin.enableServer": "false",
+        }
+        config = directory / "zoo.cfg"
+        config.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed by stop().
+        self._process = subprocess.Popen(
+            self._java("org.apache.zookeeper.server.ZooKeeperServerMain", str(config)),
+            stdout=self._errors,
+            stderr=self._errors,
+        )
+        try:
+            eventually(self._answers, "connection to ZooKeeper")
+        except BaseException:
+            self.stop()
+            raise
+
+    def shell(
+        self, chroot: str, *command: str, lines: str = ""
+    ) -> subprocess.CompletedProcess[str]:
+        """Run ZooKeeper's own shell."""
+        main = "org.apache.zookeeper.ZooKeeperMain"
+        return subprocess.run(
+            self._java(main, "-server", self.address + chroot, *command),
+            input=lines,
+            capture_output=True,
+            text=True,
+            timeout=_SHELL_TIMEOUT_S,
+            env={**os.environ, "TZ": "UTC"},
+        )
+
+    def _java(self, main: str, *arguments: str) -> list[str]:
+        options = (
+            f"-Dlogback.configurationFile={self._directory}/logback.xml",
+            "-Dzookeeper.extendedTypesEnabled=true",
+        )
+        return [*_JVM, *options, "-cp", f"{self._jars}/*", main, *arguments]
+
+    def _answers(self) -> bool:
+        if self._process.poll() is not None:
+            self._errors.seek(0)
+            missing(f"ZooKeeper ended at once: {self._errors.read().decode()[-500:]}")
+        host, _, port = self.address.rpartition(":")
+        with socket.socket() as probe:
+            return probe.connect_ex((host, int(port))) == 0
+
+    def __enter__(self) -> ZooKeeperServer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """Kill it."""
+        self._process.kill()
+        self._process.wait()
+        self._errors.close()
