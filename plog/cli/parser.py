@@ -62,7 +62,24 @@ def tool_parser(name: str, configure: Callable[[argparse.ArgumentParser], None])
 
 def add_version_option(parser: argparse.ArgumentParser) -> None:
     """``--version``, as every tool takes it."""
-    parser.add_argument("--version", action="version", version=f"plog {VERSION}")
+    parser.add_argument(
+        "--version", action=_ShowVersion, nargs=0, help="show program's version number and exit"
+    )
+
+
+def version_line() -> str:
+    """What ``--version`` prints: also whether records go through compiled code or much slower."""
+    from plog.records import codec_is_compiled  # Costs more than the rest of the command.
+
+    return f"plog {VERSION} ({'compiled' if codec_is_compiled() else 'interpreted'} codec)"
+
+
+class _ShowVersion(argparse.Action):
+    """Print the version and end; argparse's own wants to know the text before it is asked for."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object, **__: object) -> NoReturn:
+        print(version_line())
+        parser.exit()
 
 
 def add_examples(parser: argparse.ArgumentParser, *examples: tuple[str, str]) -> None:

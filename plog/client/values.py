@@ -7,10 +7,11 @@ in milliseconds since 1970. Records as the wire has them, bytes and all, are plo
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from plog.records.batch import TimestampType
-from plog.records.codec import Header
+if TYPE_CHECKING:  # Tools that only administrate do not wait for codecs and checksums.
+    from plog.records.batch import TimestampType
+    from plog.records.codec import Header
 
 UNKNOWN_OFFSET = -1
 """What stands for an offset nobody has told: of a record sent with acks=0, for one."""

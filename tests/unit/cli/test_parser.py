@@ -6,7 +6,9 @@ import argparse
 
 import pytest
 
+import plog.records
 from plog.cli.parser import Parser, add_examples, examples_of, tool_parser
+from plog.version import VERSION
 
 
 def _configure(parser: argparse.ArgumentParser) -> None:
@@ -51,8 +53,15 @@ def test_many_options_are_listed_once() -> None:
     assert text.count("--option-5") == 1
 
 
-def test_every_tool_tells_its_version(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(("is_compiled", "form"), [(True, "compiled"), (False, "interpreted")])
+def test_every_tool_tells_its_version_and_which_codec_runs(
+    is_compiled: bool,
+    form: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(plog.records, "codec_is_compiled", lambda: is_compiled)
     with pytest.raises(SystemExit) as ended:
         tool_parser("x", _configure).parse_args(["--version"])
     assert ended.value.code == 0
-    assert capsys.readouterr().out.startswith("plog ")
+    assert capsys.readouterr().out == f"plog {VERSION} ({form} codec)\n"
