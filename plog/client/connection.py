@@ -167,10 +167,13 @@ async def log_in(
     connection.renew_at_s = session.renew_at_s
 
 
+def api_versions_request() -> ApiVersionsRequest:
+    """Ask what a broker speaks, and tell it who asks."""
+    return ApiVersionsRequest(client_software_name=SOFTWARE_NAME, client_software_version=VERSION)
+
+
 async def _ask_versions(channel: Channel, version: int, timeout_s: float) -> ApiVersionsResponse:
-    request = ApiVersionsRequest(
-        client_software_name=SOFTWARE_NAME, client_software_version=VERSION
-    )
+    request = api_versions_request()
     versions = await channel.ask(request, ApiVersionsResponse, version, timeout_s=timeout_s)
     if versions.error_code == ErrorCode.UNSUPPORTED_VERSION and version:
         raise WireError("an answer in version 0")

@@ -18,6 +18,7 @@ from plog.client.metadata import Broker, ClusterMetadata, PartitionMetadata, Top
 from plog.client.settings import AdminSettings
 from plog.errors import ErrorCode, KafkaError
 from plog.types import TopicPartition
+from plog.wire.messages.api_versions import ApiVersionsResponse
 from plog.wire.schema import ApiMessage
 
 T = TypeVar("T")
@@ -49,8 +50,11 @@ class FakeNetwork:
 class FakeConnection:
     """Speaks the highest versions we know, but for those the test sets."""
 
-    def __init__(self, versions: Mapping[type[ApiMessage], int]) -> None:
+    def __init__(
+        self, versions: Mapping[type[ApiMessage], int], api_versions: ApiVersionsResponse
+    ) -> None:
         self._versions = versions
+        self.api_versions = api_versions
 
     def version_of(self, request: type[ApiMessage]) -> int:
         return self._versions.get(request, request.max_version)
@@ -76,6 +80,7 @@ class FakeCluster:
         self.coordinators = dict(coordinators or {})
         self.brokers = brokers
         self.versions = dict(versions or {})
+        self.api_versions = ApiVersionsResponse()
         self.metadata = ClusterMetadata()
         self.answer: Callable[[int, Any], ApiMessage] = _no_answer
         self.asked: list[tuple[int, Any]] = []
@@ -116,7 +121,7 @@ class FakeCluster:
         )
 
     async def connection(self, node_id: int) -> FakeConnection:
-        return FakeConnection(self.versions)
+        return FakeConnection(self.versions, self.api_versions)
 
     async def ask_node(self, node_id: int, request: ApiMessage, response: type[R]) -> R:
         self.asked.append((node_id, request))

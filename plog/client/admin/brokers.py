@@ -16,8 +16,9 @@ from plog.client.admin.values import (
     WireEnum,
     operations_of,
 )
+from plog.client.connection import api_versions_request
 from plog.errors import ErrorCode, KafkaError, UnsupportedVersion
-from plog.wire.messages.api_versions import ApiVersionsResponse
+from plog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from plog.wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from plog.wire.messages.metadata import MetadataRequest, MetadataResponse
 from plog.wire.messages.update_features import (
@@ -28,6 +29,7 @@ from plog.wire.messages.update_features import (
 
 _FIRST_WITH_FENCED = 2
 _FIRST_WITH_TYPES = 1
+_FIRST_WITH_LEVEL_0 = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +112,15 @@ class BrokerAdmin(AdminBase):
     async def describe_features(self, broker: int | None = None) -> FeatureMetadata:
         """The features, as some broker or `broker` knows them."""
         node_id = await self._some_broker() if broker is None else broker
-        return described_features((await self._cluster.connection(node_id)).api_versions)
+        connection = await self._cluster.connection(node_id)
+        versions = connection.api_versions
+        # Connections begin with an earlier one, which leaves out features that may be at level 0.
+        if connection.version_of(ApiVersionsRequest) >= _FIRST_WITH_LEVEL_0:
+            versions = await self._cluster.ask_node(
+                node_id, api_versions_request(), ApiVersionsResponse
+            )
+            raise_if_error(versions.error_code, None, f"what broker {node_id} speaks")
+        return described_features(versions)
 
     async def update_features(
         self, updates: Mapping[str, FeatureUpdate], *, validate_only: bool = False

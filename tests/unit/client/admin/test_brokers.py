@@ -20,6 +20,7 @@ from plog.errors import ErrorCode, InvalidUpdateVersion, UnsupportedVersion
 from plog.wire.api_keys import ApiKey
 from plog.wire.messages.api_versions import (
     ApiVersion,
+    ApiVersionsRequest,
     ApiVersionsResponse,
     FinalizedFeatureKey,
     SupportedFeatureKey,
@@ -132,6 +133,19 @@ def test_features_share_a_fate_or_have_their_own() -> None:
     assert told["f"] is None
     assert isinstance(told["g"], InvalidUpdateVersion)
     assert updated_features(["f"], UpdateFeaturesResponse()) == {"f": None}
+
+
+@pytest.mark.parametrize(("served", "told"), [(3, {}), (4, {"share.version": VersionRange(0, 1)})])
+def test_features_that_may_be_at_level_0_are_asked_for_where_a_broker_tells_them(
+    served: int, told: dict[str, VersionRange]
+) -> None:
+    cluster = FakeCluster(versions={ApiVersionsRequest: served})
+    feature = SupportedFeatureKey(name="share.version", min_version=0, max_version=1)
+    cluster.answer = lambda node_id, request: ApiVersionsResponse(supported_features=[feature])
+    admin = BrokerAdmin(cluster.as_cluster())
+    assert run_blocking(admin.describe_features(1)).supported == told
+    asked = [request.client_software_name for _, request in cluster.asked]
+    assert asked == (["plog"] if told else [])
 
 
 # -- at a broker ------------------------------------------------------------------------------
