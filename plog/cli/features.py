@@ -19,27 +19,12 @@ from plog.client.admin.brokers import (
     FeatureMetadata,
     FeatureUpdate,
     UpgradeType,
-    described_features,
 )
 from plog.client.cluster import Cluster
 from plog.errors import KafkaError, PlogError
-from plog.version import VERSION
-from plog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from plog.metadata_versions import METADATA_VERSIONS
 
 METADATA_VERSION: Final = "metadata.version"
-METADATA_VERSIONS: Final[Mapping[int, str]] = dict(
-    enumerate(
-        (
-            "3.0-IV1", "3.1-IV0", "3.2-IV0", "3.3-IV0", "3.3-IV1", "3.3-IV2", "3.3-IV3",
-            "3.4-IV0", "3.5-IV0", "3.5-IV1", "3.5-IV2", "3.6-IV0", "3.6-IV1", "3.6-IV2",
-            "3.7-IV0", "3.7-IV1", "3.7-IV2", "3.7-IV3", "3.7-IV4", "3.8-IV0", "3.9-IV0",
-            "4.0-IV0", "4.0-IV1", "4.0-IV2", "4.0-IV3", "4.1-IV0", "4.1-IV1", "4.2-IV0",
-            "4.2-IV1", "4.3-IV0",
-        ),
-        start=1,
-    )
-)  # fmt: skip
-"""The names of the levels of metadata.version."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -132,7 +117,7 @@ def level_text(feature: str, level: int) -> str:
 
 async def describe(cluster: Cluster, arguments: argparse.Namespace) -> int:
     """Print the levels."""
-    features = await _read(cluster, arguments.node_id)
+    features = await BrokerAdmin(cluster).describe_features(arguments.node_id)
     epoch = "-" if features.finalized_epoch is None else features.finalized_epoch
     rows = _rows(features)
     show(
@@ -157,17 +142,6 @@ async def describe(cluster: Cluster, arguments: argparse.Namespace) -> int:
         as_json=arguments.json,
     )
     return 0
-
-
-async def _read(cluster: Cluster, node_id: int | None) -> FeatureMetadata:
-    """The features as a broker tells them, those that may be off among them.
-
-    Connections begin with ApiVersions 3, which leaves out features whose lowest level is 0.
-    """
-    if node_id is None:
-        node_id = min((await cluster.refresh(())).brokers)
-    request = ApiVersionsRequest(client_software_name="plog", client_software_version=VERSION)
-    return described_features(await cluster.ask_node(node_id, request, ApiVersionsResponse))
 
 
 def _rows(features: FeatureMetadata) -> list[tuple[str, str, str, str]]:

@@ -27,6 +27,7 @@ BASE = (
     "plog.errors",
     "plog.types",
     "plog.hashing",
+    "plog.metadata_versions",
     "plog.cipher_suites",
     "plog.pem",
     "plog.scram",

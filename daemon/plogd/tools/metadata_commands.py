@@ -39,17 +39,18 @@ class Shell:
         """Characters in a line of the terminal; None if there is none: a name a line then."""
         self.is_over = False
 
-    def run(self, words: Sequence[str]) -> Iterator[str]:
-        """The lines a command prints."""
+    def run(self, words: Sequence[str], line: str = "") -> Iterator[str]:
+        """The lines a command prints; `line` is what was typed, for the history."""
         name, *arguments = words
-        self._history.append(" ".join(words))
+        self._history.append(line or " ".join(words))
         command = COMMANDS.get(name)
         if command is None:
-            yield f"Sorry, there is no command {name}. Type help to list those there are."
-        elif command.takes == "+" and not arguments:
-            yield f"{name}: name at least one path"
-        elif command.takes == "" and arguments:
-            yield f"{name}: takes no arguments"
+            names = ", ".join(f"'{each}'" for each in COMMANDS)
+            yield f"invalid choice: '{name}' (choose from {names})"
+            return
+        problem = command.problem(arguments)
+        if problem:
+            yield problem
         else:
             yield from command.run(self, arguments)
 
@@ -107,7 +108,7 @@ class Shell:
         target = targets[0] if targets else "/"
         found = self.find(target)
         if not found:
-            yield f"cd: {target}: no such file or directory."
+            yield f"cd: {target}: no such directory."
         elif not isinstance(found[0].node, dict):
             yield f"cd: {target}: not a directory."
         else:
@@ -133,10 +134,14 @@ class Shell:
         for name, command in COMMANDS.items():
             yield f"{name.ljust(width)}  {command.summary}"
 
-    def history(self, _: Sequence[str]) -> Iterator[str]:
+    def history(self, count: Sequence[str]) -> Iterator[str]:
         """Show what was typed."""
-        for number, line in enumerate(self._history):
-            yield f"{number}  {line}"
+        if count and not count[0].isdecimal():
+            yield f"history: {count[0]} is not a number"
+            return
+        first = max(len(self._history) - int(count[0]), 0) if count else 0
+        for number, line in enumerate(self._history[first:], first):
+            yield f"{number:5d}  {line}"
 
     def ls(self, targets: Sequence[str]) -> Iterator[str]:
         """List directories."""
@@ -160,6 +165,21 @@ class Shell:
                 is_first = False
             yield from in_columns(sorted(each.node), self.width)
 
+    def man(self, names: Sequence[str]) -> Iterator[str]:
+        """Show how a command is used."""
+        [name] = names
+        command = COMMANDS.get(name)
+        if command is None:
+            yield f"man: unknown command {name}. Type help to get a list of commands."
+            return
+        yield f"{name}: {command.summary}"
+        yield ""
+        yield f"usage: {name} {command.usage}".rstrip()
+        if command.argument:
+            yield ""
+            yield "positional arguments:"
+            yield f"  {command.argument:<23}{command.about_argument}"
+
     def pwd(self, _: Sequence[str]) -> Iterator[str]:
         """Show which directory this is."""
         yield "/" + "/".join(self._directory)
@@ -175,28 +195,49 @@ class Shell:
 
 
 class Command(NamedTuple):
-    """One command; `takes` is how many paths, in argparse's signs."""
+    """One command; `takes` is how many of its `argument`, in argparse's signs."""
 
     run: Callable[[Shell, Sequence[str]], Iterator[str]]
-    takes: str
+    takes: str = ""
+    argument: str = ""
+    about_argument: str = ""
 
     @property
     def summary(self) -> str:
         """What it does."""
         return (self.run.__doc__ or "").strip()
 
+    @property
+    def usage(self) -> str:
+        """What stands behind its name."""
+        name = self.argument
+        forms = {"": "", "1": name, "?": f"[{name}]", "*": f"[{name} [{name} ...]]"}
+        return forms.get(self.takes, f"{name} [{name} ...]")
+
+    def problem(self, arguments: Sequence[str]) -> str:
+        """What is wrong with these arguments, in the words of Kafka's parser; empty if nothing."""
+        options = [each for each in arguments if len(each) > 1 and each.startswith("-")]
+        most = {"": 0, "1": 1, "?": 1}.get(self.takes, len(arguments))
+        unknown = options or arguments[most:]
+        if unknown:
+            return f"unrecognized arguments: {' '.join(repr(each) for each in unknown)}"
+        if not arguments and self.takes in ("1", "+"):
+            return "too few arguments"
+        return ""
+
 
 COMMANDS: Final[Mapping[str, Command]] = {
-    "cat": Command(Shell.cat, "+"),
-    "cd": Command(Shell.cd, "?"),
-    "exit": Command(Shell.exit, ""),
-    "find": Command(Shell.find_all, "*"),
-    "help": Command(Shell.help, ""),
-    "history": Command(Shell.history, ""),
-    "ls": Command(Shell.ls, "*"),
-    "pwd": Command(Shell.pwd, ""),
-    "quit": Command(Shell.exit, ""),
-    "tree": Command(Shell.tree, "+"),
+    "cat": Command(Shell.cat, "+", "targets", "Files; patterns go."),
+    "cd": Command(Shell.cd, "?", "target", "The directory; without one, the root."),
+    "exit": Command(Shell.exit),
+    "find": Command(Shell.find_all, "*", "paths", "Where to begin; without one, here."),
+    "help": Command(Shell.help),
+    "history": Command(Shell.history, "?", "numEntriesToShow", "Only so many, the last ones."),
+    "ls": Command(Shell.ls, "*", "targets", "Directories and files; without one, this one."),
+    "man": Command(Shell.man, "1", "cmd", "The command."),
+    "pwd": Command(Shell.pwd),
+    "quit": Command(Shell.exit),
+    "tree": Command(Shell.tree, "+", "targets", "Directories and files; patterns go."),
 }
 
 

@@ -86,7 +86,7 @@ def interact(shell: Shell) -> int:
         except ValueError as error:
             print(f"{error}: close the quote")
             continue
-        for each in shell.run(words) if words else ():
+        for each in shell.run(words, line) if words else ():
             print(each)
     return 0
 

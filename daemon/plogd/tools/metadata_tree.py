@@ -2,7 +2,11 @@
 
 `MetadataTree.replay` moves it on by one record, in Kafka's order and with Kafka's rules; records
 between the marks of a metadata transaction count once its end is there (KIP-868). A directory is a
-dict, everything else is a leaf and shown by `str`. Secrets of SCRAM users are not kept.
+dict, everything else is a leaf and shown by `str`.
+
+What differs from Kafka's on purpose: secrets of SCRAM users are not kept, the metadata version is
+shown without Java's ``Optional[…]``, default entities of quotas have a name (Kafka's shell leaves
+it out, and what is below cannot be reached), and there is no ``/local/commitId``.
 
 In a log that plog wrote the start of a broker is a new leader epoch for all it leads (decision
 0002); in Kafka's it is not. Source: Kafka 4.3 org.apache.kafka.image.node, MetadataDelta.
@@ -14,6 +18,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import TypeAlias
 
+from plog.metadata_versions import METADATA_VERSIONS
 from plog.types import ZERO_UUID, Uuid, uuid_to_text
 from plog.wire.as_json import java_double
 from plog.wire.internal.kraft_records import (
@@ -127,11 +132,16 @@ class BrokerNode:
             self.record.in_controlled_shutdown = record.in_controlled_shutdown > 0
         if record.log_dirs:
             self.record.log_dirs = record.log_dirs
+        if record.cordoned_log_dirs is not None:
+            self.record.cordoned_log_dirs = record.cordoned_log_dirs
 
     def __str__(self) -> str:
         record = self.record
         rack = "Optional.empty" if record.rack is None else f"Optional[{record.rack}]"
         directories = ", ".join(map(uuid_to_text, record.log_dirs))
+        cordoned = "null"
+        if record.cordoned_log_dirs is not None:
+            cordoned = f"[{', '.join(map(uuid_to_text, record.cordoned_log_dirs))}]"
         return (
             f"BrokerRegistration(id={record.broker_id}, epoch={record.broker_epoch},"
             f" incarnationId={uuid_to_text(record.incarnation_id)},"
@@ -140,7 +150,7 @@ class BrokerNode:
             f" fenced={_java(record.fenced)},"
             f" inControlledShutdown={_java(record.in_controlled_shutdown)},"
             f" isMigratingZkBroker={_java(record.is_migrating_zk_broker)},"
-            f" directories=[{directories}])"
+            f" directories=[{directories}], cordonedDirectories={cordoned})"
         )
 
 
@@ -171,13 +181,14 @@ class MetadataTree:
             if name != METADATA_VERSION
         }
         level = self._features.get(METADATA_VERSION, 0)
+        metadata_version = METADATA_VERSIONS.get(level, str(level))
         image: dict[str, Node] = {
-            "acls": self._acls,
+            "acls": {"byId": self._acls},
             "clientQuotas": self._quotas,
             "cluster": {"brokers": self._brokers, "controllers": self._controllers},
             "configs": self._configs,
-            "delegationToken": {"tokens": self._tokens},
-            "features": {"metadataVersion": level, **features},
+            "delegationToken": self._tokens,
+            "features": {"metadataVersion": metadata_version, **features},
             "producerIds": {"nextProducerId": self._next_producer_id},
             "provenance": provenance,
             "scram": self._scram,
@@ -248,17 +259,14 @@ class MetadataTree:
             case RemoveAccessControlEntryRecord():
                 del self._acls[uuid_to_text(record.id)]
             case UserScramCredentialRecord():
-                self._scram[_MECHANISMS[record.mechanism]][record.name] = {
-                    "iterations": record.iterations
-                }
+                self._scram[_MECHANISMS[record.mechanism]][record.name] = (
+                    "ScramCredentialData(salt=[redacted], storedKey=[redacted],"
+                    f" serverKey=[redacted], iterations={record.iterations})"
+                )
             case RemoveUserScramCredentialRecord():
                 del self._scram[_MECHANISMS[record.mechanism]][record.name]
             case DelegationTokenRecord():
-                self._tokens[record.token_id] = (
-                    f"owner={record.owner}, requester={record.requester},"
-                    f" renewers={record.renewers}, issued={record.issue_timestamp},"
-                    f" expires={record.expiration_timestamp}, ends={record.max_timestamp}"
-                )
+                self._tokens[record.token_id] = token_text(record)
             case RemoveDelegationTokenRecord():
                 del self._tokens[record.token_id]
 
@@ -294,8 +302,9 @@ class MetadataTree:
         topics = [self._topics[topic_name]] if topic_name else self._topics.values()
         for topic in topics:
             for node in topic.values():
-                if isinstance(node, Partition):
+                if isinstance(node, Partition) and (node.eligible or node.last_known_eligible):
                     node.eligible, node.last_known_eligible = [], []
+                    node.partition_epoch += 1
 
     def _apply_config(self, record: ConfigRecord) -> None:
         kind = _RESOURCES.get(record.resource_type, f"UNKNOWN_{record.resource_type}")
@@ -341,12 +350,22 @@ def _partition(record: PartitionRecord) -> Partition:
 def acl_text(record: AccessControlEntryRecord) -> str:
     """An ACL in one line."""
     return (
-        f"StandardAcl(resourceType={_name(ResourceType, record.resource_type)},"
+        f"StandardAcl[resourceType={_name(ResourceType, record.resource_type)},"
         f" resourceName={record.resource_name},"
         f" patternType={_name(PatternType, record.pattern_type)},"
         f" principal={record.principal}, host={record.host},"
         f" operation={_name(AclOperation, record.operation)},"
-        f" permissionType={_name(AclPermission, record.permission_type)})"
+        f" permissionType={_name(AclPermission, record.permission_type)}]"
+    )
+
+
+def token_text(record: DelegationTokenRecord) -> str:
+    """A delegation token in one line, its brackets as Kafka sets them."""
+    return (
+        f"DelegationTokenDatatokenId={record.token_id}(owner={record.owner}"
+        f"(tokenRequester={record.requester}(renewers={' '.join(record.renewers)},"
+        f" issueTimestamp={record.issue_timestamp}, maxTimestamp={record.max_timestamp}),"
+        f" expiryTimestamp={record.expiration_timestamp}"
     )
 
 

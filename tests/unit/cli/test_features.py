@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from plog.cli.features import METADATA_VERSIONS, configure, level_text
+from plog.cli.features import configure, level_text
+from plog.metadata_versions import METADATA_VERSIONS
 from plogd.features import METADATA_VERSION_LEVEL, METADATA_VERSION_NAME
 from tests.unit.cli.conftest import CliSite, Run
 

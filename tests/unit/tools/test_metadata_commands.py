@@ -73,13 +73,22 @@ def test_everything_below_can_be_listed_and_shown(shell: Shell) -> None:
         ("ls /x", "ls: /x: no such file or directory."),
         ("cat /x", "cat: /x: No such file or directory."),
         ("cat /image", "cat: /image: Is a directory"),
-        ("cat", "cat: name at least one path"),
-        ("cd /x", "cd: /x: no such file or directory."),
+        ("cat", "too few arguments"),
+        ("cd /x", "cd: /x: no such directory."),
+        ("cd a b", "unrecognized arguments: 'b'"),
         ("cd /image/level", "cd: /image/level: not a directory."),
         ("find x", "find: x: no such file or directory."),
         ("tree x", "tree: x: No such file or directory."),
-        ("pwd x", "pwd: takes no arguments"),
-        ("rm x", "Sorry, there is no command rm. Type help to list those there are."),
+        ("ls -l /x", "unrecognized arguments: '-l'"),
+        ("pwd x y", "unrecognized arguments: 'x' 'y'"),
+        ("man", "too few arguments"),
+        ("man rm", "man: unknown command rm. Type help to get a list of commands."),
+        ("history x", "history: x is not a number"),
+        (
+            "rm x",
+            "invalid choice: 'rm' (choose from 'cat', 'cd', 'exit', 'find', 'help', 'history',"
+            " 'ls', 'man', 'pwd', 'quit', 'tree')",
+        ),
     ],
 )
 def test_what_is_wrong_is_a_line(shell: Shell, line: str, told: str) -> None:
@@ -88,12 +97,30 @@ def test_what_is_wrong_is_a_line(shell: Shell, line: str, told: str) -> None:
 
 def test_the_shell_helps_and_remembers(shell: Shell) -> None:
     run(shell, "ls /local")
-    assert run(shell, "history") == ["0  ls /local", "1  history"]
+    assert run(shell, "history") == ["    0  ls /local", "    1  history"]
+    assert list(shell.run(["history", "1"], "history '1'")) == ["    2  history '1'"]
     assert [line.split()[0] for line in run(shell, "help")] == list(COMMANDS)
     assert all(len(line.split()) > 2 for line in run(shell, "help"))
     assert not shell.is_over
     run(shell, "quit")
     assert shell.is_over
+
+
+@pytest.mark.parametrize(
+    ("name", "usage"),
+    [
+        ("cat", "cat targets [targets ...]"),
+        ("cd", "cd [target]"),
+        ("find", "find [paths [paths ...]]"),
+        ("man", "man cmd"),
+        ("pwd", "pwd"),
+    ],
+)
+def test_a_command_is_explained(shell: Shell, name: str, usage: str) -> None:
+    lines = run(shell, f"man {name}")
+    assert lines[0] == f"{name}: {COMMANDS[name].summary}"
+    assert lines[2] == f"usage: {usage}"
+    assert len(lines) == (3 if usage == name else 6)
 
 
 def test_names_are_completed(shell: Shell) -> None:

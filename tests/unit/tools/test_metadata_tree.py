@@ -111,8 +111,10 @@ def test_a_partition_changes_in_part() -> None:
 
 @pytest.mark.parametrize("name", ["", "orders"])
 def test_eligible_leaders_are_forgotten(name: str) -> None:
-    found = image(TOPIC, PARTITION, ClearElrRecord(topic_name=name))
-    assert "elr=[]" in str(found["topics"]["byName"]["orders"]["0"])
+    clear = ClearElrRecord(topic_name=name)
+    text = str(image(TOPIC, PARTITION, clear, clear)["topics"]["byName"]["orders"]["0"])
+    assert "elr=[]" in text
+    assert text.endswith("partitionEpoch=1)")
 
 
 @pytest.mark.parametrize(("ours", "epoch"), [(True, 5), (False, 4)])
@@ -135,7 +137,7 @@ def test_a_broker_is_told_in_one_line() -> None:
         "listeners=[Endpoint(listenerName='PLAIN', securityProtocol=PLAINTEXT, host='a', "
         "port=9092), Endpoint(listenerName='SSL', securityProtocol=SSL, host='b', port=9093)], "
         "supportedFeatures={f: 1-3}, rack=Optional[r1], fenced=false, inControlledShutdown=false,"
-        " isMigratingZkBroker=false, directories=[])"
+        " isMigratingZkBroker=false, directories=[], cordonedDirectories=null)"
     )
 
 
@@ -145,6 +147,9 @@ def test_a_brokers_marks_change() -> None:
     assert "fenced=true, inControlledShutdown=true" in text
     text = str(image(_broker(), FenceBrokerRecord(id=1))["cluster"]["brokers"]["1"])
     assert "fenced=true" in text
+    change = BrokerRegistrationChangeRecord(broker_id=1, cordoned_log_dirs=[bytes(16)])
+    text = str(image(_broker(), change)["cluster"]["brokers"]["1"])
+    assert text.endswith("cordonedDirectories=[AAAAAAAAAAAAAAAAAAAAAA])")
     records = (_broker(), FenceBrokerRecord(id=1), UnfenceBrokerRecord(id=1))
     assert "fenced=false" in str(image(*records)["cluster"]["brokers"]["1"])
     assert image(_broker(), UnregisterBrokerRecord(broker_id=1))["cluster"]["brokers"] == {}
@@ -174,8 +179,11 @@ def test_features_and_producer_ids_are_told() -> None:
         ProducerIdsRecord(next_producer_id=2000),
         NoOpRecord(),
     )
-    assert found["features"] == {"metadataVersion": 11, "finalized_group.version": 1}
+    assert found["features"] == {"metadataVersion": "3.5-IV2", "finalized_group.version": 1}
     assert found["producerIds"] == {"nextProducerId": 2000}
+    assert image(FeatureLevelRecord(name="metadata.version", feature_level=999))["features"] == {
+        "metadataVersion": "999"
+    }
 
 
 def test_quotas_are_told_by_entity() -> None:
@@ -198,20 +206,23 @@ def test_security_is_told_without_secrets() -> None:
     scram = UserScramCredentialRecord(name="a", mechanism=1, salt=b"secret", iterations=4096)
     token = DelegationTokenRecord(token_id="t1", owner="User:a")
     found = image(acl, scram, token)
-    assert found["acls"] == {
-        ID_TEXT: "StandardAcl(resourceType=TOPIC, resourceName=t, patternType=LITERAL, "
-        "principal=User:a, host=*, operation=READ, permissionType=UNKNOWN(99))"
+    assert found["acls"]["byId"] == {
+        ID_TEXT: "StandardAcl[resourceType=TOPIC, resourceName=t, patternType=LITERAL, "
+        "principal=User:a, host=*, operation=READ, permissionType=UNKNOWN(99)]"
     }
-    assert found["scram"] == {"SCRAM-SHA-256": {"a": {"iterations": 4096}}, "SCRAM-SHA-512": {}}
-    assert found["delegationToken"]["tokens"]["t1"].startswith("owner=User:a")
+    assert found["scram"]["SCRAM-SHA-256"] == {
+        "a": "ScramCredentialData(salt=[redacted], storedKey=[redacted], serverKey=[redacted],"
+        " iterations=4096)"
+    }
+    assert found["delegationToken"]["t1"].startswith("DelegationTokenDatatokenId=t1(owner=User:a(")
     found = image(
         acl, scram, token,
         RemoveAccessControlEntryRecord(id=TOPIC_ID),
         RemoveUserScramCredentialRecord(name="a", mechanism=1),
         RemoveDelegationTokenRecord(token_id="t1"),
     )  # fmt: skip
-    assert (found["acls"], found["scram"]["SCRAM-SHA-256"]) == ({}, {})
-    assert found["delegationToken"]["tokens"] == {}
+    assert (found["acls"], found["scram"]["SCRAM-SHA-256"]) == ({"byId": {}}, {})
+    assert found["delegationToken"] == {}
 
 
 def test_a_transaction_counts_once_its_end_is_there() -> None:

@@ -1,0 +1,104 @@
+"""`plog metadata-shell` beside Kafka's own, on the same log of KRaft metadata."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.helpers.java_process import JavaProcess
+from tests.helpers.kafka_tools import KafkaTools
+from tests.helpers.metadata_logs import RECORDS, write_metadata_log
+
+pytestmark = pytest.mark.long
+
+_COMMANDS = """\
+cat /image/provenance
+pwd
+ls
+ls /
+cd image
+pwd
+ls
+ls cluster topics
+ls -l
+cat features/finalized_group.version features/nope
+cat /image/topics
+cat
+cd topics/byName
+ls orders
+ls /image/topics/byName/o*
+ls /nope
+cd /nope
+cd orders/name
+cd a b
+cd ..
+pwd
+find /image/topics/byName
+find /nope
+tree
+tree /image/topics/byName/orders/name
+cat /image/topics/byName/orders/{0,1}
+ls /image/topics/by?ame
+ls '/image/topics'
+ls /image /nope
+ls /image/provenance /local/version
+man nope
+man
+help ls
+history 2
+exit now
+tree /image/../image/configs
+cd
+tree image
+"""
+
+
+def test_both_shells_show_the_same(tmp_path: Path) -> None:
+    path = write_metadata_log(tmp_path / "metadata")
+    done = subprocess.run(
+        [sys.executable, "-m", "plog.cli", "metadata-shell", "--snapshot", path],
+        input=_COMMANDS,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    theirs = KafkaTools.installed().start(
+        "org.apache.kafka.shell.MetadataShell", "--snapshot", path
+    )
+    with theirs:
+        start = _when_all_is_read(theirs)
+        for line in _COMMANDS.splitlines():
+            theirs.tell(line)
+        theirs.end()
+        lines = theirs.lines[start:]
+    assert _comparable(done.stdout.splitlines()) == _comparable(lines)
+
+
+def _when_all_is_read(shell: JavaProcess) -> int:
+    """Wait until it has replayed the last record: it takes commands before; its lines so far."""
+    shell.wait_for("Kafka Metadata Shell")
+    last = f"offset {len(RECORDS) - 1},"
+    while True:
+        start = len(shell.lines)
+        shell.tell("cat /image/provenance")
+        if shell.wait_for(r"offset -?\d+,", start)[0] == last:
+            return len(shell.lines)
+
+
+def _comparable(lines: list[str]) -> list[str]:
+    """Lines without what differs on purpose."""
+    text = "".join(re.sub(r"^(>> )+", "", line) + "\n" for line in lines)
+    for pattern, by in (
+        (r"(?m)^>> $", ""),
+        (r"Optional\[4\.3-IV0\]", "4.3-IV0"),
+        (r"(salt|storedKey|serverKey)=[0-9a-f]+", r"\1=[redacted]"),
+        # Numbers of the history: Kafka's counts what was typed before as well.
+        (r"(?m)^ +\d+  ", ""),
+    ):
+        text = re.sub(pattern, by, text)
+    return [line for line in text.splitlines() if line.strip() not in (">>", "")]
