@@ -159,8 +159,14 @@ async def alter_quotas(
             values[name] = float(text)
         except ValueError:
             raise UsageError(f"{name}={text}: a quota is a number") from None
-    entity = QuotaEntity.of_parts({_PARTS[each.type]: each.name or None for each in entities})
-    (await QuotaAdmin(cluster).alter_client_quotas({entity: values})).raise_first()
+    parts = {_PARTS[each.type]: each.name or None for each in entities}
+    entity, admin = QuotaEntity.of_parts(parts), QuotaAdmin(cluster)
+    if deleted:
+        there = (await admin.describe_client_quotas(parts, strict=True)).get(entity, {})
+        unset = [name for name in deleted if name not in there]
+        if unset:
+            raise UsageError(f"Invalid config(s): {','.join(unset)}: not set for {_named(entity)}")
+    (await admin.alter_client_quotas({entity: values})).raise_first()
 
 
 async def _alter_credentials(

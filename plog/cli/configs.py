@@ -272,17 +272,13 @@ async def _alter_resource(
     added: Mapping[str, str],
     deleted: Sequence[str],
 ) -> None:
-    """Raises UsageError if something to take away was never set."""
+    """To take away what was never set is no error. Raises UsageError for a logger there is not."""
     admin = ConfigAdmin(cluster)
-    if deleted:
-        entries = await admin.describe_config(resource)
-        unset = [
-            name
-            for name in deleted
-            if name not in entries or not _is_dynamic(resource, entries[name])
-        ]
-        if unset:
-            raise UsageError(f"Invalid config(s): {','.join(unset)}: not set for {resource}")
+    if resource.type is ConfigResourceType.BROKER_LOGGER:
+        known = await admin.describe_config(resource)
+        unknown = [name for name in (*added, *deleted) if name not in known]
+        if unknown:
+            raise UsageError(f"Invalid broker logger(s): {','.join(unknown)}")
     changes = [AlterConfig(name, value) for name, value in added.items()]
     changes += [AlterConfig(name, operation=AlterOperation.DELETE) for name in deleted]
     (await admin.incremental_alter_configs({resource: changes})).raise_first()

@@ -83,6 +83,11 @@ def test_settings_may_come_from_a_file(configs: Run, tmp_path: Path) -> None:
     assert "  cleanup.policy=compact,delete " in told
 
 
+def test_what_was_never_set_can_be_taken_away(configs: Run) -> None:
+    done = configs("--alter", "--topic", "orders", "--delete-config", "retention.ms")
+    assert (done.code, done.out) == (0, "Completed updating config for topic orders.\n")
+
+
 def test_a_program_gets_json(configs: Run) -> None:
     [topic] = json.loads(configs("--describe", "--topic", "clicks", "--json").out)
     assert (topic["entity_type"], topic["entity_name"]) == ("topics", "clicks")
@@ -103,7 +108,18 @@ def test_a_program_gets_json(configs: Run) -> None:
         ("--alter --topic none --add-config retention.ms=1", "none"),
         ("--alter --topic orders --add-config retention.ms=x", "retention.ms"),
         ("--alter --topic orders --add-config no.such=1", "no.such"),
-        ("--alter --topic orders --delete-config retention.ms", "Invalid config(s): retention.ms"),
+        (
+            "--alter --client c --delete-config producer_byte_rate",
+            "Invalid config(s): producer_byte_rate: not set for client-id 'c'",
+        ),
+        (
+            "--alter --broker-logger 1 --add-config no.such=INFO",
+            "Invalid broker logger(s): no.such",
+        ),
+        (
+            "--alter --user-defaults --delete-config producer_byte_rate",
+            "Invalid config(s): producer_byte_rate: not set for the default user-principal",
+        ),
         ("--alter --topic orders", "--alter needs --add-config"),
         ("--alter --topic orders --add-config a", "is not name=value"),
         ("--alter --topic t --add-config a=1 --delete-config a", "not both"),
