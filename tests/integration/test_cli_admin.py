@@ -50,13 +50,19 @@ def test_topics_are_described_alike(run: RunTool, plog: Plog, topic: str) -> Non
 
 def test_settings_are_told_alike(run: RunTool, plog: Plog, topic: str) -> None:
     plog("topics", "--create", "--topic", topic)
-    done = plog("configs", "--alter", "--topic", topic, "--add-config", "min.insync.replicas=1")
+    done = plog("configs", "--alter", "--topic", topic, "--add-config", "min.insync.replicas=2")
     assert done == f"Completed updating config for topic {topic}.\n"
     for words in (
         ("--describe", "--topic", topic),
         ("--describe", "--topic", topic, "--all"),
         ("--describe", "--entity-type", "brokers", "--entity-default"),
         ("--describe", "--broker", "1"),
+    ):
+        assert plog("configs", *words) == run("ConfigCommand", *words).stdout
+    for words in (
+        ("--alter", "--topic", topic, "--delete-config", "min.insync.replicas"),
+        # Not set any more, or never.
+        ("--alter", "--topic", topic, "--delete-config", "min.insync.replicas,retention.ms"),
     ):
         assert plog("configs", *words) == run("ConfigCommand", *words).stdout
     plog("configs", "--alter", "--user", topic, "--add-config", "producer_byte_rate=1e7")
@@ -104,6 +110,7 @@ def test_groups_are_told_alike(run: RunTool, plog: Plog, broker: BrokerProcess, 
         ("--describe", "--group", group),
         ("--describe", "--group", group, "--state"),
         ("--reset-offsets", "--group", group, "--topic", topic, "--to-earliest", "--dry-run"),
+        ("--reset-offsets", "--group", group, "--topic", topic, "--to-earliest", "--execute"),
         ("--reset-offsets", "--group", group, "--all-topics", "--shift-by", "1", "--dry-run"),
         ("--reset-offsets", "--group", group, "--topic", topic, "--to-datetime",
          "2000-01-01T00:00:00.000", "--execute"),

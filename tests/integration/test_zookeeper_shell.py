@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from plog.cli.parser import examples_of, tool_parser
+from plog.cli.zookeeper_shell import configure
 from tests.helpers.certificates import Authority
 from tests.helpers.zookeeper_server import ZooKeeperServer
 
@@ -132,6 +134,19 @@ def test_one_command_is_run_and_its_exit_code_told(zookeeper: ZooKeeperServer) -
     absent = _plog(zookeeper.address, "-timeout", "5000", "get", "/nope")
     assert (absent.returncode, absent.stderr) == (1, "Node does not exist: /nope\n")
     assert _plog(zookeeper.address, "bogus").returncode == 127
+
+
+def test_the_examples_of_the_help_work(zookeeper: ZooKeeperServer) -> None:
+    paths = ["/brokers/topics/orders/partitions/0/state", "/brokers/ids", "/controller"]
+    parents = {str(each) for path in paths for each in Path(path).parents} - {"/"}
+    lines = "".join(f"create {path}\n" for path in sorted({*parents, *paths}))
+    assert _plog(zookeeper.address, lines=lines).stderr.count("Created ") == 8
+    examples = examples_of(tool_parser("zookeeper-shell", configure))
+    for example in examples:
+        words = example.replace("localhost:2181", zookeeper.address).split()[2:]
+        done = _plog(*words)
+        assert (done.returncode, done.stderr) == (0, ""), example
+    assert len(examples) == 4
 
 
 def test_a_session_prints_what_zookeepers_own_shell_prints(zookeeper: ZooKeeperServer) -> None:
