@@ -58,6 +58,7 @@ OnEvent = Callable[[str, str, "str | None"], None]
 CONNECT_S: Final = 10.0
 ANSWER_S: Final = 30.0
 _LOOK_S: Final = 0.02
+_SLICE_S: Final = 0.25
 _DEFAULT_PORT: Final = 2181
 _TEXTS: Final[dict[type[Exception], str]] = {
     NoNodeError: "Node does not exist: {path}",
@@ -108,8 +109,9 @@ class ZooKeeperUnreachable(PlogError):
 class KazooConnection:
     """An open connection to an ensemble; made by `connect`."""
 
-    def __init__(self, client: Any, on_event: OnEvent) -> None:
+    def __init__(self, client: Any, sockets: _Sockets, on_event: OnEvent) -> None:
         self._client = client
+        self._sockets = sockets
         self._on_event = on_event
 
     @property
@@ -249,12 +251,23 @@ class KazooConnection:
     def _ask(self, path: str, asked: Any) -> Any:
         """What comes of an asynchronous call. Raises CommandRefused."""
         try:
-            return asked.get(timeout=ANSWER_S)
+            return self._wait(asked)
         except (KazooException, KazooTimeoutError) as error:
             text = _TEXTS.get(type(error))
             name = type(error).__name__.removesuffix("Error")
             text = text or f"KeeperErrorCode = {name} for {{path}}"
             raise CommandRefused(text.format(path=path)) from error
+
+    def _wait(self, asked: Any) -> Any:
+        """The answer; no longer than ANSWER_S, and not for a server that is not there any more."""
+        deadline = time.monotonic() + ANSWER_S
+        while True:
+            try:
+                return asked.get(timeout=_SLICE_S)
+            except KazooTimeoutError:
+                is_lost = not self._client.connected and self._sockets.has_tried_all
+                if is_lost or time.monotonic() > deadline:
+                    raise
 
 
 def connect(
@@ -284,7 +297,7 @@ def connect(
             raise ZooKeeperUnreachable(
                 f"cannot connect to ZooKeeper at {hosts}: {sockets.problem or 'it does not answer'}"
             )
-    connection = KazooConnection(client, on_event)
+    connection = KazooConnection(client, sockets, on_event)
     connection.listen()
     return connection
 
@@ -321,7 +334,7 @@ class _Sockets(SequentialThreadingHandler):  # type: ignore[misc]
 
     @property
     def has_tried_all(self) -> bool:
-        """Whether every address has refused us."""
+        """Whether every address has refused us since one last took us."""
         return not self._untried
 
     def resolve(self, hosts: Sequence[tuple[str, int]]) -> None:
@@ -343,12 +356,13 @@ class _Sockets(SequentialThreadingHandler):  # type: ignore[misc]
         host = self._name_by_address.get(address[0], address[0])
         limit_s = CONNECT_S if timeout is None else min(timeout, CONNECT_S)
         try:
-            plain = socket.create_connection(address[:2], limit_s)
-            plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            if self._security is None:
-                return plain
-            context = self._security.make_ssl_context()
-            return context.wrap_socket(plain, server_hostname=host)
+            connected = socket.create_connection(address[:2], limit_s)
+            connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if self._security is not None:
+                context = self._security.make_ssl_context()
+                connected = context.wrap_socket(connected, server_hostname=host)
+            self._untried = set(self._name_by_address)
+            return connected
         except (OSError, TlsFailed) as error:
             shown = f"{host}:{address[1]}"
             explained = tls_failure(error, address=shown, host=host)

@@ -107,7 +107,7 @@ class ZooKeeperServer:
         self.stop()
 
     def stop(self) -> None:
-        """Kill it."""
+        """Kill it; more than once is harmless."""
         self._process.kill()
         self._process.wait()
         self._errors.close()

@@ -15,6 +15,7 @@ import pytest
 from plog.cli.parser import examples_of, tool_parser
 from plog.cli.zookeeper_shell import configure
 from tests.helpers.certificates import Authority
+from tests.helpers.plog_command import RunningPlog
 from tests.helpers.zookeeper_server import ZooKeeperServer
 
 _STATE = '{"controller_epoch":1,"leader":1,"version":1,"leader_epoch":0,"isr":[1]}'
@@ -102,15 +103,18 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def _server(folder: Path, certificates: Path) -> ZooKeeperServer:
+    return ZooKeeperServer(
+        folder, keystore=certificates / "server.pem", truststore=certificates / "ca.pem"
+    )
+
+
 @pytest.fixture(scope="module")
 def zookeeper(
     tmp_path_factory: pytest.TempPathFactory, certificates: Path
 ) -> Iterator[ZooKeeperServer]:
     """A ZooKeeper for the tests of this file."""
-    folder = tmp_path_factory.mktemp("zookeeper")
-    with ZooKeeperServer(
-        folder, keystore=certificates / "server.pem", truststore=certificates / "ca.pem"
-    ) as server:
+    with _server(tmp_path_factory.mktemp("zookeeper"), certificates) as server:
         yield server
 
 
@@ -202,3 +206,20 @@ def test_a_server_that_is_not_there_is_one_line_at_once(tmp_path: Path) -> None:
     assert time.monotonic() - begin < 10
     assert done.returncode == 1
     assert done.stderr == ("plog: cannot connect to ZooKeeper at 127.0.0.1:1: Connection refused\n")
+
+
+def test_a_server_that_goes_away_is_told_at_once(tmp_path: Path, certificates: Path) -> None:
+    with _server(tmp_path, certificates) as server:
+        command = [sys.executable, "-m", "plog.cli", "zookeeper-shell", server.address]
+        with RunningPlog(command) as shell:
+            shell.type("ls /\n")
+            shell.wait_until(lambda lines: "[zookeeper]" in lines, "list")
+            server.stop()
+            shell.wait_until(lambda lines: "state:Disconnected" in lines[-1], "event")
+            begin = time.monotonic()
+            shell.type("ls /\nconnect\nls /\n")
+            assert shell.wait() == 0
+        assert time.monotonic() - begin < 10
+    assert shell.errors[0].startswith("KeeperErrorCode = ConnectionLoss for /")
+    assert shell.errors[1].startswith("plog: cannot connect to ZooKeeper")
+    assert shell.lines[-1] == "Not connected"
