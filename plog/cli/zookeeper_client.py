@@ -356,10 +356,10 @@ class _Sockets(SequentialThreadingHandler):  # type: ignore[misc]
         host = self._name_by_address.get(address[0], address[0])
         limit_s = CONNECT_S if timeout is None else min(timeout, CONNECT_S)
         try:
+            context = self._security.make_ssl_context() if self._security else None
             connected = socket.create_connection(address[:2], limit_s)
             connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            if self._security is not None:
-                context = self._security.make_ssl_context()
+            if context is not None:
                 connected = context.wrap_socket(connected, server_hostname=host)
             self._untried = set(self._name_by_address)
             return connected

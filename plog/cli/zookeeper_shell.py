@@ -163,6 +163,8 @@ def _interact(session: Session) -> None:
         try:
             line = input(session.prompt if is_terminal else "")
         except EOFError:
+            if is_terminal:
+                _say("")
             break
         session.execute(line)
 
