@@ -276,7 +276,7 @@ class Cluster:
             self._place(broker.id, broker.host, broker.port)
         for gone in self._nodes.keys() - self.metadata.brokers.keys():
             self._nodes.pop(gone).close()
-        for listener in self.on_update:
+        for listener in tuple(self.on_update):  # One may end another.
             listener(self.metadata)
 
     def _place(self, node_id: int, host: str, port: int) -> None:

@@ -83,13 +83,15 @@ class Fetcher:
         for node_id in nodes - {NO_NODE} - self._loops.keys():
             self._loops[node_id] = NodeFetcher(self, node_id)
             self._loops[node_id].start()
-        for loop in self._loops.values():
+        for loop in tuple(self._loops.values()):  # One of them may have others begin.
             loop.wake()
 
     def brokers_are(self, metadata: ClusterMetadata) -> None:
         """End the loops of brokers that are gone."""
         for node_id in self._loops.keys() - metadata.brokers.keys():
-            self._loops.pop(node_id).close()
+            loop = self._loops.pop(node_id, None)
+            if loop is not None:
+                loop.close()
 
     def plan(self, node_id: int) -> FetchPlan:
         """What to fetch from a node now."""
@@ -108,7 +110,7 @@ class Fetcher:
     def close(self) -> None:
         """End all loops; brokers are told that their sessions are over, if that costs nothing."""
         self._is_closed = True
-        for loop in self._loops.values():
+        for loop in tuple(self._loops.values()):
             loop.close()
             loop.say_goodbye()
 

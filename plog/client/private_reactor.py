@@ -19,7 +19,7 @@ from twisted.internet.defer import Deferred
 from twisted.python import threadable
 from twisted.python.failure import Failure
 
-from plog.client.errors import ForkedError
+from plog.client.errors import ForkedError, IllegalState
 
 T = TypeVar("T")
 
@@ -89,7 +89,11 @@ class PrivateReactor:
         self, function: Callable[..., Coroutine[Any, Any, T]], *arguments: Any, **options: Any
     ) -> Running[T]:
         """Start the coroutine of `function` in the reactor's thread; nobody waits for its end."""
-        assert not self.is_own_thread, "the client's own thread must not wait for itself"
+        if self.is_own_thread:
+            raise IllegalState(
+                "this was called in the client's own thread, by a callback for instance, which"
+                " must not wait for itself: hand it to a thread of the application"
+            )
         running: Running[T] = Running()
         self.soon(running.start, function, arguments, options)
         return running
@@ -140,7 +144,12 @@ class Running(Generic[T]):
         options: dict[str, Any],
     ) -> None:
         """Begin, in the reactor's thread."""
-        self._deferred = Deferred.fromCoroutine(function(*arguments, **options))
+        try:
+            coroutine = function(*arguments, **options)
+        except Exception as error:  # Wrong arguments, say: whoever waits has given them.
+            self.outcome.set_exception(error)
+            return
+        self._deferred = Deferred.fromCoroutine(coroutine)
         self._deferred.addCallbacks(self.outcome.set_result, self._failed)
 
     def _failed(self, failure: Failure) -> None:

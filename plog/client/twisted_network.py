@@ -59,7 +59,7 @@ class DeferredNetwork:
         return deferred
 
     def spawn(self, coroutine: Coroutine[Any, Any, object], what: str) -> DeferredTask:
-        return DeferredTask(Deferred.fromCoroutine(coroutine), what)
+        return DeferredTask(self._clock, coroutine, what)
 
     async def gather(self, coroutines: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
         outcomes: list[tuple[bool, Any]] = await defer.DeferredList(
@@ -77,14 +77,23 @@ class DeferredNetwork:
 class DeferredTask:
     """See `Task`. Its end is seen to: what it raises is logged."""
 
-    def __init__(self, deferred: Deferred[Any], what: str) -> None:
+    def __init__(
+        self, clock: IReactorTime, coroutine: Coroutine[Any, Any, object], what: str
+    ) -> None:
         self.done = False
-        self._deferred = deferred
+        self._clock = clock
+        self._coroutine = coroutine
         self._what = what
-        deferred.addBoth(self._ended)
+        self._deferred: Deferred[Any] = Deferred.fromCoroutine(coroutine)
+        self._deferred.addBoth(self._ended)
 
     def cancel(self) -> None:
-        if not self.done:
+        if self.done:
+            return
+        if getattr(self._coroutine, "cr_running", False):
+            # It has called, by ways of others, who now ends it: it hears of that where it waits.
+            self._clock.callLater(0, self.cancel)
+        else:
             self._deferred.cancel()
 
     def _ended(self, outcome: object) -> None:
@@ -106,7 +115,8 @@ class DeferredSignal:
         self.is_set = True
         waiting, self._waiting = self._waiting, []
         for deferred in waiting:
-            deferred.callback(True)
+            if not deferred.called:  # One that was woken before may have cancelled it.
+                deferred.callback(True)
 
     def clear(self) -> None:
         self.is_set = False
@@ -122,11 +132,13 @@ class DeferredSignal:
         return deferred
 
     def _timed_out(self, deferred: Deferred[bool]) -> None:
-        self._waiting.remove(deferred)
-        deferred.callback(False)
+        if deferred in self._waiting:
+            self._waiting.remove(deferred)
+            deferred.callback(False)
 
     def _cancelled(self, deferred: Deferred[bool]) -> None:
-        self._waiting.remove(deferred)
+        if deferred in self._waiting:
+            self._waiting.remove(deferred)
         deferred.errback(Failure(Cancelled()))
 
 

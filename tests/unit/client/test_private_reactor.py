@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from plog.client.errors import ForkedError
+from plog.client.errors import ForkedError, IllegalState
 from plog.client.private_reactor import PrivateReactor
 
 
@@ -33,6 +33,27 @@ def test_what_a_coroutine_raises_is_raised_here(private: PrivateReactor) -> None
 
     with pytest.raises(LookupError, match="this one"):
         private.run(fail)
+
+
+def test_wrong_arguments_are_an_error_here_and_not_a_wait_without_end(
+    private: PrivateReactor,
+) -> None:
+    async def greet(name: str) -> str:
+        return name
+
+    with pytest.raises(TypeError, match="name"):
+        private.wait_for(private.begin(greet), 10)
+
+
+def test_its_own_thread_is_told_that_it_cannot_wait_for_itself(private: PrivateReactor) -> None:
+    async def nothing() -> None:
+        pass
+
+    async def wait_for_itself() -> None:
+        private.run(nothing)
+
+    with pytest.raises(IllegalState, match="callback"):
+        private.run(wait_for_itself)
 
 
 def test_what_takes_too_long_is_told_to_end(private: PrivateReactor) -> None:
