@@ -39,7 +39,7 @@ class FetchPlan:
     is_full: bool = False
     """Whether something waits for room in the buffer."""
     retry_at_s: float | None = None
-    """When the first partition that had an error may be fetched again."""
+    """When the first partition may be fetched here that had an error, or is read elsewhere."""
 
 
 def plan_fetch(
@@ -59,6 +59,8 @@ def plan_fetch(
         if state.is_paused or state.phase is not Phase.FETCHING:
             continue
         if state.node_at(now_s) != node_id:
+            if state.leader == node_id:  # A follower has it until then, and nobody tells after.
+                retry_at_s = min(state.replica_until_s, retry_at_s or state.replica_until_s)
             continue
         if state.retry_at_s > now_s:
             if state.retry_at_s < math.inf:

@@ -52,6 +52,8 @@ class FetchNews:
     metadata_is_stale: bool = False
     needs_offset: bool = False
     """A partition has to find a position."""
+    has_moved: bool = False
+    """A partition is to be fetched from another broker."""
     size_bytes: int = 0
 
 
@@ -106,6 +108,7 @@ class FetchResults:
             if told.preferred_read_replica >= 0:
                 state.replica = told.preferred_read_replica
                 state.replica_until_s = self._now_s() + self._replica_lease_s
+                news.has_moved = True
         records = told.records
         if not isinstance(records, bytes | bytearray | memoryview) or not len(records):
             return
@@ -151,6 +154,7 @@ class FetchResults:
     def _out_of_range(self, wanted: WantedPartition, news: FetchNews) -> None:
         state, generation = wanted.state, wanted.generation
         if self._positions.forget_replica(state):
+            news.has_moved = True
             return  # The leader knows better than a follower.
         if self._positions.is_drained(state, generation):
             what = f"{state.partition}: its log does not hold offset {wanted.offset}"

@@ -185,6 +185,8 @@ class NodeFetcher:
             fetcher.cluster.request_update()
         if news.needs_offset:
             fetcher.on_lost_position()
+        if news.has_moved:
+            fetcher.wake()
         if news.for_application:
             fetcher.on_data()
         if response.throttle_time_ms > 0:

@@ -99,6 +99,15 @@ def test_what_is_buffered_of_paused_partitions_holds_up_nobody() -> None:
     assert list(site.plan().partitions) == TS[1:3]
 
 
+def test_a_leader_looks_again_when_a_follower_is_to_be_read_from_no_more() -> None:
+    site = Site()
+    for partition in TS[:3]:
+        site.state(partition).replica, site.state(partition).replica_until_s = 2, 10.0
+    plan = site.plan(now_s=9.0)
+    assert (plan.partitions, plan.retry_at_s) == ({}, 10.0)
+    assert list(site.plan(now_s=10.0).partitions) == TS[:3]
+
+
 def test_a_follower_may_be_asked_instead_of_the_leader() -> None:
     site = Site()
     site.state(TS[0]).replica, site.state(TS[0]).replica_until_s = 2, 10.0

@@ -145,7 +145,7 @@ def test_an_offset_out_of_range_at_a_follower_is_asked_of_the_leader() -> None:
     site = Site()
     site.answer(preferred_read_replica=9)
     assert site.state().node_at(399.0) == 9
-    assert site.answer(error_code=ErrorCode.OFFSET_OUT_OF_RANGE) == FetchNews()
+    assert site.answer(error_code=ErrorCode.OFFSET_OUT_OF_RANGE) == FetchNews(has_moved=True)
     assert site.state().node_at(101.0) == -1
     assert site.state().phase is Phase.FETCHING
 

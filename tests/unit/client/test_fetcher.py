@@ -146,6 +146,28 @@ def test_a_bug_is_told_and_does_not_end_the_loop(monkeypatch: pytest.MonkeyPatch
     assert site.values(1) == [b"a"]
 
 
+def test_where_a_follower_is_to_be_read_from_nobody_waits_for_the_next_metadata(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    site = ConsumerSite()
+    [partition] = site.create("t")
+    site.core.assign([partition])
+    site.produce("t", b"a")
+    told = iter([7])
+
+    def answer(response: FetchResponse) -> FetchResponse:
+        for topic in response.responses:
+            topic.partitions[0].preferred_read_replica = next(told, -1)
+        return response
+
+    answering(monkeypatch, answer)
+    assert site.values(1) == [b"a"]
+    began_s = site.sim.now_s()
+    site.produce("t", b"b")
+    assert site.values(1) == [b"b"]  # There is no broker 7: its leader has it.
+    assert site.sim.now_s() - began_s < 5
+
+
 def test_a_leader_epoch_that_is_wrong_is_put_right() -> None:
     """FENCED_LEADER_EPOCH and UNKNOWN_LEADER_EPOCH of a real broker."""
     for wrong in (7, 0):
