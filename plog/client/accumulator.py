@@ -185,12 +185,13 @@ class Accumulator(Generic[H]):
                     name, batch_size=self._batch_size
                 )
                 topic.used_s = self._now_s()
-            while len(topic.queues) < count:
+            while len(topic.all_queues) < count:
                 sequences: PartitionSequences[ProducerBatch] | None = None
                 if self._is_idempotent:
                     sequences = PartitionSequences(window_max=self._window)
                 queue = topic.add_queue(sequences)
                 self._queue_by_partition[queue.topic_partition] = queue
+            topic.use(count)
             topic.set_available(available)
             self._topics[name] = topic
 
@@ -281,10 +282,11 @@ class Accumulator(Generic[H]):
     def replace(self, batch: ProducerBatch, parts: Sequence[ProducerBatch]) -> None:
         """`parts` wait in the place of `batch`, which was taken."""
         with self._lock:
-            del self.incomplete[batch]
+            incomplete: dict[ProducerBatch, None] = {}
+            for other in self.incomplete:  # As old as the batch itself, and so in its place.
+                incomplete.update(dict.fromkeys(parts) if other is batch else {other: None})
             self.used_bytes += sum(part.reserved_bytes for part in parts) - batch.reserved_bytes
-            # As old as the batch itself, and so older than all that came after it.
-            self.incomplete = {**dict.fromkeys(parts), **self.incomplete}
+            self.incomplete = incomplete
         for part in parts:
             self.put_back(part)
 

@@ -18,11 +18,17 @@ from typing import TYPE_CHECKING, TypeVar
 from plog.client.backoff import Backoff
 from plog.client.connection import Connection
 from plog.client.errors import ClosedError
-from plog.client.metadata import NO_NODE, Broker, ClusterMetadata, TopicMetadata
-from plog.client.network import Network, Task
+from plog.client.metadata import (
+    NO_NODE,
+    Broker,
+    ClusterMetadata,
+    TopicMetadata,
+    check_topic_names,
+)
+from plog.client.network import Cancelled, Network, Task
 from plog.client.node import Node
 from plog.client.settings import ClientSettings
-from plog.errors import ErrorCode, KafkaError, RequestTimedOut, error_from_code
+from plog.errors import ErrorCode, KafkaError, PlogError, RequestTimedOut, error_from_code
 from plog.types import TopicPartition
 from plog.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from plog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
@@ -221,7 +227,11 @@ class Cluster:
     # -- metadata -----------------------------------------------------------------------------
 
     def want_topics(self, topics: Collection[str]) -> None:
-        """Keep these topics' metadata fresh from now on, and no others'."""
+        """Keep these topics' metadata fresh from now on, and no others'.
+
+        Raises InvalidTopicException for what cannot be the name of one.
+        """
+        check_topic_names(topics)
         self._wanted = set(topics)
         self._keep_fresh()
         if any(topic not in self.metadata.topics for topic in self._wanted):
@@ -305,8 +315,11 @@ class Cluster:
                 node.close_if_idle(settings.connections_max_idle_ms / 1000)
             try:
                 await self.refresh()
-            except KafkaError as error:
-                log.warning("no metadata: %s", error)
+            except (Cancelled, ClosedError):
+                raise
+            except Exception as error:  # Whatever it is: without metadata nothing else goes on.
+                is_bug = not isinstance(error, PlogError)
+                log.warning("no metadata: %s", error, exc_info=error if is_bug else None)
                 self._stale.set()
             if self._lacks_leaders():
                 self._stale.set()
@@ -328,7 +341,10 @@ class Cluster:
         LeaderNotAvailable; at once TopicAuthorizationFailed and InvalidTopic.
         """
         backoff = self.backoff(timeout_s)
-        known = self.metadata.topics.get(name)
+        check_topic_names((name,))
+        # What nobody keeps fresh was perhaps true long ago.
+        is_fresh = self._wants_all or name in self._wanted
+        known = self.metadata.topics.get(name) if is_fresh else None
         while known is None or known.error or not known.has_leaders:
             try:
                 known = (await self.refresh((name,))).topics.get(name)

@@ -270,8 +270,9 @@ class Deliveries:
     def abort(self, error: Callable[[ProducerBatch], Exception]) -> None:
         """Fail all there is, sent or not."""
         for batch in list(self._accumulator.incomplete):
-            self._accumulator.remove(batch)
-            self.fail(batch, error(batch))
+            if not batch.is_done:  # To fail one may settle others.
+                self._accumulator.remove(batch)
+                self.fail(batch, error(batch))
 
     def fail(
         self,

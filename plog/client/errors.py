@@ -20,6 +20,7 @@ from plog.errors import (
 )
 from plog.settings import ConfigError as ConfigError  # Part of this module, for who imports them.
 from plog.types import TopicPartition
+from plog.wire.primitives import WireError
 
 
 class ConnectionFailed(KafkaError):
@@ -29,6 +30,13 @@ class ConnectionFailed(KafkaError):
     """
 
     code = ErrorCode.NETWORK_EXCEPTION
+
+
+class BrokenAnswer(ConnectionFailed, WireError):
+    """What a broker sent makes no sense: it is none, or something between here and there is broken.
+
+    The connection was closed; as with any that broke, the request may have been carried out.
+    """
 
 
 class AuthenticationFailed(KafkaError):

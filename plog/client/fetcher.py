@@ -26,6 +26,7 @@ from plog.client.position_keeper import MAY_PASS
 from plog.client.positions import Positions
 from plog.errors import ErrorCode, KafkaError, PlogError
 from plog.wire.messages.fetch import FetchRequest, FetchResponse
+from plog.wire.schema import WireError
 
 log = logging.getLogger("plog.client")
 
@@ -206,7 +207,8 @@ class NodeFetcher:
         fetcher = self._fetcher
         self._session.failed()
         fetcher.cluster.request_update()
-        if isinstance(error, KafkaError) and (error.retriable or error.code in MAY_PASS):
+        may_pass = isinstance(error, KafkaError) and (error.retriable or error.code in MAY_PASS)
+        if may_pass and not isinstance(error, WireError):
             log.debug("broker %d: %s", self._node_id, error)
         else:
             if not isinstance(error, PlogError):

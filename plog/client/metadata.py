@@ -5,15 +5,16 @@ An immutable snapshot; `Cluster` replaces it. Made from any version of the Metad
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from plog.errors import ErrorCode
+from plog.errors import ErrorCode, InvalidTopicException
 from plog.types import ZERO_UUID, TopicPartition, Uuid
 from plog.wire.messages.metadata import MetadataResponse, MetadataResponseTopic
 
 NO_NODE = -1
+_LONGEST_NAME = 249
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,9 +105,24 @@ class ClusterMetadata:
                     id=broker.node_id, host=broker.host, port=broker.port, rack=broker.rack
                 )
                 for broker in response.brokers
-            },
+            }
+            or self.brokers,  # One that has just begun may know of none, not even of itself.
             topics=topics,
         )
+
+
+def check_topic_names(names: Iterable[str]) -> None:
+    """Raise InvalidTopicException for what no broker could even be asked about."""
+    for name in names:
+        try:
+            is_writable = 0 < len(name.encode()) <= _LONGEST_NAME
+        except (AttributeError, UnicodeEncodeError):
+            is_writable = False
+        if not is_writable:
+            raise InvalidTopicException(
+                f"{ascii(name)[:80]} is no name of a topic: those have up to {_LONGEST_NAME}"
+                " letters, digits, dots, underscores and hyphens"
+            )
 
 
 def _topic(told: MetadataResponseTopic, known: TopicMetadata | None) -> TopicMetadata:

@@ -49,8 +49,8 @@ class Channel(Protocol):
 
         Requests go out in the order of the calls, and answers come in the same. Raises
         ConnectionFailed if the connection breaks, RequestTimedOut if there is no answer in time
-        (nothing can be asked any more then; the broker may have done what was asked in both
-        cases), and WireError for an answer that makes no sense.
+        or BrokenAnswer for one that makes no sense: nothing can be asked any more then, and the
+        broker may have done what was asked. Raises WireError for what cannot be written.
         """
         ...
 

@@ -80,6 +80,7 @@ class TopicQueues:
     __slots__ = (
         "_batch_size",
         "_partition_by_key",
+        "all_queues",
         "available",
         "limit_bytes",
         "name",
@@ -94,7 +95,10 @@ class TopicQueues:
         self.name = name
         self._batch_size = batch_size
         self._partition_by_key: dict[bytes, int] = {}
+        self.all_queues: list[PartitionQueue] = []
+        """Of every partition there has ever been."""
         self.queues: list[PartitionQueue] = []
+        """Of those there are: a topic may have been made anew, with fewer."""
         self.available: Sequence[int] = ()
         """The partitions that have a leader which takes something."""
         self.sticky: PartitionQueue | None = None
@@ -120,11 +124,16 @@ class TopicQueues:
         return partition
 
     def add_queue(self, sequences: PartitionSequences[ProducerBatch] | None) -> PartitionQueue:
-        """The queue of one more partition."""
-        queue = PartitionQueue(self, len(self.queues), sequences)
-        self.queues.append(queue)
-        self._partition_by_key = {}  # Keys have other partitions now.
+        """The queue of one more partition; `use` has to be told."""
+        queue = PartitionQueue(self, len(self.all_queues), sequences)
+        self.all_queues.append(queue)
         return queue
+
+    def use(self, count: int) -> None:
+        """There are so many partitions now."""
+        if count != len(self.queues):
+            self.queues = self.all_queues[:count]
+            self._partition_by_key = {}  # Keys have other partitions now.
 
     def set_available(self, available: Sequence[int]) -> None:
         """Records without a key go to `available` from now on, or anywhere if there is none."""

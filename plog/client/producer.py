@@ -47,6 +47,8 @@ from plog.records.codec import Header
 
 H = TypeVar("H", bound=SendHandle)
 
+_LAST_TIMESTAMP = (1 << 63) - 1
+
 Serializer: TypeAlias = Callable[[Any], bytes | None]
 """Makes the bytes of a key or value; it is not asked about None."""
 
@@ -129,7 +131,7 @@ class ProducerCore(Generic[H]):
             RecordTooLarge: it is larger than max.request.size or buffer.memory.
             SerializationFailed: a serializer failed, or key or value are no bytes.
             ClosedError: the producer is closed.
-            ValueError: a negative partition or timestamp, or headers that are none.
+            ValueError: a negative partition, a timestamp or headers that are none.
         """
         if self._has_hooks:
             return self._send_with_hooks(
@@ -167,8 +169,8 @@ class ProducerCore(Generic[H]):
             raise self._too_large(topic, size_bytes)
         if timestamp is None:
             timestamp = self._wall_ms()
-        elif timestamp < 0:
-            raise ValueError(f"timestamp {timestamp} is negative")
+        elif not isinstance(timestamp, int) or not 0 <= timestamp <= _LAST_TIMESTAMP:
+            raise ValueError(f"timestamp {timestamp!r} is no whole number of ms since 1970")
         if partition is None:
             if self._choose is not None:
                 partition = self._chosen(self._choose, topic, key, value)
@@ -305,9 +307,15 @@ class ProducerCore(Generic[H]):
         finally:
             self._sender.hurries -= 1
 
-    async def partitions_for(self, topic: str, timeout_s: float) -> tuple[PartitionMetadata, ...]:
-        """The partitions of a topic, in their order. Raises as `room`."""
-        await self._lookup.find(topic, None, timeout_s)
+    async def partitions_for(
+        self, topic: str, timeout_s: float | None = None
+    ) -> tuple[PartitionMetadata, ...]:
+        """The partitions of a topic, in their order; waits up to max.block.ms unless told.
+
+        Raises as `room`.
+        """
+        limit_s = self._settings.max_block_ms / 1000 if timeout_s is None else timeout_s
+        await self._lookup.find(topic, None, limit_s)
         self._learn(self._cluster.metadata, topic)
         return self._cluster.metadata.topics[topic].partitions
 

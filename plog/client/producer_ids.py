@@ -50,8 +50,7 @@ class ProducerIds:
         """Whether there is an id that is not `past_producer_id`; asks for one if there is not."""
         if self._identity is not None and self._identity.producer_id != past_producer_id:
             return True
-        if self._task is None or self._task.done:
-            self._identity = None
+        if self._task is None or self._task.done:  # Other partitions go on with the one there is.
             self._task = self._network.spawn(self._ask(), "asking for a producer id")
         return False
 

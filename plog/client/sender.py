@@ -245,7 +245,9 @@ class Sender:
                 queue.sequences.sent(batch, queue.sequences.identity or self._ids.identity)
             try:
                 encoded = self._encoder.encode(batch, queue, self._network.now_s())
-            except (PlogError, ValueError) as error:
+            except Exception as error:
+                if not isinstance(error, PlogError | ValueError):  # Our bug, but of this batch.
+                    log.exception("a batch for %s cannot be encoded", batch.topic_partition)
                 self._deliveries.unsent(batch, error)
                 continue
             size_bytes += len(encoded)
@@ -273,11 +275,12 @@ class Sender:
                     self._deliveries.acknowledged_unasked(batch)
                 return
             answer = connection.ask(request, ProduceResponse)
-        except (UnsupportedVersion, WireError) as error:
+        except Exception as error:
+            if isinstance(error, KafkaError) and not isinstance(error, UnsupportedVersion):
+                self._broke(batches, error)
+                return
             for batch in batches:
                 self._deliveries.unsent(batch, error)
-        except KafkaError as error:
-            self._broke(batches, error)
         else:
             node.in_flight += 1
             self._metrics.requests_in_flight += 1

@@ -10,6 +10,7 @@ import socket
 from struct import Struct
 from typing import TYPE_CHECKING, TypeVar
 
+from plog.client.errors import BrokenAnswer
 from plog.client.errors import ConnectionFailed as ConnectionFailed
 from plog.client.tls_failures import tls_failure
 from plog.errors import KafkaError, RequestTimedOut
@@ -89,9 +90,9 @@ class SocketConnection:
             if correlation_id != self._correlation_id:
                 raise WireError(f"answer {correlation_id} to request {self._correlation_id}")
             return answer.decode(memoryview(frame)[position:], version)
-        except WireError:
+        except WireError as error:
             self.close()
-            raise
+            raise BrokenAnswer(f"{self.address} sent what is no answer: {error}") from error
 
     def send(self, request: ApiMessage, version: int) -> None:
         """Send `request`, to which there will be no answer."""

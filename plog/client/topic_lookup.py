@@ -8,9 +8,9 @@ from __future__ import annotations
 import logging
 
 from plog.client.cluster import Cluster
+from plog.client.metadata import check_topic_names
 from plog.client.network import Network
 from plog.errors import (
-    InvalidTopicException,
     KafkaError,
     LeaderNotAvailable,
     PlogError,
@@ -41,8 +41,7 @@ class TopicLookup:
         would not cure, and UnknownTopicOrPartition, LeaderNotAvailable, RequestTimedOut or the last
         error of asking when time is up.
         """
-        if not isinstance(topic, str) or not topic:
-            raise InvalidTopicException(f"{topic!r} is no name of a topic")
+        check_topic_names((topic,))
         deadline_s = self._network.now_s() + timeout_s
         self._cluster.add_topic(topic)
         self._answered.discard(topic)

@@ -23,7 +23,7 @@ from twisted.internet.protocol import ClientFactory, Protocol
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
-from plog.client.errors import ConnectionFailed
+from plog.client.errors import BrokenAnswer, ConnectionFailed
 from plog.client.network import Cancelled
 from plog.errors import KafkaError, RequestTimedOut
 from plog.wire.header import RequestHeader, decode_response_header, encode_request
@@ -201,9 +201,10 @@ class TwistedChannel(Protocol):
             if number != asked.correlation_id:
                 raise WireError(f"answer {number} to request {asked.correlation_id}")
             response = asked.response.decode(frame[position:], asked.version)
-        except WireError as error:
-            self._end(ConnectionFailed(f"{self.address} sent what is no answer: {error}"))
-            self._finish(asked, error)
+        except Exception as error:
+            broken = BrokenAnswer(f"{self.address} sent what is no answer: {error}")
+            self._end(broken)
+            self._finish(asked, broken)
             return
         self._finish(asked, response)
 

@@ -218,6 +218,26 @@ def test_a_topic_with_batches_waiting_is_not_forgotten() -> None:
     assert site.append() is not None
 
 
+def test_a_topic_made_anew_with_fewer_partitions_gets_records_for_those_only() -> None:
+    site = Site(partitions=3)
+    site.accumulator.know_topic(TOPIC, 1, [0])
+    for number in range(20):
+        assert site.append(None, key=b"%d" % number) is not None
+    assert {partition for partition, _ in site.look()} == {0}
+    assert site.append(2) is None
+
+
+def test_parts_of_a_batch_are_no_older_than_those_before_it() -> None:
+    site = Site()
+    site.fill(6)
+    first, second = list(site.accumulator.incomplete)
+    [queue] = site.accumulator.waiting
+    site.accumulator.take(queue)
+    site.accumulator.take(queue)
+    site.accumulator.replace(second, second.split(200))
+    assert site.accumulator.oldest() is first
+
+
 def test_queues_are_served_in_turn() -> None:
     site = Site(partitions=3)
     for partition in (0, 1, 2, 0, 1, 2):

@@ -13,6 +13,10 @@ from plog.client.errors import ClosedError, ConnectionFailed
 from plog.client.settings import ClientSettings
 from plog.errors import KafkaError, RequestTimedOut, UnknownTopicOrPartition
 from plog.types import TopicPartition
+from plog.wire.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+)
 from plog.wire.messages.create_topics import (
     CreatableTopic,
     CreateTopicsRequest,
@@ -20,6 +24,7 @@ from plog.wire.messages.create_topics import (
 )
 from plog.wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from plog.wire.messages.metadata import MetadataRequest
+from plog.wire.schema import WireError
 from tests.helpers.sim_broker import create_topic
 from tests.helpers.sim_network import SimNetwork
 
@@ -118,6 +123,37 @@ def test_metadata_grows_old(sim: SimNetwork) -> None:
     cluster.on_update.append(lambda _: updates.append(sim.now_s()))
     sim.advance(100_000)
     assert 3 <= len(updates) <= 5
+
+
+def test_nothing_keeps_metadata_from_being_asked_for_again(sim: SimNetwork) -> None:
+    create_topic(sim.broker, "page-views")
+    cluster = make_cluster(sim, metadata_max_age_ms=1_000)
+    cluster.want_topics(["page-views"])
+    sim.advance(500)
+    wrong: list[Exception] = [WireError("nonsense"), ZeroDivisionError("a listener's bug")]
+
+    def fail(_: object) -> None:
+        if wrong:
+            raise wrong.pop()
+
+    cluster.on_update.append(fail)
+    sim.advance(10_000)
+    assert not wrong
+    updates: list[object] = []
+    cluster.on_update.append(updates.append)
+    sim.advance(5_000)
+    assert updates
+
+
+def test_a_topic_nobody_keeps_fresh_is_asked_about_anew(sim: SimNetwork) -> None:
+    create_topic(sim.broker, "page-views")
+    cluster = make_cluster(sim)
+    assert len(sim.run(cluster.topic("page-views", timeout_s=10)).partitions) == 1
+    grown = CreatePartitionsTopic(name="page-views", count=3, assignments=None)
+    request = CreatePartitionsRequest(topics=[grown], timeout_ms=1_000)
+    [result] = sim.broker.ask(request, 3).results
+    assert result.error_code == 0
+    assert len(sim.run(cluster.topic("page-views", timeout_s=10)).partitions) == 3
 
 
 def test_the_coordinator_of_a_group_is_found_and_remembered(sim: SimNetwork) -> None:

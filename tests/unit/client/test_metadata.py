@@ -34,6 +34,12 @@ def test_a_leader_of_an_older_epoch_is_not_taken_over() -> None:
     assert metadata.leader_of(T0) == 1
 
 
+def test_a_broker_that_knows_of_none_does_not_make_the_others_forgotten() -> None:
+    metadata = ClusterMetadata().updated(told(2, 5), replace_topics=False)
+    metadata = metadata.updated(MetadataResponse(brokers=[], topics=[]), replace_topics=False)
+    assert sorted(metadata.brokers) == [1, 2]
+
+
 def test_another_topic_of_the_same_name_begins_anew() -> None:
     metadata = ClusterMetadata().updated(told(2, 5), replace_topics=False)
     metadata = metadata.updated(told(1, 0, topic_id=b"b" * 16), replace_topics=False)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from threading import Lock
 
-from plog.client.partition_queue import PartitionQueue, TopicQueues
+from plog.client.partition_queue import TopicQueues
 from plog.hashing import partition_for_key
 
 
 def topic_with(partitions: int = 3) -> TopicQueues:
     topic = TopicQueues("t", batch_size=1_000)
-    topic.queues = [PartitionQueue(topic, index, None) for index in range(partitions)]
+    for _ in range(partitions):
+        topic.add_queue(None)
+    topic.use(partitions)
     topic.set_available(range(partitions))
     return topic
 
@@ -90,4 +92,15 @@ def test_a_key_has_its_partition_also_when_there_are_more_keys_or_partitions() -
     for _ in range(2):
         assert [topic.partition_of(key) for key in keys] == [partition_for_key(x, 3) for x in keys]
     topic.add_queue(None)
+    topic.use(4)
     assert [topic.partition_of(key) for key in keys] == [partition_for_key(x, 4) for x in keys]
+
+
+def test_a_topic_made_anew_may_have_fewer_partitions_and_more_again_later() -> None:
+    topic = topic_with(3)
+    queues = topic.queues
+    topic.use(1)
+    assert {topic.partition_of(b"%d" % number) for number in range(100)} == {0}
+    topic.use(3)
+    assert topic.queues == queues
+    assert {topic.partition_of(b"%d" % number) for number in range(100)} == {0, 1, 2}

@@ -121,6 +121,8 @@ def test_levels_are_used() -> None:
         ({"value": b"v", "key": 7}, SerializationFailed),
         ({"value": b"v", "partition": -1}, ValueError),
         ({"value": b"v", "timestamp": -1}, ValueError),
+        ({"value": b"v", "timestamp": 1.5}, ValueError),
+        ({"value": b"v", "timestamp": 1 << 63}, ValueError),
         ({"value": b"v", "headers": [("a", "text")]}, ValueError),
         ({"value": b"v", "headers": [(b"a", b"1")]}, ValueError),
     ],
@@ -185,7 +187,7 @@ def test_a_topic_that_comes_while_we_wait_is_used() -> None:
     assert handle.metadata().offset == 0
 
 
-@pytest.mark.parametrize("name", ["", "no/topic", "x" * 250])
+@pytest.mark.parametrize("name", ["", "no/topic", "x" * 250, "x" * 40_000, "\ud800", b"t"])
 def test_what_is_no_name_of_a_topic_is_told_at_once(name: str) -> None:
     site = ProducerSite()
     before_s = site.sim.now_s()

@@ -463,6 +463,36 @@ def test_a_producer_id_that_nobody_may_have_fails_what_waits_and_no_more() -> No
     assert after.metadata().offset == 0
 
 
+def test_a_batch_that_cannot_be_encoded_fails_alone(caplog: pytest.LogCaptureFixture) -> None:
+    site = ready()
+    encode, wrong = site.core._sender._encoder.encode, [True]
+
+    def fail_once(*arguments: Any) -> bytes:
+        if wrong:
+            raise ZeroDivisionError(wrong.pop())
+        return encode(*arguments)
+
+    site.core._sender._encoder.encode = fail_once  # type: ignore[method-assign]
+    [handle] = site.sent(b"v")
+    site.flush()
+    assert isinstance(handle.error(), ZeroDivisionError)
+    assert "cannot be encoded" in caplog.text
+    [after] = site.sent(b"w")
+    site.flush()
+    assert after.metadata().offset == 1
+
+
+def test_a_partition_that_needs_another_producer_id_does_not_take_the_others() -> None:
+    site = ready(partitions=3)
+    codes(site, ErrorCode.INVALID_PRODUCER_EPOCH)
+    site.sent(b"b", partition=0)
+    site.sim.run_until(lambda: site.core.metrics()["record-retry-total"] == 1)
+    later = [*site.sent(b"c", partition=1), *site.sent(b"d", partition=2)]
+    site.flush()
+    assert [handle.metadata().offset for handle in later] == [0, 0]
+    assert site.values() == [b"first", b"b"]
+
+
 def test_a_partition_goes_on_behind_a_batch_that_failed_while_it_waited() -> None:
     site = ready(retry_backoff_ms=60_000, retry_backoff_max_ms=60_000)
     codes(site, ErrorCode.REQUEST_TIMED_OUT)

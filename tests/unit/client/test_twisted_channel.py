@@ -153,6 +153,7 @@ def test_an_answer_to_something_else_ends_the_connection(site: _Site) -> None:
     asked, waiting = site.ask(), site.ask()
     site.receive(site.answer(77))
     assert isinstance(asked[0], WireError)
+    assert isinstance(asked[0], ConnectionFailed)  # So whoever asked tries again.
     assert isinstance(waiting[0], ConnectionFailed)
     assert site.transport.aborted
 
