@@ -202,6 +202,7 @@ class ConsumerCore:
         if self._member.is_subscribed:
             raise IllegalState("partitions follow from topics: unsubscribe first")
         self.positions.assign(dict.fromkeys(partitions))
+        self._member.commit_when_due()
 
     def subscribe(
         self,
@@ -379,6 +380,7 @@ class ConsumerCore:
         if self._is_closed:
             return
         self._is_closed = True
+        self._news()  # Whoever waits for records waits in vain.
         try:
             await self._member.close(timeout_s)
         finally:

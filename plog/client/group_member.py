@@ -22,6 +22,7 @@ Source: Kafka 4.3 ConsumerCoordinator; KIP-62, KIP-345, KIP-429.
 from __future__ import annotations
 
 import logging
+import math
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
@@ -183,6 +184,13 @@ class GroupMember:
         self._heartbeats.polled(waits=waits)
         self._commits.polled()
 
+    def commit_when_due(self) -> None:
+        """From now on, also where partitions are assigned by hand and `attend` has nothing to do.
+
+        Only if the consumer commits by itself.
+        """
+        self._commits.send_automatic()
+
     # -- the order of things ------------------------------------------------------------------
 
     async def ensure_active(self) -> None:
@@ -240,30 +248,37 @@ class GroupMember:
                 raise
             self._assignment = None
         elif self._selection is not None:
-            await self._begin_join(self._selection)
+            self._begin_join(self._selection)
         self._listening.raise_error()
 
-    async def _begin_join(self, selection: TopicSelection) -> None:
-        if selection.pattern is not None and self._joined_topics is None:
-            try:
-                await self._cluster.refresh(all_topics=True)
-            except KafkaError as error:
-                if not error.retriable:
-                    raise
-                log.warning("group %s: topics are not known: %s", self.group_id, error)
-                return
+    def _begin_join(self, selection: TopicSelection) -> None:
         self._heartbeats.start()
-        self._joined_topics = selection.wanted(self._cluster.metadata)
         owned: Collection[TopicPartition] = ()
         if self._protocol is RebalanceProtocol.COOPERATIVE:
             owned = self._positions.assigned
         self._is_joining = True
         self._join_task = self._network.spawn(
-            self._join(self._joined_topics, owned), f"joining group {self.group_id}"
+            self._join(selection, owned), f"joining group {self.group_id}"
         )
 
-    async def _join(self, topics: frozenset[str], owned: Collection[TopicPartition]) -> None:
+    async def _know_all_topics(self) -> None:
+        """What a pattern matches has to be known once, however long that takes."""
+        backoff = self._cluster.backoff(math.inf)
+        while True:
+            try:
+                await self._cluster.refresh(all_topics=True)
+                return
+            except KafkaError as error:
+                if not error.retriable:
+                    raise
+                log.warning("group %s: topics are not known: %s", self.group_id, error)
+                await backoff.wait()
+
+    async def _join(self, selection: TopicSelection, owned: Collection[TopicPartition]) -> None:
         try:
+            if selection.pattern is not None and self._joined_topics is None:
+                await self._know_all_topics()
+            self._joined_topics = topics = selection.wanted(self._cluster.metadata)
             assignment = await self._joining.join(topics, owned)
             if assignment is not None:
                 self._assignment = (self._membership.generation, assignment)
@@ -326,9 +341,11 @@ class GroupMember:
             self._membership.ask_to_rejoin("need to revoke partitions and re-join")
         if selection.pattern is not None and self._joined_topics is not None:
             self._joined_topics |= {one.topic for one in assigned}
-        self._assignors[generation.protocol or ""].on_assignment(
-            assignment, generation.generation_id
-        )
+        try:
+            assignor = self._assignors[generation.protocol or ""]
+            assignor.on_assignment(assignment, generation.generation_id)
+        except Exception as error:  # The partitions are this member's all the same.
+            self._fail(error)
         log.info("group %s: %s has %s", self.group_id, generation, _text(assigned))
         self._commits.restart_interval()
         self._positions.assign(sorted(assigned))

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from plog.client.consumer import ConsumerCore
-from plog.client.errors import WokenUp
+from plog.client.errors import ClosedError, WokenUp
 from plog.client.unread import Unread
 from plog.client.values import ConsumerRecord, OffsetAndMetadata
 from plog.types import TopicPartition
@@ -72,6 +72,8 @@ class PollingConsumer(ConsumerCore):
         deadline_s = None if timeout_s is None else now_s() + timeout_s
         while True:
             self._data.clear()
+            if self._is_closed:
+                raise ClosedError("the consumer is closed: make a new one")
             if self._is_woken:
                 self._is_woken = False
                 raise WokenUp("wakeup() was called")
@@ -83,7 +85,10 @@ class PollingConsumer(ConsumerCore):
             if taken or (left_s is not None and left_s <= 0):
                 return taken
             self.polled(waits=True)
-            await self._data.wait(left_s)
+            try:
+                await self._data.wait(left_s)
+            finally:  # Also if the wait is cancelled: who does not wait has to ask again in time.
+                self.polled()
 
     def wake_up(self) -> None:
         """End the wait that is under way, or the next one, with WokenUp."""
@@ -102,6 +107,10 @@ class PollingConsumer(ConsumerCore):
     def assign(self, partitions: Collection[TopicPartition]) -> None:
         super().assign(partitions)
         self.unread.drop(self.unread.offsets().keys() - self.positions.assigned)
+
+    async def close(self, timeout_s: float = 30.0) -> None:
+        await super().close(timeout_s)
+        self.unread.drop()
 
     async def unsubscribe(self) -> None:
         self.unread.drop()

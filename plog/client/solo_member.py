@@ -76,6 +76,9 @@ class SoloMember:
     def polled(self, *, waits: bool = False) -> None:
         """The application asks for records; nobody here wants to know."""
 
+    def commit_when_due(self) -> None:
+        """Nothing is committed."""
+
     async def attend(self) -> None:
         """Take up what is new, give up what is gone. Raises what a listener raises."""
         if self._attending:

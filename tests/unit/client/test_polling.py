@@ -5,9 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from twisted.internet.defer import Deferred
+from twisted.python.failure import Failure
 
+from plog.client.assignors import Assignment
+from plog.client.assignors.range_assignor import RangeAssignor
 from plog.client.cluster import Cluster
-from plog.client.errors import WokenUp
+from plog.client.errors import ClosedError, MaxPollIntervalExceeded, WokenUp
+from plog.client.network import Cancelled
 from plog.client.polling import PollingConsumer
 from plog.client.settings import ConsumerSettings
 from plog.errors import InvalidTopicException
@@ -29,7 +34,7 @@ class Site:
         self.sim.broker.produce("t", *values, partition=partition)
         self.sim.settle()
 
-    def consumer(self, **settings: Any) -> PollingConsumer:
+    def consumer(self, assignors: Any = None, **settings: Any) -> PollingConsumer:
         made = ConsumerSettings.from_options(
             bootstrap_servers=self.sim.bootstrap_servers,
             auto_offset_reset="earliest",
@@ -37,7 +42,8 @@ class Site:
         )
 
         async def make() -> PollingConsumer:
-            return PollingConsumer(Cluster(self.sim, made), self.sim, made)
+            cluster = Cluster(self.sim, made)
+            return PollingConsumer(cluster, self.sim, made, assignors=assignors)
 
         return self.sim.run(make())
 
@@ -95,6 +101,47 @@ def test_waking_it_ends_a_wait(site: Site) -> None:
     assert len(site.sim.run(consumer.consume(10))) == 1
 
 
+def test_a_wait_that_was_ended_does_not_count_as_polling(site: Site) -> None:
+    consumer = site.consumer(group_id="g", max_poll_interval_ms=10_000, session_timeout_ms=6_000)
+    consumer.subscribe(["t"])
+    site.sim.call_later(1, consumer.wake_up)
+    with pytest.raises(WokenUp):
+        site.sim.run(consumer.consume(10))
+    site.sim.run(consumer.consume(10, 5.0))
+    waiting = Deferred.fromCoroutine(consumer.consume(10))
+    waiting.addErrback(lambda failure: failure.trap(Cancelled))
+    site.sim.advance(1_000)
+    waiting.cancel()
+    site.sim.advance(11_000)
+    with pytest.raises(MaxPollIntervalExceeded):
+        site.sim.run(consumer.consume(10, 1.0))
+
+
+def test_closing_it_ends_a_wait(site: Site) -> None:
+    site.produce(b"a", b"b", b"c")
+    consumer = site.consumer()
+    consumer.subscribe(["t"])
+    site.sim.run(consumer.consume(10))
+    outcomes: list[object] = []
+    Deferred.fromCoroutine(consumer.consume(10)).addBoth(outcomes.append)
+    assert not outcomes
+    site.sim.run(consumer.close())
+    [failure] = outcomes
+    assert isinstance(failure, Failure)
+    assert failure.check(ClosedError)
+
+
+def test_after_the_end_nothing_is_given_out(site: Site) -> None:
+    site.produce(b"a", b"b")
+    consumer = site.consumer()
+    consumer.subscribe(["t"])
+    consumer.unread.put(site.sim.run(consumer.consume(10)))
+    site.sim.run(consumer.close())
+    assert not consumer.unread
+    with pytest.raises(ClosedError):
+        site.sim.run(consumer.consume(10))
+
+
 def test_what_was_taken_and_not_given_out_is_not_committed(site: Site) -> None:
     site.produce(b"a", b"b", b"c", b"d")
     consumer = site.consumer(group_id="g", enable_auto_commit=False)
@@ -149,3 +196,42 @@ def test_a_number_is_an_offset_to_commit(site: Site) -> None:
     consumer.assign([T0])
     site.sim.run(consumer.commit({T0: 7}))
     assert site.sim.run(consumer.committed([T0]))[T0].offset == 7  # type: ignore[union-attr]
+
+
+def test_a_consumer_that_assigns_itself_commits_by_itself_too(site: Site) -> None:
+    site.produce(b"a", b"b")
+    consumer = site.consumer(group_id="g", auto_commit_interval_ms=1_000)
+    consumer.assign([T0])
+    while site.sim.run(consumer.consume(1, 2.0)):
+        pass
+    site.sim.advance(2_000)
+    found = site.sim.run(consumer.committed([T0]))[T0]
+    assert found is not None
+    assert found.offset == 2
+
+
+def test_brokers_that_are_away_hold_up_no_poll_of_a_pattern(site: Site) -> None:
+    site.sim.refuses = True
+    consumer = site.consumer(group_id="g")
+    consumer.subscribe(pattern="t.*")
+    before_s = site.sim.now_s()
+    assert site.sim.run(consumer.consume(10, 1.0)) == []
+    assert site.sim.now_s() - before_s < 2
+    site.sim.refuses = False
+    site.produce(b"a")
+    assert [x.value for x in site.sim.run(consumer.consume(10, 60.0))] == [b"a"]
+
+
+def test_an_assignor_that_fails_is_told_and_costs_no_partitions(site: Site) -> None:
+    class Failing(RangeAssignor):
+        name = "failing"
+
+        def on_assignment(self, assignment: Assignment, generation_id: int) -> None:
+            raise ZeroDivisionError
+
+    site.produce(b"a")
+    consumer = site.consumer(group_id="g", assignors=[Failing()])
+    consumer.subscribe(["t"])
+    with pytest.raises(ZeroDivisionError):
+        site.sim.run(consumer.consume(10))
+    assert [x.value for x in site.sim.run(consumer.consume(10))] == [b"a"]

@@ -482,15 +482,14 @@ def test_a_batch_that_cannot_be_encoded_fails_alone(caplog: pytest.LogCaptureFix
     assert after.metadata().offset == 1
 
 
-def test_a_partition_that_needs_another_producer_id_does_not_take_the_others() -> None:
-    site = ready(partitions=3)
-    codes(site, ErrorCode.INVALID_PRODUCER_EPOCH)
-    site.sent(b"b", partition=0)
-    site.sim.run_until(lambda: site.core.metrics()["record-retry-total"] == 1)
-    later = [*site.sent(b"c", partition=1), *site.sent(b"d", partition=2)]
-    site.flush()
-    assert [handle.metadata().offset for handle in later] == [0, 0]
-    assert site.values() == [b"first", b"b"]
+def test_a_partition_that_needs_another_producer_id_takes_it_from_no_other() -> None:
+    site = ready()
+    ids = site.core._sender._ids
+    used = ids.identity.producer_id
+    assert not ids.fit(past_producer_id=used)
+    assert ids.fit(past_producer_id=-1)
+    assert ids.identity.producer_id == used
+    site.sim.run_until(lambda: ids.fit(past_producer_id=used))
 
 
 def test_a_partition_goes_on_behind_a_batch_that_failed_while_it_waited() -> None:
