@@ -217,7 +217,7 @@ class Consumer(Client[PollingConsumer]):
         core.polled()
         if not core.needs_prepare and (records := core.take(count)):
             return records
-        return await self._run(PollingConsumer.consume, count, timeout_s)
+        return await self._await_taken(lambda: core.take(count), timeout_s)
 
     async def consume_arrow(
         self, max_records: int = 1 << 20, timeout_s: float | None = None
@@ -226,8 +226,23 @@ class Consumer(Client[PollingConsumer]):
 
         Deserializers are not applied. Needs the extra ``plog[arrow]``.
         """
-        self._core.give_back_unread()
-        return await self._run(PollingConsumer.consume_arrow, max_records, timeout_s)
+        core = self._core
+        core.give_back_unread()
+        return await self._await_taken(lambda: core.take_arrow(max_records), timeout_s)
+
+    async def _await_taken(self, take: Callable[[], T], timeout_s: float | None) -> T:
+        """What `take` gives, asked again until it is something or the time is over.
+
+        Asked here, not by the engine: a task that is cancelled as its records come would lose them.
+        """
+        clock = asyncio.get_running_loop().time
+        deadline_s = None if timeout_s is None else clock() + timeout_s
+        while True:
+            left_s = None if deadline_s is None else deadline_s - clock()
+            came = await self._run(PollingConsumer.wait_for_data, left_s)
+            taken = take()
+            if taken or not came:
+                return taken
 
     # -- what to read -------------------------------------------------------------------------
 

@@ -23,7 +23,9 @@ from plog.client.blocking_admin import Admin
 from plog.client.blocking_base import Client, Servers
 from plog.client.errors import ForkedError, WrongThread
 from plog.client.facing import blocking, elsewhere
+from plog.client.network import Cancelled
 from plog.client.polling import PollingConsumer
+from plog.client.private_reactor import PrivateReactor
 from plog.client.producer import Headers, ProducerCore, Serializer
 from plog.client.producer_batch import OnDelivery, SendHandle
 from plog.client.settings import (
@@ -50,7 +52,7 @@ class RecordFuture(SendHandle):
         """Where the record is, once that is known.
 
         Raises why it failed, or TimeoutError if that is not known after `timeout_s`: it may come to
-        be written all the same.
+        be written all the same. IllegalState in a callback, which would wait for itself.
         """
         self._wait(timeout_s)
         return self.metadata()
@@ -71,6 +73,7 @@ class RecordFuture(SendHandle):
     def _wait(self, timeout_s: float | None) -> None:
         if self.done():
             return
+        PrivateReactor.check_caller()
         done = threading.Event()
         self.add_callback(lambda _: done.set())
         if not done.wait(timeout_s):
@@ -163,6 +166,9 @@ class Producer(Client):
     def forked(self) -> None:
         super().forked()
         self._send = _raise_forked
+        self._core.forked(
+            ForkedError("the record was sent before a fork: what becomes of it, the parent knows")
+        )
 
 
 def _raise_forked(*_: Any) -> Any:
@@ -175,7 +181,20 @@ class _Call:
     def __init__(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
         self.function = function
         self.arguments = arguments
-        self.outcome: Deferred[Any] = Deferred()
+        self.outcome: Deferred[Any] = Deferred(lambda d: d.errback(Failure(Cancelled())))
+
+    def make(self, soon: Callable[..., None]) -> None:
+        """Call it here; `soon` brings the outcome to the engine's thread."""
+        try:
+            result = self.function(*self.arguments)
+        except Exception:
+            soon(self._end, self.outcome.errback, Failure())
+        else:
+            soon(self._end, self.outcome.callback, result)
+
+    def _end(self, finish: Callable[[Any], None], outcome: Any) -> None:
+        if not self.outcome.called:  # Else nobody waits any more.
+            finish(outcome)
 
 
 class Consumer(Client):
@@ -211,7 +230,7 @@ class Consumer(Client):
         self._max_records = made.max_poll_records
         self._calls: deque[_Call] = deque()
         self._news = threading.Event()
-        self._user = 0
+        self._user: dict[str, int] = {}
         self._depth = 0
 
         async def make() -> PollingConsumer:
@@ -369,7 +388,11 @@ class Consumer(Client):
         call = _Call(function, arguments)
         self._calls.append(call)
         self._news.set()
-        return await call.outcome
+        try:
+            return await call.outcome
+        finally:
+            if call in self._calls:  # The wait was interrupted before it was made.
+                self._calls.remove(call)
 
     def _run(
         self, function: Callable[..., Coroutine[Any, Any, T]], *arguments: Any, **options: Any
@@ -393,13 +416,7 @@ class Consumer(Client):
 
     def _make_calls(self) -> None:
         while self._calls:
-            call = self._calls.popleft()
-            try:
-                result = call.function(*call.arguments)
-            except Exception:
-                self._private.soon(call.outcome.errback, Failure())
-            else:
-                self._private.soon(call.outcome.callback, result)
+            self._calls.popleft().make(self._private.soon)
 
 
 class _Use:
@@ -412,16 +429,17 @@ class _Use:
 
     def __enter__(self) -> None:
         consumer, thread = self._consumer, threading.get_ident()
-        if consumer._depth and consumer._user != thread:
+        if consumer._user.setdefault("thread", thread) != thread:  # In one step, without a lock.
             raise WrongThread(
                 "this consumer is in use in another thread: use it in one at a time, or make one"
                 " for each; only wakeup() may be called from everywhere"
             )
-        consumer._user = thread
         consumer._depth += 1
 
     def __exit__(self, *_: object) -> None:
         self._consumer._depth -= 1
+        if not self._consumer._depth:
+            del self._consumer._user["thread"]
 
 
 _producers: weakref.WeakSet[Producer] = weakref.WeakSet()

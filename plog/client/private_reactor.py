@@ -71,6 +71,16 @@ class PrivateReactor:
         """Whether the caller is the reactor's thread, which must not wait for itself."""
         return threading.current_thread() is self._thread
 
+    @classmethod
+    def check_caller(cls) -> None:
+        """Raise IllegalState in the thread that all blocking calls wait for."""
+        current = cls._current
+        if current is not None and current.is_own_thread:
+            raise IllegalState(
+                "this was called in the client's own thread, by a callback for instance, which"
+                " must not wait for itself: hand it to a thread of the application"
+            )
+
     def soon(self, function: Callable[..., object], *arguments: Any) -> None:
         """Call `function` in the reactor's thread. From any thread."""
         self._check_fork()
@@ -89,11 +99,7 @@ class PrivateReactor:
         self, function: Callable[..., Coroutine[Any, Any, T]], *arguments: Any, **options: Any
     ) -> Running[T]:
         """Start the coroutine of `function` in the reactor's thread; nobody waits for its end."""
-        if self.is_own_thread:
-            raise IllegalState(
-                "this was called in the client's own thread, by a callback for instance, which"
-                " must not wait for itself: hand it to a thread of the application"
-            )
+        self.check_caller()
         running: Running[T] = Running()
         self.soon(running.start, function, arguments, options)
         return running

@@ -375,6 +375,11 @@ class ProducerCore(Generic[H]):
         """Whether there is no memory for a batch more. Any thread."""
         return not self._accumulator.has_room()
 
+    def forked(self, error: Exception) -> None:
+        """In the child of a fork: no record will have another outcome here. Takes no lock."""
+        for batch in tuple(self._accumulator.incomplete):
+            batch.abandon(error)
+
     def metrics(self) -> dict[str, float]:
         """What was counted, under Kafka's names; NaN for averages of nothing. Any thread."""
         found = self._metrics.snapshot()

@@ -158,6 +158,10 @@ class ProducerBatch(SequencedBatch):
         for index, on_delivery in watchers:
             self._tell(index, on_delivery)
 
+    def abandon(self, error: Exception) -> None:
+        """Nothing more will be known of it in this process, where nobody may hold its lock."""
+        self.error, self.is_done = error, True
+
     def _tell(self, index: int, on_delivery: OnDelivery) -> None:
         error = self.error_at(index)
         try:
@@ -186,12 +190,14 @@ class ProducerBatch(SequencedBatch):
     def watch(self, index: int, on_delivery: OnDelivery) -> None:
         """Have `on_delivery` called for the record at `index`: in the engine's thread, or at once
         and in this one where the outcome is known."""
-        with self._lock:
-            batch, index = self.locate(index)
-            if not batch.is_done:
-                batch._watchers.append((index, on_delivery))
-                return
-        batch._tell(index, on_delivery)
+        batch, place = self.locate(index)
+        if not batch.is_done:
+            with self._lock:
+                batch, place = self.locate(index)
+                if not batch.is_done:
+                    batch._watchers.append((place, on_delivery))
+                    return
+        batch._tell(place, on_delivery)
 
     def watch_new(self, on_delivery: OnDelivery) -> None:
         """The same for the newest record, for who holds the lock."""

@@ -36,11 +36,11 @@ class TopicSelection:
         if isinstance(topics, str | bytes):
             raise TypeError(f"topics is a list of names: [{topics!r}] instead of {topics!r}")
         assert topics is not None
-        names = frozenset(topics)
-        wrong = next((name for name in names if not isinstance(name, str) or not name), None)
-        if wrong is not None:
-            raise TypeError(f"{wrong!r} is not the name of a topic")
-        return cls(topics=names)
+        names = tuple(topics)
+        for name in names:
+            if not isinstance(name, str) or not name:
+                raise TypeError(f"{name!r} is not the name of a topic")
+        return cls(topics=frozenset(names))
 
     def wanted(self, metadata: ClusterMetadata) -> frozenset[str]:
         """The topics it means now."""

@@ -144,6 +144,9 @@ class TwistedChannel(Protocol):
         error = self._factory_of.explain(reason.value)
         if error is None:
             text = reason.getErrorMessage() or type(reason.value).__name__
+            if self._factory_of.expects_handshake and not self._factory_of.opened.called:
+                text += " TLS had not begun: is it the right port, and security.protocol as it has"
+                text += " to be?"
             error = ConnectionFailed(f"the connection to {self.address} broke: {text}")
         self._factory_of.fail(error)
         self._end(error)

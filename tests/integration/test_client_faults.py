@@ -11,12 +11,19 @@ import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from queue import Queue
 
 import pytest
 
 import plog
 import plog.aio
-from plog.client.errors import CorruptRecords, DeliveryTimedOut, ForkedError, WrongThread
+from plog.client.errors import (
+    CorruptRecords,
+    DeliveryTimedOut,
+    ForkedError,
+    IllegalState,
+    WrongThread,
+)
 from plogd.testing.broker_process import BrokerProcess
 from plogd.testing.plugin import BrokerFactory
 from tests.helpers.eventually import eventually
@@ -158,12 +165,15 @@ def test_after_a_fork_the_child_makes_clients_of_its_own(broker: BrokerProcess) 
     servers = broker.bootstrap_servers
     with plog.Producer(bootstrap_servers=servers) as producer:
         producer.send("t", b"parent").result(30)
+        broker.hooks.delay("Produce", seconds=0.3)
+        under_way = producer.send("t", b"on its way")
         pid = os.fork()
         if pid == 0:
             code = 1
             try:
                 producer.send("t", b"must not be sent")
             except ForkedError:
+                assert isinstance(under_way.exception(1), ForkedError)
                 with plog.Producer(bootstrap_servers=servers) as own:
                     own.send("t", b"child").result(30)
                 code = 0
@@ -171,8 +181,52 @@ def test_after_a_fork_the_child_makes_clients_of_its_own(broker: BrokerProcess) 
                 os._exit(code)
         assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
         producer.send("t", b"parent again").result(30)
-    values = [record.value for record in read_all(broker, "t", 3)]
-    assert values == [b"parent", b"child", b"parent again"]
+    values = [record.value for record in read_all(broker, "t", 4)]
+    assert sorted(values) == [b"child", b"on its way", b"parent", b"parent again"]
+
+
+def test_a_callback_is_told_that_it_cannot_wait(broker: BrokerProcess) -> None:
+    refused: Queue[type[Exception]] = Queue()
+    with plog.Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+
+        def wait(*_: object) -> None:
+            for call in (producer.send("t", b"2").result, producer.flush, producer.close):
+                try:
+                    call()
+                except Exception as error:
+                    refused.put(type(error))
+
+        producer.send("t", b"1", on_delivery=wait).result(30)
+        assert [refused.get(timeout=30) for _ in range(3)] == [IllegalState] * 3
+        producer.send("t", b"3").result(30)
+
+
+def test_a_task_that_is_cancelled_as_its_records_come_leaves_them_to_the_next(
+    broker: BrokerProcess,
+) -> None:
+    servers = broker.bootstrap_servers
+
+    async def read() -> list[bytes]:
+        async with plog.aio.Consumer(
+            "t", bootstrap_servers=servers, auto_offset_reset="earliest"
+        ) as consumer:
+            waiting = asyncio.ensure_future(consumer.consume())
+            await asyncio.sleep(0)
+            announce = consumer._core.on_data
+
+            def announce_and_cancel() -> None:
+                announce()
+                waiting.cancel()
+
+            consumer._core.on_data = announce_and_cancel
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+            consumer._core.on_data = announce
+            return [record.value for record in await consumer.consume(timeout_s=30)]
+
+    with plog.Producer(bootstrap_servers=servers) as producer:
+        producer.send("t", b"1").result(30)
+    assert asyncio.run(read()) == [b"1"]
 
 
 def test_a_future_that_is_cancelled_is_sent_all_the_same(broker: BrokerProcess) -> None:
