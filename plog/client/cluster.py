@@ -65,6 +65,8 @@ class Cluster:
         """Why the last broker that was asked anything did not answer; None if it did."""
         self.on_update: list[Callable[[ClusterMetadata], None]] = []
         """Called with each new snapshot."""
+        self.on_refusal: list[Callable[[KafkaError], None]] = []
+        """Called when there is no metadata for a reason that somebody has to do away with."""
         self._settings = settings
         self._security = _security_of(settings)
         self._auto_create_topics = auto_create_topics
@@ -78,6 +80,8 @@ class Cluster:
         self._wants_all = False
         self._stale = network.signal()
         self._freshener: Task | None = None
+        self._said = ""
+        """Why there was no metadata, the last time."""
         self._is_closed = False
 
     @property
@@ -315,17 +319,27 @@ class Cluster:
                 node.close_if_idle(settings.connections_max_idle_ms / 1000)
             try:
                 await self.refresh()
+                self._said = ""
             except (Cancelled, ClosedError):
                 raise
             except Exception as error:  # Whatever it is: without metadata nothing else goes on.
-                is_bug = not isinstance(error, PlogError)
-                log.warning("no metadata: %s", error, exc_info=error if is_bug else None)
+                self._refresh_failed(error)
                 self._stale.set()
             if self._lacks_leaders():
                 self._stale.set()
             if not self._stale.is_set:
                 backoff = self.backoff(math.inf)
             await backoff.wait()
+
+    def _refresh_failed(self, error: Exception) -> None:
+        """Say so, but the same thing once."""
+        is_news, self._said = str(error) != self._said, str(error)
+        is_bug = not isinstance(error, PlogError)
+        level = logging.WARNING if is_news or is_bug else logging.DEBUG
+        log.log(level, "no metadata: %s", error, exc_info=error if is_bug else None)
+        if isinstance(error, KafkaError) and not error.retriable:
+            for listener in tuple(self.on_refusal):
+                listener(error)
 
     def _lacks_leaders(self) -> bool:
         known = (self.metadata.topics.get(topic) for topic in self._wanted)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, TypeVar
 
+from plog.client.errors import ConnectionFailed
 from plog.client.network import Channel, Network
 from plog.client.settings import ClientSettings
 from plog.errors import ErrorCode, UnsupportedVersion, error_from_code
@@ -143,6 +144,13 @@ async def open_connection(
             channel.close()
             channel = await network.connect(host, port, security, timeout_s=timeout_s)
             versions = await _ask_versions(channel, 0, request_timeout_s)
+        except ConnectionFailed as error:
+            if security is not None:
+                raise
+            raise ConnectionFailed(
+                f"{error} (it had answered nothing: if that stays so, see whether this port wants"
+                " TLS, which security.protocol has to say)"
+            ) from error
         connection = Connection(
             channel, versions, node_id=node_id, request_timeout_s=request_timeout_s
         )

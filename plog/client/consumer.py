@@ -32,12 +32,13 @@ from plog.client.settings import ConsumerSettings
 from plog.client.solo_member import SoloMember
 from plog.client.taking import Taking
 from plog.client.values import ConsumerRecord, OffsetAndMetadata, OffsetAndTimestamp
-from plog.errors import ErrorCode, error_from_code
+from plog.errors import ErrorCode, KafkaError, error_from_code
 from plog.types import TopicPartition
 
 if TYPE_CHECKING:
     import pyarrow
 
+_METADATA = "metadata"
 _REFUSALS = (ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.INVALID_TOPIC_EXCEPTION)
 
 
@@ -96,6 +97,7 @@ class ConsumerCore:
         self._fetcher = self._make_fetcher(int(read_committed))
         self._api_timeout_s = settings.default_api_timeout_ms / 1000
         cluster.on_update.append(self._metadata_changed)
+        cluster.on_refusal.append(self._refused)
         self._keeper.start()
 
     def _make_member(
@@ -385,6 +387,7 @@ class ConsumerCore:
             await self._member.close(timeout_s)
         finally:
             self._cluster.on_update.remove(self._metadata_changed)
+            self._cluster.on_refusal.remove(self._refused)
             self.positions.assign(())
             self._keeper.close()
             self._fetcher.close()
@@ -404,7 +407,12 @@ class ConsumerCore:
             self._cluster.want_topics({p.topic for p in self.positions.assigned})
         self._take_in_leaders(self._cluster.metadata)
 
+    def _refused(self, error: KafkaError) -> None:
+        self.positions.fail_all(_METADATA, error)
+        self._news()
+
     def _metadata_changed(self, metadata: ClusterMetadata) -> None:
+        self.positions.clear_error(_METADATA)
         self._fetcher.brokers_are(metadata)
         self._take_in_leaders(metadata)
         assigned = {partition.topic for partition in self.positions.assigned}

@@ -384,6 +384,11 @@ class Positions:
         with self.lock:
             self._errors[what] = error
 
+    def clear_error(self, what: str) -> None:
+        """What `fail_all` was told of this is no more."""
+        with self.lock:
+            self._errors.pop(what, None)
+
     def pop_error(self) -> Exception | None:
         """The first error that the application has not been told yet."""
         if not self._errors:  # Without the lock: nearly always it ends here.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -11,7 +12,12 @@ from twisted.python.failure import Failure
 from plog.client.assignors import Assignment
 from plog.client.assignors.range_assignor import RangeAssignor
 from plog.client.cluster import Cluster
-from plog.client.errors import ClosedError, MaxPollIntervalExceeded, WokenUp
+from plog.client.errors import (
+    AuthenticationFailed,
+    ClosedError,
+    MaxPollIntervalExceeded,
+    WokenUp,
+)
 from plog.client.network import Cancelled
 from plog.client.polling import PollingConsumer
 from plog.client.settings import ConsumerSettings
@@ -220,6 +226,31 @@ def test_brokers_that_are_away_hold_up_no_poll_of_a_pattern(site: Site) -> None:
     site.sim.refuses = False
     site.produce(b"a")
     assert [x.value for x in site.sim.run(consumer.consume(10, 60.0))] == [b"a"]
+
+
+@pytest.mark.parametrize("group", [None, "g"])
+def test_who_is_refused_by_every_broker_is_told(
+    site: Site, group: str | None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def refuse(*_: object, **__: object) -> Any:
+        raise AuthenticationFailed("who are you?")
+
+    site.produce(b"a")
+    consumer = site.consumer(**({} if group is None else {"group_id": group}))
+    monkeypatch.setattr(site.sim, "connect", refuse)
+    consumer.subscribe(["t"])
+    for _ in range(2):
+        with pytest.raises(AuthenticationFailed, match="who are you"):
+            site.sim.run(consumer.consume(10, 5.0))
+    site.sim.advance(5_000)
+    assert caplog.text.count("no metadata: who are you?") == 1
+    monkeypatch.undo()
+    site.sim.advance(5_000)
+    records: list[bytes] = []
+    while not records:  # What was found out before is told, too.
+        with suppress(AuthenticationFailed):
+            records += [x.value for x in site.sim.run(consumer.consume(10, 5.0))]
+    assert records == [b"a"]
 
 
 def test_an_assignor_that_fails_is_told_and_costs_no_partitions(site: Site) -> None:
