@@ -378,7 +378,10 @@ class Commits:
         if self._settings.enable_auto_commit and self._positions.consumed():
             await self.commit_automatically(timeout_s=timeout_s)
         elif self._waiting or self._in_flight:
-            await self.commit({}, timeout_s=timeout_s)
+            try:
+                await self.commit({}, timeout_s=timeout_s)
+            except KafkaError as error:  # The member leaves all the same.
+                log.warning("group %s: commits had no end: %s", self._link.group_id, error)
 
     def metrics(self) -> dict[str, float]:
         """Kafka's names of consumer-coordinator-metrics."""

@@ -31,7 +31,12 @@ from plog.client.positions import Positions
 from plog.client.settings import ConsumerSettings
 from plog.client.solo_member import SoloMember
 from plog.client.taking import Taking
-from plog.client.values import ConsumerRecord, OffsetAndMetadata, OffsetAndTimestamp
+from plog.client.values import (
+    ConsumerRecord,
+    OffsetAndMetadata,
+    OffsetAndTimestamp,
+    checked_partition,
+)
 from plog.errors import ErrorCode, KafkaError, error_from_code
 from plog.types import TopicPartition
 
@@ -199,11 +204,11 @@ class ConsumerCore:
     def assign(self, partitions: Collection[TopicPartition]) -> None:
         """Read exactly these partitions; those that stay keep their position.
 
-        Raises IllegalState while topics are subscribed to.
+        Raises IllegalState while topics are subscribed to, TypeError for what is no partition.
         """
         if self._member.is_subscribed:
             raise IllegalState("partitions follow from topics: unsubscribe first")
-        self.positions.assign(dict.fromkeys(partitions))
+        self.positions.assign(dict.fromkeys(map(checked_partition, partitions)))
         self._member.commit_when_due()
 
     def subscribe(
@@ -240,6 +245,8 @@ class ConsumerCore:
         """Go on at `offset`. Raises IllegalState if the partition is not assigned."""
         if isinstance(offset, OffsetAndMetadata):
             self.positions.seek(partition, offset.offset, offset.leader_epoch)
+        elif not isinstance(offset, int):
+            raise TypeError(f"{offset!r} is no offset")
         else:
             self.positions.seek(partition, offset)
         self._found_positions()
@@ -321,7 +328,8 @@ class ConsumerCore:
         self, partitions: Collection[TopicPartition], timeout_s: float | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """What the group has committed; None where it has nothing."""
-        return await self._member.committed(partitions, timeout_s=timeout_s)
+        asked = [checked_partition(partition) for partition in partitions]
+        return await self._member.committed(asked, timeout_s=timeout_s)
 
     async def position(self, partition: TopicPartition, timeout_s: float | None = None) -> int:
         """The next offset `take` gives, waiting until it is found.
@@ -345,14 +353,16 @@ class ConsumerCore:
     ) -> dict[TopicPartition, int]:
         """The first offset there is in each. Raises as `OffsetLookup.at_times`."""
         limit_s = self._api_timeout_s if timeout_s is None else timeout_s
-        return await self._lookup.beginnings(partitions, timeout_s=limit_s)
+        asked = [checked_partition(partition) for partition in partitions]
+        return await self._lookup.beginnings(asked, timeout_s=limit_s)
 
     async def end_offsets(
         self, partitions: Collection[TopicPartition], timeout_s: float | None = None
     ) -> dict[TopicPartition, int]:
         """The offset behind the last record that isolation.level lets this consumer read."""
         limit_s = self._api_timeout_s if timeout_s is None else timeout_s
-        return await self._lookup.ends(partitions, timeout_s=limit_s)
+        asked = [checked_partition(partition) for partition in partitions]
+        return await self._lookup.ends(asked, timeout_s=limit_s)
 
     async def offsets_for_times(
         self, times_ms: Mapping[TopicPartition, int], timeout_s: float | None = None
@@ -362,7 +372,8 @@ class ConsumerCore:
             if time_ms < 0:
                 raise ValueError(f"{partition}: {time_ms} is no time in milliseconds since 1970")
         limit_s = self._api_timeout_s if timeout_s is None else timeout_s
-        return await self._lookup.at_times(times_ms, timeout_s=limit_s)
+        asked = {checked_partition(one): time_ms for one, time_ms in times_ms.items()}
+        return await self._lookup.at_times(asked, timeout_s=limit_s)
 
     async def partitions_for(self, topic: str, timeout_s: float | None = None) -> TopicMetadata:
         """A topic's partitions and their leaders."""

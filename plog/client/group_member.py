@@ -22,7 +22,6 @@ Source: Kafka 4.3 ConsumerCoordinator; KIP-62, KIP-345, KIP-429.
 from __future__ import annotations
 
 import logging
-import math
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
@@ -49,7 +48,7 @@ from plog.client.rebalance_listener import CallUser, Listening
 from plog.client.settings import ConsumerSettings
 from plog.client.topic_selection import TopicSelection, refusal
 from plog.client.values import OffsetAndMetadata
-from plog.errors import FencedInstanceId, KafkaError
+from plog.errors import FencedInstanceId
 from plog.types import TopicPartition
 
 log = logging.getLogger("plog.client.group")
@@ -261,23 +260,10 @@ class GroupMember:
             self._join(selection, owned), f"joining group {self.group_id}"
         )
 
-    async def _know_all_topics(self) -> None:
-        """What a pattern matches has to be known once, however long that takes."""
-        backoff = self._cluster.backoff(math.inf)
-        while True:
-            try:
-                await self._cluster.refresh(all_topics=True)
-                return
-            except KafkaError as error:
-                if not error.retriable:
-                    raise
-                log.warning("group %s: topics are not known: %s", self.group_id, error)
-                await backoff.wait()
-
     async def _join(self, selection: TopicSelection, owned: Collection[TopicPartition]) -> None:
         try:
             if selection.pattern is not None and self._joined_topics is None:
-                await self._know_all_topics()
+                await self._joining.know_all_topics()
             self._joined_topics = topics = selection.wanted(self._cluster.metadata)
             assignment = await self._joining.join(topics, owned)
             if assignment is not None:

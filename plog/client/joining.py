@@ -124,6 +124,19 @@ class Joining:
                 self._link.moved(error)
             await backoff.wait()
 
+    async def know_all_topics(self) -> None:
+        """What a pattern matches has to be known once, however long that takes."""
+        backoff = self._cluster.backoff(math.inf)
+        while True:
+            try:
+                await self._cluster.refresh(all_topics=True)
+                return
+            except KafkaError as error:
+                if not error.retriable:
+                    raise
+                log.warning("group %s: topics are not known: %s", self._link.group_id, error)
+                await backoff.wait()
+
     def _ends(self, error: KafkaError) -> bool:
         """Whether the member has to begin anew, having lost what it had."""
         if error.code not in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from plog.client.consumer import ConsumerCore
 from plog.client.errors import ClosedError, WokenUp
 from plog.client.unread import Unread
-from plog.client.values import ConsumerRecord, OffsetAndMetadata
+from plog.client.values import ConsumerRecord, OffsetAndMetadata, checked_partition
 from plog.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -147,6 +147,14 @@ class PollingConsumer(ConsumerCore):
         if offsets is None:
             return self.positions.consumed()
         return {
-            partition: OffsetAndMetadata(offset) if isinstance(offset, int) else offset
+            checked_partition(partition): _checked_offset(offset)
             for partition, offset in offsets.items()
         }
+
+
+def _checked_offset(offset: OffsetAndMetadata | int) -> OffsetAndMetadata:
+    if isinstance(offset, int):
+        return OffsetAndMetadata(offset)
+    if not isinstance(offset, OffsetAndMetadata):
+        raise TypeError(f"{offset!r} is no offset to commit: give a number or OffsetAndMetadata")
+    return offset

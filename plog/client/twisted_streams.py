@@ -141,6 +141,9 @@ class ConsumerTransport:
 
         Those it has not had when the stream is stopped do not count as consumed.
         """
+        if self._stops():
+            self.consumer.unread.put(records)
+            return
         if type(stream).recordsReceived is not ConsumerProtocol.recordsReceived:
             await maybeDeferred(stream.recordsReceived, records)
             return
@@ -152,8 +155,12 @@ class ConsumerTransport:
                 await outcome
             if not self._resumed.is_set:
                 await self._resumed.wait()
-            if self._is_stopping:
+            if self._stops():
                 return
+
+    def _stops(self) -> bool:
+        """Whether it is to end; that may have come meanwhile."""
+        return self._is_stopping
 
     async def _hand_out(self) -> None:
         stream, reason = self._factory.stream, connectionDone

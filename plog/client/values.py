@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from plog.types import TopicPartition
+
 if TYPE_CHECKING:  # Tools that only administrate do not wait for codecs and checksums.
     from plog.records.batch import TimestampType
     from plog.records.codec import Header
@@ -81,3 +83,17 @@ class OffsetAndTimestamp(NamedTuple):
     offset: int
     timestamp: int
     leader_epoch: int | None = None
+
+
+def checked_partition(partition: object) -> TopicPartition:
+    """A partition that a user has named, which may be a plain pair. Raises TypeError for others.
+
+    >>> checked_partition(("page-views", 0))
+    TopicPartition(topic='page-views', partition=0)
+    """
+    if isinstance(partition, TopicPartition):
+        return partition
+    match partition:
+        case (str(topic), int(number)):
+            return TopicPartition(topic, number)
+    raise TypeError(f"{partition!r} is no TopicPartition: give topic and number")

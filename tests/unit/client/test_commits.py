@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from plog.client.errors import CommitFailed
+from plog.client.membership import MemberState
 from plog.client.values import OffsetAndMetadata
 from plog.errors import (
     GroupAuthorizationFailed,
@@ -291,6 +292,23 @@ def test_without_a_subscription_too(make_world: MakeWorld) -> None:
     world.sim.run(member.member.attend())
     world.advance(1_000)
     assert committed(world, member) == 4
+
+
+def test_commits_without_an_answer_do_not_keep_a_member_from_leaving(
+    make_world: MakeWorld,
+) -> None:
+    world = make_world()
+    world.create("t", 1)
+    a = world.member("a")
+    a.member.subscribe(["t"])
+    a.member.polled()
+    world.sim.run(a.member.ensure_active())
+    world.sim.deaf = True
+    a.member.commit_async(at(3))
+    before_s = world.sim.now_s()
+    world.sim.run(a.member.close(2))
+    assert world.sim.now_s() - before_s < 10
+    assert a.member.state is MemberState.UNJOINED
 
 
 # -- answers this broker does not give ------------------------------------------------------------

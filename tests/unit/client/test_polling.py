@@ -266,3 +266,21 @@ def test_an_assignor_that_fails_is_told_and_costs_no_partitions(site: Site) -> N
     with pytest.raises(ZeroDivisionError):
         site.sim.run(consumer.consume(10))
     assert [x.value for x in site.sim.run(consumer.consume(10))] == [b"a"]
+
+
+def test_what_is_no_partition_and_no_offset_is_named(site: Site) -> None:
+    site.produce(b"a")
+    consumer = site.consumer(group_id="g")
+    wrong: Any = ["t"]
+    with pytest.raises(TypeError, match="'t' is no TopicPartition"):
+        consumer.assign(wrong)
+    assert consumer.assignment == frozenset()
+    consumer.assign([("t", 0)])  # type: ignore[list-item]
+    for offset in ("5", 1.5):
+        with pytest.raises(TypeError, match=f"{offset}.* is no offset"):
+            consumer.seek(T0, offset)  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match="is no offset to commit"):
+            site.sim.run(consumer.commit({T0: offset}))  # type: ignore[dict-item]
+    with pytest.raises(TypeError, match="is no TopicPartition"):
+        site.sim.run(consumer.committed(wrong))
+    assert [x.value for x in site.sim.run(consumer.consume(10))] == [b"a"]

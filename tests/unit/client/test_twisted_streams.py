@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -78,11 +78,14 @@ class Heard(ConsumerProtocol):
 
 
 @pytest.fixture
-def consuming(monkeypatch: pytest.MonkeyPatch) -> tuple[Heard, MadeUpConsumer, ConsumerFactory]:
+def consuming(
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[tuple[Heard, MadeUpConsumer, ConsumerFactory]]:
     monkeypatch.setattr(twisted_streams, "Consumer", MadeUpConsumer)
     factory = ConsumerFactory("t")
     factory.protocol = Heard  # type: ignore[assignment]
-    return factory.start(), MadeUpConsumer.made, factory
+    yield factory.start(), MadeUpConsumer.made, factory
+    factory.stop()
 
 
 Consuming = tuple[Heard, MadeUpConsumer, ConsumerFactory]
@@ -103,6 +106,17 @@ def test_a_paused_stream_gives_nothing_out(consuming: Consuming) -> None:
     stream.then = lambda: None
     stream.transport.resumeProducing()
     assert stream.numbers == [1, 2]
+
+
+def test_a_stream_that_is_stopped_while_it_is_paused_gets_no_more(consuming: Consuming) -> None:
+    stream, consumer, factory = consuming
+    stream.transport.pauseProducing()
+    consumer.put(1, 2)
+    factory.stop()
+    assert stream.numbers == []
+    assert len(stream.ended) == 1
+    assert len(consumer.unread) == 2  # The next one of the group will have them.
+    assert consumer.is_closed
 
 
 def test_a_deferred_is_waited_for(consuming: Consuming) -> None:
