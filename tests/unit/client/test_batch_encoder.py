@@ -15,6 +15,7 @@ from plog.client.producer_state import ProducerIdentity
 from plog.client.settings import ProducerSettings
 from plog.records.batch import Compression, parse_header
 from plog.records.reader import iter_records
+from tests.unit.client.producer_site import ready
 
 
 def site(**options: Any) -> tuple[BatchEncoder, PartitionQueue, ProducerBatch]:
@@ -59,3 +60,22 @@ def test_what_compression_brings_is_remembered(codec: str) -> None:
     queue.begin_batch(Lock(), created_s=0, limit_bytes=1_000).size_bytes = 1_000
     queue.batches.popleft()
     assert encoder.expected_bytes(queue) == int(1_000 * queue.topic.ratio)
+
+
+def test_a_batch_that_cannot_be_encoded_fails_alone(caplog: pytest.LogCaptureFixture) -> None:
+    site = ready()
+    encode, wrong = site.core._sender._encoder.encode, [True]
+
+    def fail_once(*arguments: Any) -> bytes:
+        if wrong:
+            raise ZeroDivisionError(wrong.pop())
+        return encode(*arguments)
+
+    site.core._sender._encoder.encode = fail_once  # type: ignore[method-assign]
+    [handle] = site.sent(b"v")
+    site.flush()
+    assert isinstance(handle.error(), ZeroDivisionError)
+    assert "cannot be encoded" in caplog.text
+    [after] = site.sent(b"w")
+    site.flush()
+    assert after.metadata().offset == 0

@@ -463,35 +463,6 @@ def test_a_producer_id_that_nobody_may_have_fails_what_waits_and_no_more() -> No
     assert after.metadata().offset == 0
 
 
-def test_a_batch_that_cannot_be_encoded_fails_alone(caplog: pytest.LogCaptureFixture) -> None:
-    site = ready()
-    encode, wrong = site.core._sender._encoder.encode, [True]
-
-    def fail_once(*arguments: Any) -> bytes:
-        if wrong:
-            raise ZeroDivisionError(wrong.pop())
-        return encode(*arguments)
-
-    site.core._sender._encoder.encode = fail_once  # type: ignore[method-assign]
-    [handle] = site.sent(b"v")
-    site.flush()
-    assert isinstance(handle.error(), ZeroDivisionError)
-    assert "cannot be encoded" in caplog.text
-    [after] = site.sent(b"w")
-    site.flush()
-    assert after.metadata().offset == 1
-
-
-def test_a_partition_that_needs_another_producer_id_takes_it_from_no_other() -> None:
-    site = ready()
-    ids = site.core._sender._ids
-    used = ids.identity.producer_id
-    assert not ids.fit(past_producer_id=used)
-    assert ids.fit(past_producer_id=-1)
-    assert ids.identity.producer_id == used
-    site.sim.run_until(lambda: ids.fit(past_producer_id=used))
-
-
 def test_a_partition_goes_on_behind_a_batch_that_failed_while_it_waited() -> None:
     site = ready(retry_backoff_ms=60_000, retry_backoff_max_ms=60_000)
     codes(site, ErrorCode.REQUEST_TIMED_OUT)
