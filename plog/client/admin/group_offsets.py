@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from plog.client.admin.base import AdminBase
 from plog.client.admin.records import by_topic
-from plog.client.admin.results import Results, outcome, raise_if_error
+from plog.client.admin.results import Results, outcome, raise_if_error, several
 from plog.client.admin.routing import Answers, ask_coordinator, by_coordinator
 from plog.client.values import OffsetAndMetadata
 from plog.errors import ErrorCode, KafkaError, NonEmptyGroup
@@ -57,7 +57,7 @@ class GroupOffsetAdmin(AdminBase):
         transactions that have not ended are waited for.
         """
         wanted: Mapping[str, Collection[TopicPartition] | None]
-        wanted = groups if isinstance(groups, Mapping) else dict.fromkeys(groups)
+        wanted = groups if isinstance(groups, Mapping) else dict.fromkeys(several(groups))
 
         async def ask(
             node_id: int, names: Sequence[str]

@@ -5,7 +5,7 @@ Every admin method about many things gives `Results`; trouble of the whole is ra
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeVar, cast
 
 from plog.errors import KafkaError, error_from_code
@@ -68,6 +68,19 @@ class Results(Mapping[K, V | KafkaError]):
     def errors(self) -> dict[K, KafkaError]:
         """What has none, and why."""
         return {key: x for key, x in self._outcomes.items() if isinstance(x, KafkaError)}
+
+
+def several(items: Iterable[K]) -> list[K]:
+    """Each of `items` once. Raises TypeError for one name, which is made of letters.
+
+    >>> several("page-views")
+    Traceback (most recent call last):
+        ...
+    TypeError: several are asked for: ['page-views'] instead of 'page-views'
+    """
+    if isinstance(items, str | bytes):
+        raise TypeError(f"several are asked for: [{items!r}] instead of {items!r}")
+    return list(dict.fromkeys(items))
 
 
 def outcome(code: int, message: str | None, about: str, value: V) -> V | KafkaError:

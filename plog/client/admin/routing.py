@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
-from plog.client.admin.results import Results
+from plog.client.admin.results import Results, several
 from plog.errors import ErrorCode, KafkaError, error_from_code
 from plog.types import TopicPartition
 
@@ -84,7 +84,7 @@ async def settle(
     `ask` gives answers for those it is asked about; what it raises is trouble of the whole.
     """
     backoff = cluster.backoff()
-    waiting = list(dict.fromkeys(items))
+    waiting = several(items)
     outcomes: dict[K, V | KafkaError] = {item: _unanswered(item) for item in waiting}
     tries = 0
     while waiting:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from plog.client.admin.base import AdminBase
-from plog.client.admin.results import Results, outcome, raise_if_error
+from plog.client.admin.results import Results, outcome, raise_if_error, several
 from plog.client.admin.values import (
     PartitionDescription,
     TopicDescription,
@@ -66,7 +66,7 @@ class TopicDescriptionAdmin(AdminBase):
                 None, page_partitions, include_authorized_operations
             )
             return Results({name: every[name] for name in sorted(every, key=str)})
-        asked = list(dict.fromkeys(topics))
+        asked = several(topics)
         names = [topic for topic in asked if isinstance(topic, str)]
         ids = [topic for topic in asked if not isinstance(topic, str)]
         described: dict[str | Uuid, TopicDescription | KafkaError] = {}

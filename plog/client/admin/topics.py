@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from plog.client.admin.base import AdminBase
-from plog.client.admin.results import Results, outcome
+from plog.client.admin.results import Results, outcome, several
 from plog.client.admin.routing import is_throttled, settle
 from plog.client.admin.values import (
     ConfigEntry,
@@ -56,7 +56,7 @@ class TopicAdmin(AdminBase):
         A name alone stands for a topic as the broker's settings make it. Errors, each a topic's
         own: TopicAlreadyExists, InvalidReplicationFactor, InvalidPartitions, InvalidConfig, ...
         """
-        new = [NewTopic(name=topic) if isinstance(topic, str) else topic for topic in topics]
+        new = [NewTopic(name=topic) if isinstance(topic, str) else topic for topic in _each(topics)]
         by_name = {topic.name: topic for topic in new}
         if len(by_name) < len(new):
             raise InvalidRequest("a topic to create is named more than once")
@@ -143,6 +143,10 @@ class TopicAdmin(AdminBase):
             }
 
         return await settle(self._cluster, totals, ask, is_throttled)
+
+
+def _each(topics: Iterable[NewTopic | str]) -> Iterable[NewTopic | str]:
+    return several(topics) if isinstance(topics, str) else topics  # Which refuses one name.
 
 
 def _asked_wrongly(codes: Iterable[int]) -> bool:

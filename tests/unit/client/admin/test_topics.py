@@ -237,3 +237,12 @@ def test_a_change_whose_answer_was_lost_is_tried_again(site: Site) -> None:
         site.run(site.admin.create_partitions({"a": 2})).get("a")
     assert lost == []
     assert len(site.run(site.admin.describe_topic("a")).partitions) == 2
+
+
+def test_one_name_is_not_taken_for_a_topic_a_letter(site: Site) -> None:
+    for method in (site.admin.create_topics, site.admin.delete_topics, site.admin.describe_topics):
+        with pytest.raises(TypeError, match=r"\['ab'\] instead of 'ab'"):
+            site.run(method("ab"))
+    for method in (site.admin.delete_groups, site.admin.list_group_offsets):
+        with pytest.raises(TypeError, match=r"\['ab'\] instead of 'ab'"):
+            site.run(method("ab"))
