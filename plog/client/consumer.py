@@ -400,6 +400,7 @@ class ConsumerCore:
             self._cluster.on_update.remove(self._metadata_changed)
             self._cluster.on_refusal.remove(self._refused)
             self.positions.assign(())
+            self._moved.set()
             self._keeper.close()
             self._fetcher.close()
 

@@ -26,6 +26,7 @@ from plog.client.connection import Connection
 from plog.client.coordinator_link import CoordinatorLink
 from plog.client.heartbeats import Heartbeats, fenced
 from plog.client.membership import Membership, MemberState
+from plog.client.metadata import may_be_topic
 from plog.client.settings import ConsumerSettings
 from plog.errors import (
     ErrorCode,
@@ -267,7 +268,7 @@ class Joining:
             ) from error
 
     async def _learn_counts(self, topics: Collection[str]) -> TopicCounts:
-        self._cluster.want_topics(topics)
+        self._cluster.want_topics(list(filter(may_be_topic, topics)))  # Others' may be anything.
         await self._cluster.refresh()
         return self.counts(topics)
 

@@ -111,14 +111,18 @@ class ClusterMetadata:
         )
 
 
+def may_be_topic(name: object) -> bool:
+    """Whether a broker can be asked about a topic of this name."""
+    try:
+        return isinstance(name, str) and 0 < len(name.encode()) <= _LONGEST_NAME
+    except UnicodeEncodeError:
+        return False
+
+
 def check_topic_names(names: Iterable[str]) -> None:
     """Raise InvalidTopicException for what no broker could even be asked about."""
     for name in names:
-        try:
-            is_writable = 0 < len(name.encode()) <= _LONGEST_NAME
-        except (AttributeError, UnicodeEncodeError):
-            is_writable = False
-        if not is_writable:
+        if not may_be_topic(name):
             raise InvalidTopicException(
                 f"{ascii(name)[:80]} is no name of a topic: those have up to {_LONGEST_NAME}"
                 " letters, digits, dots, underscores and hyphens"

@@ -314,6 +314,7 @@ class ProducerCore(Generic[H]):
 
         Raises as `room`.
         """
+        self._check_open()
         limit_s = self._settings.max_block_ms / 1000 if timeout_s is None else timeout_s
         await self._lookup.find(topic, None, limit_s)
         self._learn(self._cluster.metadata, topic)

@@ -56,9 +56,9 @@ class Taking:
 
         The positions move behind what is returned. Raises what the engine has found out, each
         thing once: OffsetOutOfRange, CorruptRecords, TopicAuthorizationFailed, ...; what other
-        partitions have is handed out by the next calls.
+        partitions have is handed out by the next calls. Raises ValueError for less than one.
         """
-        self._begin()
+        self._begin(max_records)
         taken: list[ConsumerRecord] = []
         buffer = self._buffer
         while len(taken) < max_records and (one := buffer.first()) is not None:
@@ -87,7 +87,7 @@ class Taking:
         from plog.client.arrow import record_batch, record_schema
 
         record_schema()
-        self._begin()
+        self._begin(max_records)
         columns = RecordColumns()
         runs: list[ColumnRun] = []
         buffer = self._buffer
@@ -112,7 +112,9 @@ class Taking:
         self._metrics.took(len(columns))
         return record_batch(columns, runs)
 
-    def _begin(self) -> None:
+    def _begin(self, max_records: int) -> None:
+        if max_records < 1:
+            raise ValueError(f"max_records is {max_records}; nobody waits for less than one")
         self.on_poll()
         error = self._positions.pop_error()
         if error is not None:

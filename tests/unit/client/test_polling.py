@@ -284,3 +284,12 @@ def test_what_is_no_partition_and_no_offset_is_named(site: Site) -> None:
     with pytest.raises(TypeError, match="is no TopicPartition"):
         site.sim.run(consumer.committed(wrong))
     assert [x.value for x in site.sim.run(consumer.consume(10))] == [b"a"]
+
+
+@pytest.mark.parametrize("count", [0, -1])
+def test_nobody_waits_for_less_than_one_record(site: Site, count: int) -> None:
+    site.produce(b"a")
+    consumer = site.consumer()
+    consumer.subscribe(["t"])
+    with pytest.raises(ValueError, match=f"max_records is {count}"):
+        site.sim.run(consumer.consume(count))

@@ -382,6 +382,15 @@ def test_close_sends_what_is_there() -> None:
     site.run(site.core.close())
 
 
+def test_nothing_makes_a_closed_producer_take_records_again() -> None:
+    site = ready()
+    site.run(site.core.close())
+    with pytest.raises(ClosedError):
+        site.run(site.core.partitions_for(TOPIC))
+    with pytest.raises(ClosedError):
+        site.core.send(TOPIC, b"v")
+
+
 def test_close_gives_up_after_its_timeout() -> None:
     site = deaf()
     [handle] = site.sent(b"v")
