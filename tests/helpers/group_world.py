@@ -32,14 +32,21 @@ CALM_MS = 600_000.0
 
 
 class Errors(logging.Handler):
-    """What the client logged as an error: tasks that failed, above all."""
+    """What the client logged as an error: tasks that failed, above all.
+
+    Not those of other tests, which the collector may happen to end in the middle of this one.
+    """
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)
         self.texts: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        self.texts.append(record.getMessage())
+        error = record.exc_info[1] if record.exc_info else None
+        while error is not None and not isinstance(error, GeneratorExit):
+            error = error.__context__
+        if error is None:
+            self.texts.append(record.getMessage())
 
 
 class SimplePositions:
