@@ -42,8 +42,9 @@ class CommittedOffsets:
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """The committed offset of each, None where there is none.
 
-        With ``isolation.level=read_committed`` it waits for transactions that commit offsets to
-        end. Raises RequestTimedOut and the like after ``default.api.timeout.ms`` unless told,
+        Whatever isolation.level is, it waits for transactions that commit offsets to end: the
+        group's next reader has to begin where they lead (KIP-447). Raises RequestTimedOut and the
+        like after ``default.api.timeout.ms`` unless told,
         GroupAuthorizationFailed, TopicAuthorizationFailed, UnknownTopicOrPartition.
         """
         if not partitions:
@@ -56,12 +57,11 @@ class CommittedOffsets:
         self, partitions: Collection[TopicPartition], limit_s: float
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
         backoff = self._cluster.backoff(limit_s)
-        stable = self._settings.isolation_level == "read_committed"
         while True:
             try:
                 answer = await self._link.ask(
                     lambda connection: fetch_request(
-                        self._link.group_id, partitions, connection, require_stable=stable
+                        self._link.group_id, partitions, connection, require_stable=True
                     ),
                     OffsetFetchResponse,
                 )
