@@ -1,6 +1,6 @@
 """The brokers that the client library is tested against: plog and Apache Kafka, plain and over TLS.
 
-Fixtures for the test files that import them. A broker listens both ways, so two of them are enough.
+Fixtures, which conftest.py has for all files. A broker listens both ways, so two are enough.
 """
 
 from __future__ import annotations
@@ -62,6 +62,7 @@ def kafka_servers(
         folder,
         {
             "auto.create.topics.enable": "false",
+            "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
             "ssl.keystore.type": "PEM",
             "ssl.keystore.location": str(keystore),
         },

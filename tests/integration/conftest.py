@@ -19,6 +19,10 @@ from tests.helpers.certificates import Authority
 from tests.helpers.kafka_tools import KafkaTools, RunTool
 from tests.helpers.kcat import Kcat
 from tests.helpers.outside_broker import OutsideBroker, outside_broker
+from tests.integration.client_servers import kafka_servers, plog_servers
+
+# Fixtures, one for all files: a file that imported them itself would start a Kafka of its own.
+__all__ = ["kafka_servers", "plog_servers"]
 
 # As in tests/bench/kafka-up: members that die in a test are not waited for as long as in life.
 _SETTINGS = {"group.min.session.timeout.ms": "500"}

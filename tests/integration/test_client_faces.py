@@ -30,12 +30,8 @@ from tests.integration.client_servers import (
     KINDS,
     WITH_TLS,
     Server,
-    kafka_servers,
-    plog_servers,
     server_of,
 )
-
-__all__ = ["kafka_servers", "plog_servers"]  # Fixtures, for pytest to find.
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 

@@ -1,0 +1,151 @@
+"""Other people's transactional producers, confluent-kafka (librdkafka) and Java, used alike.
+
+A producer is known by its transactional.id; all goes to partition 0, a record a batch, so that a
+transaction is many batches. plog's own producer knows no transactions.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Protocol
+
+from tests.helpers.confluent import confluent_kafka, consumer
+from tests.helpers.java_process import JavaProcess
+
+TIMEOUT_S = 30.0
+_LONG_MS = 600_000
+"""No transaction is to end by itself that a test has left open."""
+
+
+class Refused(Exception):
+    """The broker does not let this producer go on: it is fenced, or its transaction has ended."""
+
+
+class Transactions(Protocol):
+    """Producers of one library, by transactional.id."""
+
+    def open(self, name: str, timeout_ms: int = _LONG_MS) -> None:
+        """A new producer; who had that id is ``old-<id>`` from now on, and fenced."""
+
+    def begin(self, name: str) -> None: ...
+
+    def send(self, name: str, topic: str, value: str) -> int:
+        """Send, and wait; the offset. Raises Refused."""
+
+    def offsets(self, name: str, group: str, topic: str, offset: int) -> None:
+        """Have the transaction commit an offset of a group."""
+
+    def commit(self, name: str) -> None:
+        """Raises Refused."""
+
+    def abort(self, name: str) -> None: ...
+
+
+class JavaTransactions:
+    """programs.Transactions, in its JVM."""
+
+    def __init__(self, process: JavaProcess) -> None:
+        self._process = process
+
+    def ask(self, *words: object) -> list[str]:
+        """What it answers to a line."""
+        start = len(self._process.lines)
+        self._process.tell(" ".join(map(str, words)))
+        line = self._process.wait_for("^(ok|failed)", start).string
+        outcome, *result = line.split()
+        if outcome != "ok":
+            raise Refused(line)
+        return result
+
+    def open(self, name: str, timeout_ms: int = _LONG_MS) -> None:
+        self.ask("open", name, timeout_ms)
+
+    def begin(self, name: str) -> None:
+        self.ask("begin", name)
+
+    def send(self, name: str, topic: str, value: str) -> int:
+        return int(self.ask("send", name, topic, value)[0])
+
+    def offsets(self, name: str, group: str, topic: str, offset: int) -> None:
+        self.ask("offsets", name, group, topic, offset)
+
+    def commit(self, name: str) -> None:
+        self.ask("commit", name)
+
+    def abort(self, name: str) -> None:
+        self.ask("abort", name)
+
+    def look(self, isolation_level: str, topic: str, timestamp: int) -> Sight:
+        """What Java's consumer sees of all the topic."""
+        end, position, lag, found, *records = self.ask("look", isolation_level, topic, timestamp)
+        read = [(int(offset), value) for offset, _, value in map(_parted, records)]
+        return Sight(int(end), int(position), int(lag), int(found), read)
+
+
+class Sight(NamedTuple):
+    """What a consumer sees of a partition that it has read to its end."""
+
+    end: int
+    position: int
+    lag: int
+    offset_at_time: int
+    """Where the records of some moment begin; -1 if there is none it may see."""
+    records: list[tuple[int, str]]
+    """Offsets and values."""
+
+
+def _parted(text: str) -> tuple[str, str, str]:
+    return text.partition("=")
+
+
+class ConfluentTransactions:
+    """librdkafka's."""
+
+    def __init__(self, bootstrap_servers: str) -> None:
+        self._bootstrap_servers = bootstrap_servers
+        self._producers: dict[str, Any] = {}
+
+    def open(self, name: str, timeout_ms: int = _LONG_MS) -> None:
+        if name in self._producers:
+            self._producers[f"old-{name}"] = self._producers[name]
+        self._producers[name] = producer = confluent_kafka.Producer(
+            {
+                "bootstrap.servers": self._bootstrap_servers,
+                "transactional.id": name,
+                "transaction.timeout.ms": timeout_ms,
+                "linger.ms": 0,
+                "log_level": 0,
+            }
+        )
+        producer.init_transactions(TIMEOUT_S)
+
+    def begin(self, name: str) -> None:
+        self._producers[name].begin_transaction()
+
+    def send(self, name: str, topic: str, value: str) -> int:
+        told: list[Any] = []
+        producer = self._producers[name]
+        producer.produce(
+            topic, value, partition=0, on_delivery=lambda *outcome: told.append(outcome)
+        )
+        producer.flush(TIMEOUT_S)
+        [(error, message)] = told
+        if error is not None:
+            raise Refused(error)
+        return int(message.offset())
+
+    def offsets(self, name: str, group: str, topic: str, offset: int) -> None:
+        with consumer(self._bootstrap_servers, group_id=group) as member:
+            self._producers[name].send_offsets_to_transaction(
+                [confluent_kafka.TopicPartition(topic, 0, offset)],
+                member.consumer_group_metadata(),
+                TIMEOUT_S,
+            )
+
+    def commit(self, name: str) -> None:
+        try:
+            self._producers[name].commit_transaction(TIMEOUT_S)
+        except confluent_kafka.KafkaException as error:
+            raise Refused(error) from error
+
+    def abort(self, name: str) -> None:
+        self._producers[name].abort_transaction(TIMEOUT_S)

@@ -1,0 +1,432 @@
+"""isolation.level on Apache Kafka, with other people's transactional producers (and consumers).
+
+What our consumer sees is held to what the producers have told of it, and to what Java's consumer
+sees of the same: records, positions, ends, lags.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import plog
+from plog.errors import RequestTimedOut, UnstableOffsetCommit
+from tests.helpers import confluent
+from tests.helpers.faces import NAMES, open_face
+from tests.helpers.kafka_tools import KafkaTools
+from tests.helpers.plog_command import Plog
+from tests.helpers.transactions import (
+    ConfluentTransactions,
+    JavaTransactions,
+    Refused,
+    Sight,
+    Transactions,
+)
+from tests.integration.client_servers import Server
+
+LEVELS = ("read_committed", "read_uncommitted")
+
+
+@pytest.fixture(scope="module")
+def server(kafka_servers: dict[str, Server]) -> Server:
+    return kafka_servers["kafka"]
+
+
+@pytest.fixture(scope="module")
+def java(server: Server, kafka_tools: KafkaTools) -> Iterator[JavaTransactions]:
+    address = server.settings["bootstrap_servers"]
+    with kafka_tools.start("programs.Transactions", address) as process:
+        yield JavaTransactions(process)
+
+
+@pytest.fixture(scope="module")
+def librdkafka(server: Server) -> ConfluentTransactions:
+    return ConfluentTransactions(server.settings["bootstrap_servers"])
+
+
+@pytest.fixture(params=["librdkafka", "java"])
+def library(request: pytest.FixtureRequest) -> Transactions:
+    """Whose producers."""
+    library: Transactions = request.getfixturevalue(request.param)
+    return library
+
+
+def new_topic(server: Server) -> str:
+    name = f"transactions-{uuid.uuid4().hex[:12]}"
+    with plog.Admin(**server.settings) as admin:
+        admin.create_topic(name, partitions=1)
+    return name
+
+
+@pytest.fixture
+def topic(server: Server) -> str:
+    return new_topic(server)
+
+
+class Storyteller:
+    """Writes transactions to a topic as a text tells, and knows what is to be read then.
+
+    A word is a producer's letter and what it does: ``a{`` begins, ``a+`` commits, ``a-`` aborts,
+    ``a3`` sends three records. A number alone: so many records without a transaction.
+    """
+
+    def __init__(self, server: Server, topic: str, libraries: dict[str, Transactions]) -> None:
+        self.topic = topic
+        self.all: list[tuple[int, str]] = []
+        self.moment_ms = 0
+        """When the last of all words began."""
+        self._visible: list[tuple[int, str]] = []
+        self._pending: dict[str, list[tuple[int, str]]] = {}
+        self._settings = server.settings
+        self._libraries = libraries
+        for letter, library in libraries.items():
+            library.open(f"{letter}-{topic}")
+
+    @property
+    def stable_end(self) -> int | None:
+        """Where the oldest transaction begins that has not ended."""
+        return min((records[0][0] for records in self._pending.values() if records), default=None)
+
+    def at(self, level: str, offset: int = 0) -> list[tuple[int, str]]:
+        """What is to be read from `offset` on."""
+        records = self.all
+        if level == "read_committed":
+            end = self.stable_end
+            records = sorted(one for one in self._visible if end is None or one[0] < end)
+        return [record for record in records if record[0] >= offset]
+
+    def tell(self, story: str) -> None:
+        """Do what the words say."""
+        with plog.Producer(linger_ms=0, **self._settings) as plain:
+            for word in story.split():
+                self.moment_ms = int(time.time() * 1000)
+                if word.isdigit():
+                    for _ in range(int(word)):
+                        value = f"plain-{len(self.all)}"
+                        offset = plain.send(self.topic, value.encode()).result(30).offset
+                        self._visible.append((offset, value))
+                        self.all.append((offset, value))
+                else:
+                    self._act(word[0], word[1:])
+
+    def _act(self, letter: str, deed: str) -> None:
+        library, name = self._libraries[letter], f"{letter}-{self.topic}"
+        match deed:
+            case "{":
+                library.begin(name)
+                self._pending[letter] = []
+            case "+":
+                library.commit(name)
+                self._visible += self._pending.pop(letter)
+            case "-":
+                library.abort(name)
+                del self._pending[letter]
+            case _:
+                for _ in range(int(deed)):
+                    value = f"{letter}-{len(self.all)}"
+                    record = (library.send(name, self.topic, value), value)
+                    self._pending[letter].append(record)
+                    self.all.append(record)
+
+
+@pytest.fixture(scope="module")
+def history(
+    server: Server, librdkafka: ConfluentTransactions, java: JavaTransactions
+) -> Storyteller:
+    """Transactions of all fates, of two producers, one begun in the midst of another's."""
+    made = Storyteller(server, new_topic(server), {"a": librdkafka, "b": java})
+    made.tell(
+        "a{ a3 a+ a{ a3 a- 2 a{ b{ a2 b2 a1 b- a1 b{ b1 a- b1 b+ a{ a1 a+ 1 b{ b1 b- a{ a2 a-"
+    )
+    made.tell("a{ a2 1 b{ b2 b+")
+    return made
+
+
+def look(consumer: Any, topic: str, moment_ms: int) -> Sight:
+    """What our consumer sees of all the topic."""
+    partition = plog.TopicPartition(topic, 0)
+    consumer.assign([partition])
+    consumer.seek_to_beginning()
+    [end] = consumer.end_offsets([partition]).values()
+    records = read_to(consumer, partition, end)
+    [found] = consumer.offsets_for_times({partition: moment_ms}).values()
+    return Sight(
+        end,
+        consumer.position(partition),
+        consumer.lag(partition),
+        -1 if found is None else found.offset,
+        records,
+    )
+
+
+def read_to(consumer: Any, partition: plog.TopicPartition, end: int) -> list[tuple[int, str]]:
+    records: list[tuple[int, str]] = []
+    deadline_s = time.monotonic() + 30
+    while consumer.position(partition) < end:
+        assert time.monotonic() < deadline_s, f"stands at {consumer.position(partition)}: {records}"
+        for record in consumer.consume(1, timeout_s=0.1):
+            records.append((record.offset, record.value.decode()))
+    return records
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("bytes_per_fetch", [1, 1 << 20])
+def test_all_sees_what_javas_consumer_sees(
+    server: Server, java: JavaTransactions, history: Storyteller, level: str, bytes_per_fetch: int
+) -> None:
+    """With the smaller size each fetch brings one batch, with the larger one brings them all."""
+    with plog.Consumer(
+        isolation_level=level,
+        max_partition_fetch_bytes=bytes_per_fetch,
+        fetch_max_wait_ms=50,
+        **server.settings,
+    ) as consumer:
+        ours = look(consumer, history.topic, history.moment_ms)
+    assert ours.records == history.at(level)
+    assert ours == java.look(level, history.topic, history.moment_ms)
+    assert (ours.end == history.stable_end) is (level == "read_committed")
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_it_is_what_librdkafka_sees(server: Server, history: Storyteller, level: str) -> None:
+    with confluent.consumer(
+        server.settings["bootstrap_servers"], isolation_level=level
+    ) as consumer:
+        place = confluent.confluent_kafka.TopicPartition(history.topic, 0, 0)
+        consumer.assign([place])
+        messages = confluent.until_end(consumer)
+        [_, end] = consumer.get_watermark_offsets(place, timeout=30)
+    records = [(message.offset(), message.value().decode()) for message in messages]
+    assert records == history.at(level)
+    with plog.Consumer(isolation_level=level, **server.settings) as ours:
+        assert look(ours, history.topic, 0).end == end
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_face_sees_it(server: Server, history: Storyteller, name: str) -> None:
+    with open_face(name) as face:
+        for level in LEVELS:
+            consumer = face.consumer(
+                isolation_level=level, max_poll_records=1, fetch_max_wait_ms=50, **server.settings
+            )
+            assert look(consumer, history.topic, 0).records == history.at(level)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("bytes_per_fetch", [1, 1 << 20])
+def test_columns_hold_the_same(
+    server: Server, history: Storyteller, level: str, bytes_per_fetch: int
+) -> None:
+    partition = plog.TopicPartition(history.topic, 0)
+    with plog.Consumer(
+        isolation_level=level,
+        max_partition_fetch_bytes=bytes_per_fetch,
+        fetch_max_wait_ms=50,
+        auto_offset_reset="earliest",
+        **server.settings,
+    ) as consumer:
+        consumer.assign([partition])
+        [end] = consumer.end_offsets([partition]).values()
+        records = []
+        while consumer.position(partition) < end:
+            batch = consumer.consume_arrow(3, timeout_s=0.1)
+            for row in [] if batch is None else batch.to_pylist():
+                records.append((row["offset"], row["value"].decode()))
+    assert records == history.at(level)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("bytes_per_fetch", [1, 1 << 20])
+def test_a_seek_may_lead_into_any_transaction(
+    server: Server, history: Storyteller, level: str, bytes_per_fetch: int
+) -> None:
+    partition = plog.TopicPartition(history.topic, 0)
+    with plog.Consumer(
+        isolation_level=level,
+        max_partition_fetch_bytes=bytes_per_fetch,
+        fetch_max_wait_ms=5,
+        **server.settings,
+    ) as consumer:
+        consumer.assign([partition])
+        [end] = consumer.end_offsets([partition]).values()
+        for offset in range(end):
+            consumer.seek(partition, offset)
+            expected = history.at(level, offset)[:1]
+            assert read_to(consumer, partition, expected[0][0] + 1 if expected else end) == expected
+
+
+def test_the_console_consumer_shows_it(server: Server, history: Storyteller) -> None:
+    shown = Plog(server.settings["bootstrap_servers"]).run(
+        "console-consumer", "--topic", history.topic, "--from-beginning",
+        "--isolation-level", "read_committed", "--timeout-ms", "1500",
+    )  # fmt: skip
+    assert shown.decode().split() == [value for _, value in history.at("read_committed")]
+
+
+# -- what happens while somebody reads --------------------------------------------------------
+
+
+def committed_reader(server: Server, topic: str, **settings: Any) -> plog.Consumer:
+    return plog.Consumer(
+        topic,
+        isolation_level="read_committed",
+        auto_offset_reset="earliest",
+        fetch_max_wait_ms=50,
+        **settings,
+        **server.settings,
+    )
+
+
+def values(consumer: plog.Consumer, count: int) -> list[str]:
+    """The next `count` values; nothing comes behind them for a while."""
+    found: list[str] = []
+    while len(found) < count:
+        records = consumer.consume(timeout_s=30)
+        assert records, f"only {found}"
+        found += [record.value.decode() for record in records]
+    assert consumer.poll(0.2) is None
+    return found
+
+
+def test_who_waits_at_an_open_transaction_goes_on_at_its_end(
+    server: Server, library: Transactions, topic: str
+) -> None:
+    library.open(topic)
+    with committed_reader(server, topic) as consumer, plog.Producer(**server.settings) as plain:
+        library.begin(topic)
+        library.send(topic, topic, "aborted")
+        plain.send(topic, b"plain").result(30)
+        assert values(consumer, 0) == []
+        library.abort(topic)
+        assert values(consumer, 1) == ["plain"]
+        library.begin(topic)
+        library.send(topic, topic, "committed")
+        plain.send(topic, b"behind").result(30)
+        assert values(consumer, 0) == []
+        library.commit(topic)
+        assert values(consumer, 2) == ["committed", "behind"]
+
+
+def test_what_a_fenced_producer_wrote_is_not_seen(
+    server: Server, library: Transactions, topic: str
+) -> None:
+    library.open(topic)
+    library.begin(topic)
+    library.send(topic, topic, "from-the-first")
+    library.open(topic)  # A second producer, with the same transactional.id.
+    with pytest.raises(Refused):
+        library.commit(f"old-{topic}")
+    library.begin(topic)
+    library.send(topic, topic, "from-the-second")
+    library.commit(topic)
+    with committed_reader(server, topic) as consumer:
+        assert values(consumer, 1) == ["from-the-second"]
+
+
+def test_what_a_transaction_wrote_that_timed_out_is_not_seen(
+    server: Server, librdkafka: ConfluentTransactions, topic: str
+) -> None:
+    librdkafka.open(topic, timeout_ms=1000)
+    librdkafka.begin(topic)
+    librdkafka.send(topic, topic, "too-late")
+    with committed_reader(server, topic) as consumer, plog.Producer(**server.settings) as plain:
+        plain.send(topic, b"behind it").result(30)
+        assert values(consumer, 1) == ["behind it"]
+    with pytest.raises(Refused):
+        librdkafka.commit(topic)
+
+
+def test_an_offset_that_a_transaction_commits_is_waited_for(
+    server: Server, library: Transactions, topic: str
+) -> None:
+    """Else what it stands for would be worked on twice (KIP-447)."""
+    partition = plog.TopicPartition(topic, 0)
+    library.open(topic)
+    with plog.Consumer(group_id=topic, **server.settings) as consumer:
+        library.begin(topic)
+        library.offsets(topic, topic, topic, 3)
+        with pytest.raises((UnstableOffsetCommit, RequestTimedOut)):
+            consumer.committed([partition], timeout_s=0.3)
+        library.commit(topic)
+        [committed] = consumer.committed([partition]).values()
+        assert committed is not None
+        assert committed.offset == 3
+        library.begin(topic)
+        library.offsets(topic, topic, topic, 9)
+        library.abort(topic)
+        [committed] = consumer.committed([partition]).values()
+        assert committed is not None
+        assert committed.offset == 3
+
+
+def test_a_group_commits_behind_what_it_was_not_shown(
+    server: Server, library: Transactions, topic: str
+) -> None:
+    partition = plog.TopicPartition(topic, 0)
+    library.open(topic)
+    library.begin(topic)
+    library.send(topic, topic, "seen")
+    library.commit(topic)
+    library.begin(topic)
+    library.send(topic, topic, "not-seen")
+    library.abort(topic)
+    with committed_reader(server, topic, group_id=topic) as consumer:
+        assert values(consumer, 1) == ["seen"]
+        consumer.commit()
+        [committed] = consumer.committed([partition]).values()
+        assert committed is not None
+        assert committed.offset == 4
+        assert consumer.lag(partition) == 0
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(6))
+def test_any_story_reads_as_java_reads_it(
+    server: Server,
+    librdkafka: ConfluentTransactions,
+    java: JavaTransactions,
+    topic: str,
+    seed: int,
+) -> None:
+    chance = random.Random(seed)
+    story = Storyteller(server, topic, {"a": librdkafka, "b": java, "c": librdkafka})
+    story.tell(" ".join(_words(chance)))
+    for level in LEVELS:
+        theirs = java.look(level, topic, story.moment_ms)
+        assert theirs.records == story.at(level)
+        for size in (1, 150, 400, 1 << 20):
+            with plog.Consumer(
+                isolation_level=level,
+                max_partition_fetch_bytes=size,
+                fetch_max_bytes=chance.choice([1, 1 << 20]),
+                fetch_max_wait_ms=50,
+                **server.settings,
+            ) as consumer:
+                assert look(consumer, topic, story.moment_ms) == theirs
+                for _ in range(5):
+                    offset = chance.randrange(theirs.end + 1)
+                    consumer.seek(plog.TopicPartition(topic, 0), offset)
+                    partition = plog.TopicPartition(topic, 0)
+                    assert read_to(consumer, partition, theirs.end) == story.at(level, offset)
+
+
+def _words(chance: random.Random) -> Iterator[str]:
+    is_open: set[str] = set()
+    for _ in range(60):
+        letter = chance.choice("abc1")
+        if letter == "1":
+            yield str(chance.randrange(1, 3))
+        elif letter not in is_open:
+            is_open.add(letter)
+            yield letter + "{"
+            yield letter + "1"
+        elif chance.random() < 0.5:
+            yield letter + str(chance.randrange(1, 4))
+        else:
+            is_open.remove(letter)
+            yield letter + chance.choice("+-")
