@@ -88,7 +88,11 @@ class SocketConnection:
         try:
             correlation_id, position = decode_response_header(frame, request.api_key, version)
             if correlation_id != self._correlation_id:
-                raise WireError(f"answer {correlation_id} to request {self._correlation_id}")
+                self.close()
+                raise ConnectionFailed(
+                    f"{self.address} sent answer {correlation_id} when {self._correlation_id} was "
+                    "due: one came twice or was lost; the connection was closed"
+                )
             return answer.decode(memoryview(frame)[position:], version)
         except WireError as error:
             self.close()

@@ -6,6 +6,7 @@ of its size, so that no byte is copied twice. Records in an answer are views of 
 
 from __future__ import annotations
 
+import logging
 import socket
 from collections import deque
 from collections.abc import Awaitable, Callable
@@ -28,6 +29,8 @@ from plog.client.network import Cancelled
 from plog.errors import KafkaError, RequestTimedOut
 from plog.wire.header import RequestHeader, decode_response_header, encode_request
 from plog.wire.schema import ApiMessage, WireError
+
+log = logging.getLogger("plog.client")
 
 R = TypeVar("R", bound=ApiMessage)
 
@@ -155,6 +158,8 @@ class TwistedChannel(Protocol):
         try:
             self._take(memoryview(data))
         except KafkaError as error:
+            # Whoever waits will mostly try again, so that nobody else would tell of it.
+            log.warning("%s; the connection was closed", error)
             self._end(error)
 
     # -- frames -------------------------------------------------------------------------------
@@ -202,7 +207,11 @@ class TwistedChannel(Protocol):
         try:
             number, position = decode_response_header(frame, asked.api_key, asked.version)
             if number != asked.correlation_id:
-                raise WireError(f"answer {number} to request {asked.correlation_id}")
+                self._asked.appendleft(asked)
+                raise ConnectionFailed(
+                    f"{self.address} sent answer {number} when {asked.correlation_id} was due: one "
+                    "came twice or was lost, and nothing more that it sends can be relied on"
+                )
             response = asked.response.decode(frame[position:], asked.version)
         except Exception as error:
             broken = BrokenAnswer(f"{self.address} sent what is no answer: {error}")

@@ -71,8 +71,15 @@ def test_an_answer_of_absurd_size_is_not_kafkas(answer: bytes) -> None:
     _assert_closed(connection)
 
 
+def test_an_answer_to_something_else_closes_the_connection() -> None:
+    with ScriptedBroker([lambda _: b"\0\0\0\x0a" + b"\0\0\0\x63" + bytes(6)]) as broker:
+        connection = _connect(broker.port)
+        with pytest.raises(ConnectionFailed, match="sent answer 99 when 1 was due"):
+            connection.ask(ApiVersionsRequest(), ApiVersionsResponse, 0)
+        assert not connection.is_open
+
+
 CONFUSED: dict[str, Step] = {
-    "of another request": lambda _: b"\0\0\0\x0a" + b"\0\0\0\x63" + bytes(6),
     "without a whole header": lambda _: b"\0\0\0\x03" + bytes(3),
     "without a whole body": lambda _: b"\0\0\0\x05" + b"\0\0\0\x01" + b"\0",
 }

@@ -149,17 +149,40 @@ def test_a_broken_connection_fails_all_that_was_asked(site: _Site) -> None:
         site.ask()
 
 
-def test_an_answer_to_something_else_ends_the_connection(site: _Site) -> None:
+def test_an_answer_to_something_else_ends_the_connection(
+    site: _Site, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Not a WireError: that would be told to the application, and trying again helps here."""
     asked, waiting = site.ask(), site.ask()
-    site.receive(site.answer(77))
+    site.receive(site.answer(77) + site.answer(2))
+    for outcome in (asked, waiting):
+        assert isinstance(outcome[0], ConnectionFailed)
+        assert "broker:9092 sent answer 77 when 1 was due" in str(outcome[0])
+    assert site.transport.aborted
+    assert "sent answer 77" in caplog.text
+
+
+def test_an_answer_that_comes_twice_is_not_taken_for_the_next(site: _Site) -> None:
+    first, second = site.ask(), site.ask()
+    site.receive(site.answer(1, "one") * 2 + site.answer(2, "two"))
+    assert first[0].cluster_id == "one"
+    assert isinstance(second[0], ConnectionFailed)
+
+
+def test_an_answer_nobody_asked_for_ends_the_connection(
+    site: _Site, caplog: pytest.LogCaptureFixture
+) -> None:
+    site.receive(site.answer(1))
+    assert site.transport.aborted
+    assert "broker:9092 sent an answer nobody asked for" in caplog.text
+
+
+def test_an_answer_that_cannot_be_read_ends_the_connection(site: _Site) -> None:
+    asked, waiting = site.ask(), site.ask()
+    site.receive(b"\0\0\0\x05" + b"\0\0\0\x01" + b"\0")
     assert isinstance(asked[0], WireError)
     assert isinstance(asked[0], ConnectionFailed)  # So whoever asked tries again.
     assert isinstance(waiting[0], ConnectionFailed)
-    assert site.transport.aborted
-
-
-def test_an_answer_nobody_asked_for_ends_the_connection(site: _Site) -> None:
-    site.receive(site.answer(1))
     assert site.transport.aborted
 
 
