@@ -2,8 +2,9 @@
 
 It passes requests on untouched and shows every answer, with the request's key and version, to a
 function of the test, which may let it pass, change it, or lose it: then the connection is cut, as
-by a network that fails after the broker did its work. Another function may have requests sent to
-the broker again, whose answers the client never sees. Two threads a connection, blocking sockets.
+by a network that fails after the broker did its work. Or it says what bytes the client gets in its
+place: nothing, the answer twice, a part of it. Another function may have requests sent to the
+broker again, whose answers the client never sees. Two threads a connection, blocking sockets.
 
 The addresses in Metadata answers are replaced by the proxy's own, so clients stay behind it.
 """
@@ -16,9 +17,11 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from enum import Enum
 from itertools import count
 
 PRODUCE = 0
+FETCH = 1
 METADATA = 3
 _REPEATED = b"\xff\xff\xff\xff"  # A correlation id that clients do not use: -1.
 _HEADER = struct.Struct(">hhi")  # The start of every request: api key, version, correlation id.
@@ -33,28 +36,57 @@ class Answer:
     payload: bytes
 
 
-OnAnswer = Callable[[Answer], bytes | None]
+@dataclass(frozen=True, slots=True)
+class Raw:
+    """Bytes for the client in the place of an answer, sizes included."""
+
+    data: bytes
+    then_cut: bool = False
+    """Whether the connection ends behind them."""
+
+
+OnAnswer = Callable[[Answer], bytes | Raw | None]
 """The payload to send on instead, or None to lose the answer and cut the connection."""
 
 Again = Callable[[bytes], Sequence[bytes]]
 """Given a request, those to send once more behind it."""
 
 
-class LoseEveryThird:
-    """Loses every third answer to Produce, `losses` times, and cuts the connection instead."""
+class Fault(Enum):
+    """What may become of an answer on its way."""
 
-    def __init__(self, losses: int) -> None:
-        self.lost = 0
-        self._losses = losses
+    LOST = "lost with the connection"
+    SWALLOWED = "swallowed"
+    TWICE = "told twice"
+    TORN = "torn in the middle"
+
+
+class FaultyAnswers:
+    """Does something to every third answer of a kind, `times` times; and lets all others pass."""
+
+    def __init__(self, api_key: int, fault: Fault, times: int) -> None:
+        self.done = 0
+        self._api_key = api_key
+        self._fault = fault
+        self._times = times
         self._answers = count(1)
 
-    def __call__(self, answer: Answer) -> bytes | None:
-        if answer.api_key != PRODUCE or self.lost == self._losses:
-            return answer.payload
-        if next(self._answers) % 3 == 0:
-            self.lost += 1
-            return None
-        return answer.payload
+    def __call__(self, answer: Answer) -> bytes | Raw | None:
+        payload = answer.payload
+        if answer.api_key != self._api_key or self.done == self._times:
+            return payload
+        if next(self._answers) % 3:
+            return payload
+        self.done += 1
+        match self._fault:
+            case Fault.LOST:
+                return None
+            case Fault.SWALLOWED:
+                return Raw(b"")
+            case Fault.TWICE:
+                return Raw(framed(payload) * 2)
+            case Fault.TORN:
+                return Raw(framed(payload)[: 4 + len(payload) // 2], then_cut=True)
 
 
 class Proxy:
@@ -131,7 +163,11 @@ class Proxy:
                 changed = self._on_answer(answer)
                 if changed is None:
                     break
-                _send_frame(client, changed)
+                if isinstance(changed, bytes):
+                    changed = Raw(framed(changed))
+                client.sendall(changed.data)
+                if changed.then_cut:
+                    break
         _cut(client)
 
     def _with_our_address(self, payload: bytes) -> bytes:
@@ -152,8 +188,13 @@ def _cut(each: socket.socket) -> None:
         each.shutdown(socket.SHUT_RDWR)
 
 
+def framed(payload: bytes) -> bytes:
+    """With its size in front."""
+    return len(payload).to_bytes(4, "big") + payload
+
+
 def _send_frame(to: socket.socket, payload: bytes) -> None:
-    to.sendall(len(payload).to_bytes(4, "big") + payload)
+    to.sendall(framed(payload))
 
 
 def _read_frame(source: socket.socket) -> bytes | None:

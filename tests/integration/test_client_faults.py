@@ -1,17 +1,20 @@
 """What users of the client library meet when things go wrong around it, told so that they can act.
 
 On a real process; the pure rules have their tests beside the engine's. Faults come from the broker
-fixture's hooks, from signals, and from bytes changed on the disk.
+fixture's hooks, from a proxy in front of it, from signals, and from bytes changed on the disk.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
+import sys
 import threading
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from queue import Queue
+from typing import Any
 
 import pytest
 
@@ -27,6 +30,8 @@ from plog.client.errors import (
 from plogd.testing.broker_process import BrokerProcess
 from plogd.testing.plugin import BrokerFactory
 from tests.helpers.eventually import eventually
+from tests.helpers.proxy import FETCH, PRODUCE, Fault, FaultyAnswers, Proxy
+from tests.integration.client_servers import server_of
 
 
 @pytest.fixture
@@ -37,9 +42,9 @@ def broker(plog_broker_factory: BrokerFactory) -> Iterator[BrokerProcess]:
         made.stop()
 
 
-def read_all(broker: BrokerProcess, topic: str, count: int) -> list[plog.ConsumerRecord]:
+def read_all(servers: str, topic: str, count: int, **settings: Any) -> list[plog.ConsumerRecord]:
     with plog.Consumer(
-        topic, bootstrap_servers=broker.bootstrap_servers, auto_offset_reset="earliest"
+        topic, bootstrap_servers=servers, auto_offset_reset="earliest", **settings
     ) as consumer:
         records: list[plog.ConsumerRecord] = []
         while len(records) < count:
@@ -61,7 +66,7 @@ def test_a_broker_that_is_killed_and_comes_back_loses_and_doubles_nothing(
                 broker.kill()
                 broker.restart()
         offsets = [future.result(60).offset for future in sent]
-    records = read_all(broker, "t", 3000)
+    records = read_all(broker.bootstrap_servers, "t", 3000)
     assert [int(record.value) for record in records] == list(range(3000))
     assert [record.offset for record in records] == offsets
 
@@ -72,7 +77,88 @@ def test_a_lost_acknowledgement_doubles_nothing(broker: BrokerProcess) -> None:
         lost = broker.hooks.drop("Produce", after=True)
         assert producer.send("t", b"1").result(30).offset == 1
         assert lost.hits == 1
-    assert [record.value for record in read_all(broker, "t", 2)] == [b"0", b"1"]
+    assert [record.value for record in read_all(broker.bootstrap_servers, "t", 2)] == [b"0", b"1"]
+
+
+# Retries that do not wait, and silence that is found out about soon.
+HASTY: dict[str, Any] = {
+    "retry_backoff_ms": 1,
+    "retry_backoff_max_ms": 10,
+    "reconnect_backoff_ms": 1,
+    "reconnect_backoff_max_ms": 10,
+    "request_timeout_ms": 300,
+}
+FAULTS = 5
+
+
+@pytest.fixture(params=["plog", pytest.param("kafka", marks=pytest.mark.long)])
+def servers(request: pytest.FixtureRequest) -> str:
+    """Where a broker listens that all tests share."""
+    name = server_of(request, request.param).settings["bootstrap_servers"]
+    assert isinstance(name, str)
+    return name
+
+
+@pytest.fixture
+def topic(servers: str) -> str:
+    name = f"faults-{uuid.uuid4().hex[:12]}"
+    with plog.Admin(bootstrap_servers=servers) as admin:
+        admin.create_topic(name, partitions=1)
+    return name
+
+
+def send_all(servers: str, topic: str, count: int) -> list[plog.RecordMetadata]:
+    """Send the numbers up to `count` in many batches, of which several are under way."""
+    with plog.Producer(bootstrap_servers=servers, batch_size=400, **HASTY) as producer:
+        sent = [producer.send(topic, b"%d" % number) for number in range(count)]
+        return [future.result(60) for future in sent]
+
+
+@pytest.mark.parametrize("fault", Fault, ids=lambda fault: fault.name.lower())
+def test_acknowledgements_that_go_astray_lose_and_double_nothing(
+    servers: str, topic: str, fault: Fault
+) -> None:
+    faulty = FaultyAnswers(PRODUCE, fault, FAULTS)
+    with Proxy(servers, faulty) as proxy:
+        sent = send_all(proxy.bootstrap_servers, topic, 1500)
+    assert faulty.done == FAULTS
+    values = [int(record.value) for record in read_all(servers, topic, 1500)]
+    assert values == list(range(1500))
+    # A batch that the broker has known for long is acknowledged without its offset.
+    assert all(metadata.offset in (number, -1) for number, metadata in enumerate(sent))
+
+
+def test_requests_that_reach_the_broker_twice_are_done_once(servers: str, topic: str) -> None:
+    """Each Produce comes again at once; its second answer never reaches the client."""
+    doubled: list[bytes] = []
+
+    def again(request: bytes) -> list[bytes]:
+        if int.from_bytes(request[:2], "big") != PRODUCE:
+            return []
+        doubled.append(request)
+        return [request]
+
+    with Proxy(servers, lambda answer: answer.payload, again=again) as proxy:
+        sent = send_all(proxy.bootstrap_servers, topic, 1500)
+    assert len(doubled) > 20
+    assert [metadata.offset for metadata in sent] == list(range(1500))
+    values = [int(record.value) for record in read_all(servers, topic, 1500)]
+    assert values == list(range(1500))
+
+
+@pytest.mark.parametrize("fault", Fault, ids=lambda fault: fault.name.lower())
+def test_fetches_whose_answers_go_astray_skip_and_repeat_nothing(
+    servers: str, topic: str, fault: Fault, caplog: pytest.LogCaptureFixture
+) -> None:
+    send_all(servers, topic, 1500)
+    faulty = FaultyAnswers(FETCH, fault, FAULTS)
+    settings = {"max_partition_fetch_bytes": 500, "fetch_max_wait_ms": 100, **HASTY}
+    with Proxy(servers, faulty) as proxy:
+        values = read_all(proxy.bootstrap_servers, topic, 1500, **settings)
+    assert [int(record.value) for record in values] == list(range(1500))
+    assert faulty.done == FAULTS
+    mistrust = f"{proxy.bootstrap_servers} sent a"  # "n answer nobody asked for", or "nswer 7 …"
+    assert (mistrust in caplog.text) is (fault is Fault.TWICE)
 
 
 def test_a_connection_reset_in_a_fetch_skips_and_repeats_nothing(broker: BrokerProcess) -> None:
@@ -81,7 +167,7 @@ def test_a_connection_reset_in_a_fetch_skips_and_repeats_nothing(broker: BrokerP
             producer.send("t", b"%d" % number)
     for after in (False, True):
         lost = broker.hooks.drop("Fetch", after=after)
-        records = read_all(broker, "t", 500)
+        records = read_all(broker.bootstrap_servers, "t", 500)
         assert [int(record.value) for record in records] == list(range(500))
         assert lost.hits == 1
 
@@ -181,7 +267,7 @@ def test_after_a_fork_the_child_makes_clients_of_its_own(broker: BrokerProcess) 
                 os._exit(code)
         assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
         producer.send("t", b"parent again").result(30)
-    values = [record.value for record in read_all(broker, "t", 4)]
+    values = [record.value for record in read_all(broker.bootstrap_servers, "t", 4)]
     assert sorted(values) == [b"child", b"on its way", b"parent", b"parent again"]
 
 
@@ -250,7 +336,7 @@ def test_a_future_that_is_cancelled_is_sent_all_the_same(broker: BrokerProcess) 
         future = producer.send("t", b"2")
         assert future.cancel() is False
         assert future.result(30).offset == 2
-    assert len(read_all(broker, "t", 3)) == 3
+    assert len(read_all(broker.bootstrap_servers, "t", 3)) == 3
 
 
 def test_what_was_sent_leaves_at_the_end_of_the_process(broker: BrokerProcess) -> None:
@@ -258,13 +344,13 @@ def test_what_was_sent_leaves_at_the_end_of_the_process(broker: BrokerProcess) -
     pid = os.fork()
     if pid == 0:
         os.execv(
-            os.sys.executable,
+            sys.executable,
             [
-                os.sys.executable,
+                sys.executable,
                 "-c",
                 f"import plog; p = plog.Producer(bootstrap_servers={servers!r}, linger_ms=60000);"
                 "[p.send('t', b'%d' % n) for n in range(100)]",
             ],
         )
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
-    assert len(read_all(broker, "t", 100)) == 100
+    assert len(read_all(broker.bootstrap_servers, "t", 100)) == 100

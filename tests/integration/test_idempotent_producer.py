@@ -10,7 +10,7 @@ from itertools import count
 
 from plogd.testing.broker_process import BrokerProcess
 from tests.helpers.confluent import create_topic, produce, read
-from tests.helpers.proxy import PRODUCE, Answer, LoseEveryThird, Proxy
+from tests.helpers.proxy import PRODUCE, Answer, Fault, FaultyAnswers, Proxy
 
 MESSAGES = 3000
 SENT = [{"value": b"%d" % i} for i in range(MESSAGES)]
@@ -26,12 +26,12 @@ LOSSES = 15
 
 def _values_after_lost_answers(broker: BrokerProcess, topic: str, idempotent: bool) -> list[bytes]:
     create_topic(broker.bootstrap_servers, topic)
-    lose = LoseEveryThird(LOSSES)
+    lose = FaultyAnswers(PRODUCE, Fault.LOST, LOSSES)
     with Proxy(broker.bootstrap_servers, lose) as proxy:
         config = {**MANY_BATCHES, "enable.idempotence": idempotent, "acks": "all"}
         errors = produce(proxy.bootstrap_servers, topic, SENT, config)
     assert set(errors) == {None}
-    assert lose.lost == LOSSES
+    assert lose.done == LOSSES
     return [m.value() for m in read(broker.bootstrap_servers, topic)]
 
 

@@ -9,7 +9,7 @@ from plogd.testing.broker_process import BrokerProcess
 from tests.helpers.confluent import create_topic, read
 from tests.helpers.java_process import JavaProcess
 from tests.helpers.kafka_tools import KafkaTools
-from tests.helpers.proxy import LoseEveryThird, Proxy
+from tests.helpers.proxy import PRODUCE, Fault, FaultyAnswers, Proxy
 
 PARTITIONS = 4
 LOSSES = 10
@@ -19,13 +19,13 @@ def test_an_idempotent_producer_and_answers_that_get_lost(
     kafka_tools: KafkaTools, broker: BrokerProcess, topic: str
 ) -> None:
     create_topic(broker.bootstrap_servers, topic, PARTITIONS)
-    lose = LoseEveryThird(LOSSES)
+    lose = FaultyAnswers(PRODUCE, Fault.LOST, LOSSES)
     with (
         Proxy(broker.bootstrap_servers, lose) as proxy,
         kafka_tools.start("programs.SafeProducer", proxy.bootstrap_servers, topic) as program,
     ):
         program.wait_until(
-            lambda _: lose.lost == LOSSES, "loss of every answer that shall get lost"
+            lambda _: lose.done == LOSSES, "loss of every answer that shall get lost"
         )
         _stop_and_check(program, broker, topic)
 
