@@ -116,9 +116,19 @@ class Connection:
             timeout_s=self._request_timeout_s if timeout_s is None else timeout_s,
         )
 
-    def send(self, request: ApiMessage, *, version: int | None = None) -> None:
-        """Send a request that has no answer. Raises ConnectionFailed."""
-        self._channel.send(request, self.version_of(request) if version is None else version)
+    def send(
+        self,
+        request: ApiMessage,
+        *,
+        version: int | None = None,
+        timeout_s: float | None = None,
+    ) -> Awaitable[None]:
+        """Send a request that has no answer; nothing, when it has left. See `Channel.send`."""
+        return self._channel.send(
+            request,
+            self.version_of(request) if version is None else version,
+            timeout_s=self._request_timeout_s if timeout_s is None else timeout_s,
+        )
 
 
 async def open_connection(

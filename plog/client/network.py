@@ -54,12 +54,18 @@ class Channel(Protocol):
         """
         ...
 
-    def send(self, request: ApiMessage, version: int) -> None:
-        """Send a request that has no answer. Raises ConnectionFailed."""
+    def send(self, request: ApiMessage, version: int, *, timeout_s: float) -> Awaitable[None]:
+        """Send a request that has no answer; nothing, when its bytes have left this process.
+
+        So whoever waits cannot send faster than the broker reads. Raises as `ask`.
+        """
         ...
 
     def close(self) -> None:
-        """End it; what has been asked fails with ConnectionFailed. Harmless when it has ended."""
+        """End it; what has been asked fails with ConnectionFailed. Harmless when it has ended.
+
+        Requests without an answer that have left this process still arrive.
+        """
         ...
 
 

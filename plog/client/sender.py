@@ -257,7 +257,7 @@ class Sender:
     # -- requests -------------------------------------------------------------------------------
 
     def _send(self, node: _Node, connection: Connection, batches: list[ProducerBatch]) -> None:
-        """One request with `batches`; with acks=0 that is all there is to it."""
+        """One request with `batches`; with acks=0 it has to leave, and that is all there is."""
         if not batches:
             return
         for batch in batches:
@@ -270,11 +270,9 @@ class Sender:
         )
         try:
             if request.acks == 0:
-                connection.send(request)
-                for batch in batches:
-                    self._deliveries.acknowledged_unasked(batch)
-                return
-            answer = connection.ask(request, ProduceResponse)
+                rest = self._await_departure(node, connection.send(request), batches)
+            else:
+                rest = self._await_answer(node, connection.ask(request, ProduceResponse), batches)
         except Exception as error:
             if isinstance(error, KafkaError) and not isinstance(error, UnsupportedVersion):
                 self._broke(batches, error)
@@ -284,7 +282,7 @@ class Sender:
         else:
             node.in_flight += 1
             self._metrics.requests_in_flight += 1
-            self._network.spawn(self._await_answer(node, answer, batches), "a produce request")
+            self._network.spawn(rest, "a produce request")
 
     def _request(self, batches: Sequence[ProducerBatch]) -> ProduceRequest:
         by_topic: dict[str, list[PartitionProduceData]] = {}
@@ -319,9 +317,27 @@ class Sender:
             if not self._is_stopped:
                 self._answered(batches, response)
         finally:
-            node.in_flight -= 1
-            self._metrics.requests_in_flight -= 1
-            self.wake()
+            self._ended(node)
+
+    async def _await_departure(
+        self, node: _Node, departure: Awaitable[None], batches: Sequence[ProducerBatch]
+    ) -> None:
+        """So long their memory is in use: whoever is faster than the broker has to wait."""
+        try:
+            await departure
+        except KafkaError as error:
+            if not self._is_stopped:
+                self._broke(batches, error)
+        else:
+            for batch in batches if not self._is_stopped else ():
+                self._deliveries.acknowledged_unasked(batch)
+        finally:
+            self._ended(node)
+
+    def _ended(self, node: _Node) -> None:
+        node.in_flight -= 1
+        self._metrics.requests_in_flight -= 1
+        self.wake()
 
     def _answered(self, batches: Sequence[ProducerBatch], response: ProduceResponse) -> None:
         asked: dict[tuple[str, int], ProducerBatch] = {

@@ -145,8 +145,12 @@ class SocketChannel:
         except (KafkaError, WireError) as error:
             return _Done(error=error)
 
-    def send(self, request: ApiMessage, version: int) -> None:
-        self._connection.send(request, version)
+    def send(self, request: ApiMessage, version: int, *, timeout_s: float) -> Awaitable[None]:
+        try:
+            self._connection.send(request, version)
+        except KafkaError as error:
+            return _Done(error=error)
+        return _Done(None)
 
     def close(self) -> None:
         self._connection.close()

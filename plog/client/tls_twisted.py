@@ -128,7 +128,11 @@ class TlsClient:
         # Newer versions of Twisted take a clock here, and would look for the global one.
         parameters = inspect.signature(TLSMemoryBIOFactory.__init__).parameters
         more = {"clock": clock} if "clock" in parameters else {}
-        return TLSMemoryBIOFactory(self, True, wrapped, **more)
+        factory = TLSMemoryBIOFactory(self, True, wrapped, **more)
+        # Not the one that gathers small writes for a while: ours are whole requests, and what is
+        # written must be in the transport's hands for departures.py to tell when it has left.
+        factory.protocol = TLSMemoryBIOProtocol
+        return factory
 
     def clientConnectionForTLS(self, tlsProtocol: TLSMemoryBIOProtocol) -> SSL.Connection:
         """For Twisted: the OpenSSL connection of this client."""

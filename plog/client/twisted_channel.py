@@ -24,6 +24,7 @@ from twisted.internet.protocol import ClientFactory, Protocol
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
+from plog.client.departures import Departures
 from plog.client.errors import BrokenAnswer, ConnectionFailed
 from plog.client.network import Cancelled
 from plog.errors import KafkaError, RequestTimedOut
@@ -37,6 +38,8 @@ R = TypeVar("R", bound=ApiMessage)
 _SIZE = Struct(">i")
 _MAX_FRAME_BYTES = 1 << 30
 _MAX_CORRELATION_ID = 0x7FFFFFFF
+_FAREWELL_S = 5.0
+"""How long a closed connection may take for what it still has to bring to the broker."""
 
 
 class _Asked:
@@ -76,6 +79,8 @@ class TwistedChannel(Protocol):
         self._client_id = factory.client_id
         self._asked: deque[_Asked] = deque()
         self._correlation_id = 0
+        self._departures: Departures | None = None
+        """Of requests without an answer, once there was one."""
         self._timer: IDelayedCall | None = None
         self._head = b""
         self._frame: bytearray | None = None
@@ -85,20 +90,29 @@ class TwistedChannel(Protocol):
 
     @property
     def in_flight(self) -> int:
-        return len(self._asked)
+        return len(self._asked) + (0 if self._departures is None else len(self._departures))
 
     def ask(
         self, request: ApiMessage, response: type[R], version: int, *, timeout_s: float
     ) -> Awaitable[R]:
-        self.send(request, version)
+        self._write(request, version)
         deadline_s = self._clock.seconds() + timeout_s
         asked = _Asked(request, response, version, self._correlation_id, deadline_s)
         self._asked.append(asked)
-        if self._timer is None or self._timer.getTime() > deadline_s:
-            self._watch(timeout_s)
+        self._watch_until(deadline_s)
         return asked.answer
 
-    def send(self, request: ApiMessage, version: int) -> None:
+    def send(self, request: ApiMessage, version: int, *, timeout_s: float) -> Awaitable[None]:
+        self._write(request, version)
+        if self._departures is None:
+            transport: Any = self.transport
+            has_tls = self._factory_of.expects_handshake
+            self._departures = Departures(transport.transport if has_tls else transport)
+        deadline_s = self._clock.seconds() + timeout_s
+        self._watch_until(deadline_s)
+        return self._departures.of_all_written(deadline_s)
+
+    def _write(self, request: ApiMessage, version: int) -> None:
         if not self.is_open:
             raise ConnectionFailed(f"the connection to {self.address} is closed")
         self._correlation_id = self._correlation_id % _MAX_CORRELATION_ID + 1
@@ -107,24 +121,30 @@ class TwistedChannel(Protocol):
         self.transport.write(encode_request(header, request))
 
     def close(self) -> None:
-        self._end(ConnectionFailed(f"the connection to {self.address} was closed"))
+        error = ConnectionFailed(f"the connection to {self.address} was closed")
+        # Aborting would take back what has left and is still on its way.
+        self._end(error, gently=self._departures is not None)
 
     # -- time ---------------------------------------------------------------------------------
 
-    def _watch(self, timeout_s: float) -> None:
-        """Look after `timeout_s` whether an answer is overdue."""
+    def _watch_until(self, deadline_s: float) -> None:
+        """Look then whether something is overdue, if not earlier."""
         if self._timer is not None:
+            if self._timer.getTime() <= deadline_s:
+                return
             self._timer.cancel()
-        self._timer = self._clock.callLater(max(0.0, timeout_s), self._look)
+        left_s = deadline_s - self._clock.seconds()
+        self._timer = self._clock.callLater(max(0.0, left_s), self._look)
 
     def _look(self) -> None:
         self._timer = None
-        if not self._asked:
+        deadlines_s = [asked.deadline_s for asked in self._asked]
+        if self._departures is not None:
+            deadlines_s += self._departures.deadlines_s
+        if not deadlines_s:
             return
-        first = min(self._asked, key=lambda asked: asked.deadline_s)
-        left_s = first.deadline_s - self._clock.seconds()
-        if left_s > 0:
-            self._watch(left_s)
+        if (first_s := min(deadlines_s)) > self._clock.seconds():
+            self._watch_until(first_s)
         else:
             self._end(RequestTimedOut(f"{self.address} has not answered in time"))
 
@@ -206,18 +226,19 @@ class TwistedChannel(Protocol):
         asked = self._asked.popleft()
         try:
             number, position = decode_response_header(frame, asked.api_key, asked.version)
-            if number != asked.correlation_id:
-                self._asked.appendleft(asked)
-                raise ConnectionFailed(
-                    f"{self.address} sent answer {number} when {asked.correlation_id} was due: one "
-                    "came twice or was lost, and nothing more that it sends can be relied on"
-                )
-            response = asked.response.decode(frame[position:], asked.version)
+            is_due = number == asked.correlation_id
+            response = asked.response.decode(frame[position:], asked.version) if is_due else None
         except Exception as error:
             broken = BrokenAnswer(f"{self.address} sent what is no answer: {error}")
             self._end(broken)
             self._finish(asked, broken)
             return
+        if not is_due:
+            self._asked.appendleft(asked)
+            raise ConnectionFailed(
+                f"{self.address} sent answer {number} when {asked.correlation_id} was due: one "
+                "came twice or was lost, and nothing more that it sends can be relied on"
+            )
         self._finish(asked, response)
 
     def _finish(self, asked: _Asked, outcome: object) -> None:
@@ -228,22 +249,37 @@ class TwistedChannel(Protocol):
         else:
             asked.answer.callback(outcome)
 
-    def _end(self, error: KafkaError) -> None:
+    def _end(self, error: KafkaError, *, gently: bool = False) -> None:
         """Close it, and tell all who wait: the first that is overdue of the silence."""
         was_open, self.is_open = self.is_open, False
+        now_s = self._clock.seconds()
+
+        def told(deadline_s: float) -> KafkaError:
+            if isinstance(error, RequestTimedOut) and deadline_s > now_s:
+                return ConnectionFailed(f"the connection to {self.address} was given up: {error}")
+            return error
+
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        departures, self._departures = self._departures, None
+        if departures is not None:
+            departures.stop(told)
         if was_open and self.transport is not None:
-            _abort(self.transport)
-        now_s = self._clock.seconds()
+            if gently:
+                self.transport.loseConnection()
+                self._timer = self._clock.callLater(_FAREWELL_S, self._forget)
+            else:
+                _abort(self.transport)
         asked, self._asked = self._asked, deque()
         self._frame = None
         for request in asked:
-            told: KafkaError = error
-            if isinstance(error, RequestTimedOut) and request.deadline_s > now_s:
-                told = ConnectionFailed(f"the connection to {self.address} was given up: {error}")
-            self._finish(request, told)
+            self._finish(request, told(request.deadline_s))
+
+    def _forget(self) -> None:
+        """The broker does not take what is still to be brought to it."""
+        self._timer = None
+        _abort(self.transport)
 
 
 class ChannelFactory(ClientFactory):

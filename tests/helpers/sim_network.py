@@ -59,6 +59,8 @@ class SimNetwork(DeferredNetwork):
         """Whether new connections are refused."""
         self.deaf = False
         """Whether requests are lost on their way, and connections stay."""
+        self.stuck: list[Callable[[], None]] | None = None
+        """If not None, requests without an answer do not leave, but wait here."""
         self.on_request: Callable[[ApiMessage], str | None] | None = None
         """Asked about each request: None lets it pass, "drop" cuts the connection before it leaves,
         "lose" lets it arrive and cuts the connection when its answer comes."""
@@ -140,6 +142,12 @@ class SimNetwork(DeferredNetwork):
         """Every connection breaks; what is under way may still arrive at the broker."""
         for channel in self.channels:
             channel.drop()
+
+    def unstick(self) -> None:
+        """What is stuck leaves."""
+        stuck, self.stuck = self.stuck or [], None
+        for leave in stuck:
+            leave()
 
     def restart(self) -> None:
         """The broker dies as by SIGKILL, and another starts at once over what the disk holds."""
@@ -267,9 +275,25 @@ class SimChannel:
         later.then(answered, lambda error: end(answer.errback, Failure(_lost(error))))
         return answer
 
-    def send(self, request: ApiMessage, version: int) -> None:
-        later, _ = self._request(request, version, expects_answer=False)
-        later.then(lambda _: None, lambda _: None)
+    def send(self, request: ApiMessage, version: int, *, timeout_s: float) -> Deferred[None]:
+        gone: Deferred[None] = Deferred(lambda d: d.errback(Failure(Cancelled())))
+
+        def leave() -> None:
+            try:
+                later, _ = self._request(request, version, expects_answer=False)
+            except ConnectionFailed as error:
+                gone.errback(error)
+                return
+            later.then(lambda _: None, lambda _: None)
+            gone.callback(None)
+
+        if not self.is_open:
+            raise ConnectionFailed(f"the connection to {self.address} is closed")
+        if self._sim.stuck is None:
+            leave()
+        else:
+            self._sim.stuck.append(leave)
+        return gone
 
     def _request(
         self, request: ApiMessage, version: int, *, expects_answer: bool

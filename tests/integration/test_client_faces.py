@@ -256,6 +256,24 @@ def test_a_record_goes_through_tls(face: Any, server: Server) -> None:
     assert len(consumer.take(1)[0].value) == 300_000
 
 
+@pytest.mark.parametrize(
+    "pair",
+    [*((name, "plog-tls") for name in NAMES), ("blocking", "plog"), ("aio", "plog")],
+    ids=str,
+)
+@pytest.mark.parametrize("size", [10, 10_000])
+def test_without_acknowledgements_all_leaves_before_the_end(
+    face: Any, server: Server, topic: str, size: int
+) -> None:
+    """Whatever happens then to the connection: what nobody acknowledges must not be taken back."""
+    producer = face.producer(acks=0, **server.settings)
+    sent = [producer.send(topic, bytes(size), partition=0) for _ in range(300)]
+    producer.close()
+    assert {future.result(30).offset for future in sent} == {-1}
+    consumer = face.consumer(topic, auto_offset_reset="earliest", **server.settings)
+    assert len(consumer.take(300)) == 300
+
+
 # -- what goes wrong --------------------------------------------------------------------------
 
 

@@ -21,6 +21,7 @@ import pytest
 import plog
 import plog.aio
 from plog.client.errors import (
+    BufferExhausted,
     CorruptRecords,
     DeliveryTimedOut,
     ForkedError,
@@ -159,6 +160,39 @@ def test_fetches_whose_answers_go_astray_skip_and_repeat_nothing(
     assert faulty.done == FAULTS
     mistrust = f"{proxy.bootstrap_servers} sent a"  # "n answer nobody asked for", or "nswer 7 …"
     assert (mistrust in caplog.text) is (fault is Fault.TWICE)
+
+
+def test_without_acknowledgements_memory_is_bounded_all_the_same(servers: str, topic: str) -> None:
+    """The broker stops reading: soon there is no room, and all goes on when it reads again."""
+    reads = threading.Event()
+
+    def stall(request: bytes) -> list[bytes]:
+        if int.from_bytes(request[:2], "big") == PRODUCE:
+            assert reads.wait(60)
+        return []
+
+    with (
+        Proxy(servers, lambda answer: answer.payload, again=stall) as proxy,
+        plog.Producer(
+            bootstrap_servers=proxy.bootstrap_servers,
+            acks=0,
+            buffer_memory=1 << 20,
+            max_block_ms=300,
+            send_buffer_bytes=1 << 16,
+        ) as producer,
+    ):
+        taken = 0
+
+        def send_100_mb() -> None:
+            nonlocal taken
+            for taken in range(10_000):
+                producer.send(topic, b"%d" % taken + bytes(10_000))
+
+        with pytest.raises(BufferExhausted, match=r"buffer\.memory=1048576 stayed full"):
+            send_100_mb()
+        reads.set()
+    values = [int(record.value.rstrip(b"\0")) for record in read_all(servers, topic, taken)]
+    assert values == list(range(taken))
 
 
 def test_a_connection_reset_in_a_fetch_skips_and_repeats_nothing(broker: BrokerProcess) -> None:

@@ -60,6 +60,11 @@ class _Site:
             )
         return outcome_of(answer)
 
+    def send(self, timeout_s: float = 30) -> list[Any]:
+        """Send something without an answer; a list that will hold the one outcome."""
+        sent: Any = self.channel.send(DescribeClusterRequest(), 0, timeout_s=timeout_s)
+        return outcome_of(sent)
+
     def answer(self, number: int, cluster_id: str = "abc") -> bytes:
         """A whole frame that answers request `number`."""
         message = DescribeClusterResponse(cluster_id=cluster_id)
@@ -209,6 +214,47 @@ def test_closing_it_tells_all_who_wait(site: _Site) -> None:
     site.channel.close()
     assert "was closed" in str(asked[0])
     site.channel.close()
+
+
+def test_a_request_without_an_answer_is_done_when_it_has_left(site: _Site) -> None:
+    gone = site.send()
+    assert site.channel.in_flight == 1
+    assert gone == []
+    site.transport.producer.resumeProducing()
+    assert gone == [None]
+    assert site.channel.in_flight == 0
+
+
+def test_what_does_not_leave_in_time_ends_the_connection(site: _Site) -> None:
+    gone, asked = site.send(timeout_s=5), site.ask(timeout_s=60)
+    site.clock.advance(5.1)
+    assert isinstance(gone[0], RequestTimedOut)
+    assert isinstance(asked[0], ConnectionFailed)
+    assert site.transport.aborted
+    assert not site.clock.getDelayedCalls()
+
+
+def test_what_left_without_an_answer_still_arrives_when_it_is_closed(site: _Site) -> None:
+    site.send()
+    site.transport.producer.resumeProducing()
+    late = site.send()
+    site.channel.close()
+    assert "was closed" in str(late[0])
+    assert site.transport.disconnecting
+    assert not site.transport.aborted
+    site.clock.advance(4.9)
+    assert not site.transport.aborted
+    site.clock.advance(0.2)
+    assert site.transport.aborted
+
+
+def test_a_gentle_end_needs_no_abort(site: _Site) -> None:
+    site.send()
+    site.channel.close()
+    site.channel.connectionLost(Failure(ConnectionDone()))
+    assert not site.clock.getDelayedCalls()
+    with pytest.raises(ConnectionFailed, match="closed"):
+        site.send()
 
 
 def test_one_that_cannot_be_reached_says_so(site: _Site) -> None:
