@@ -10,6 +10,7 @@ import asyncio
 import os
 import sys
 import threading
+import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,12 +23,14 @@ import plog
 import plog.aio
 from plog.client.errors import (
     BufferExhausted,
+    ConnectionFailed,
     CorruptRecords,
     DeliveryTimedOut,
     ForkedError,
     IllegalState,
     WrongThread,
 )
+from plog.errors import RequestTimedOut
 from plogd.testing.broker_process import BrokerProcess
 from plogd.testing.plugin import BrokerFactory
 from tests.helpers.eventually import eventually
@@ -225,6 +228,40 @@ def test_a_group_goes_on_when_its_broker_has_restarted(broker: BrokerProcess) ->
         [committed] = consumer.committed(consumer.assignment).values()
         assert committed is not None
         assert committed.offset == 2
+
+
+def test_a_commit_in_a_listener_is_given_up_in_time(broker: BrokerProcess) -> None:
+    """After default.api.timeout.ms, whatever the timeout of the poll; the error says where."""
+    servers = broker.bootstrap_servers
+    took_s: list[float] = []
+
+    class Listener(plog.RebalanceListener):
+        def on_partitions_revoked(self, partitions: Any) -> None:
+            began_s = time.monotonic()
+            try:
+                consumer.commit()
+            finally:
+                took_s.append(time.monotonic() - began_s)
+
+    with (
+        plog.Producer(bootstrap_servers=servers) as producer,
+        plog.Consumer(
+            bootstrap_servers=servers,
+            group_id="g",
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+            default_api_timeout_ms=500,
+        ) as consumer,
+    ):
+        producer.send("t", b"0").result(30)
+        consumer.subscribe(["t"], listener=Listener())
+        assert consumer.consume(timeout_s=30)
+        broker.hooks.drop("OffsetCommit", times=None)
+        consumer.subscribe(["u"], listener=Listener())
+        with pytest.raises((ConnectionFailed, RequestTimedOut)) as raised:
+            consumer.poll(30)
+        assert "on_partitions_revoked" in str(raised.value.__notes__)
+    assert 0.3 < took_s[0] < 5
 
 
 def test_nobody_answers_for_too_long(broker: BrokerProcess) -> None:

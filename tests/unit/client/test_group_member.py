@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from plog.client.errors import CommitFailed, MaxPollIntervalExceeded
+from plog.client.errors import CommitFailed, ConnectionFailed, MaxPollIntervalExceeded
 from plog.client.membership import MemberState
 from plog.client.values import OffsetAndMetadata
 from plog.errors import (
@@ -17,11 +17,13 @@ from plog.errors import (
     InvalidSessionTimeout,
     InvalidTopicException,
     KafkaError,
+    RequestTimedOut,
 )
 from plog.types import TopicPartition
 from plog.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from plog.wire.messages.join_group import JoinGroupRequest
 from plog.wire.messages.leave_group import LeaveGroupRequest
+from plog.wire.messages.offset_commit import OffsetCommitRequest
 from tests.helpers.group_world import Member, World
 
 MakeWorld = Callable[..., World]
@@ -339,6 +341,41 @@ def test_who_leaves_in_the_middle_of_a_rebalance_holds_up_nobody(make_world: Mak
     b.resume()
     world.run_until_calm(t=2)
     assert a.errors == b.errors == []
+
+
+@pytest.mark.parametrize("patience_s", [None, 2.0])
+def test_a_commit_in_a_listener_has_its_own_time_and_not_the_polls(
+    make_world: MakeWorld, patience_s: float | None
+) -> None:
+    """As in Kafka's consumer: default.api.timeout.ms, or what the call says."""
+    world = make_world()
+    world.create("t", 2)
+    settings = {"partition_assignment_strategy": "range", "default_api_timeout_ms": 5_000}
+    a = world.member("a", "t", **settings)
+    world.run_until_calm(t=2)
+    took_s: list[float] = []
+
+    async def commits(*_: object) -> None:
+        world.sim.on_request = lambda x: "drop" if isinstance(x, OffsetCommitRequest) else None
+        began_s = world.sim.now_s()
+        try:
+            await a.member.commit({next(iter(a.owned)): OffsetAndMetadata(1)}, timeout_s=patience_s)
+        finally:
+            took_s.append(world.sim.now_s() - began_s)
+            world.sim.on_request = None
+
+    async def call(function: Any, *arguments: Any) -> Any:
+        is_revoked = function == a.listener.on_partitions_revoked
+        return await commits() if is_revoked else function(*arguments)
+
+    a.member._listening._call_user = call
+    world.member("b", "t", **settings)
+    world.run_until_calm(t=2)
+    [error] = a.errors
+    assert isinstance(error, ConnectionFailed | RequestTimedOut)
+    assert "on_partitions_revoked" in str(error.__notes__)
+    limit_s = patience_s or 5.0
+    assert limit_s / 2 <= took_s[0] <= limit_s + 0.001
 
 
 def test_a_poll_that_is_given_up_in_a_listener_is_made_up_for_by_the_next(
