@@ -44,13 +44,21 @@ log = logging.getLogger("plog.client")
 class _Node:
     """A broker as far as sending goes."""
 
-    __slots__ = ("blocked_since_s", "has_failed", "in_flight", "is_connecting", "not_before_s")
+    __slots__ = (
+        "blocked_since_s",
+        "has_failed",
+        "in_flight",
+        "is_connecting",
+        "not_before_s",
+        "was_connected",
+    )
 
     def __init__(self) -> None:
         self.in_flight = 0
         self.is_connecting = False
         self.has_failed = False
         """The last try to connect has: said once."""
+        self.was_connected = False
         self.not_before_s = 0.0
         """It wants to be left alone until then, or could not be reached a moment ago."""
         self.blocked_since_s = math.inf
@@ -360,9 +368,13 @@ class Sender:
             self._metadata_is_stale(batch.topic_partition.topic)
 
     async def _connect(self, node_id: int, node: _Node) -> None:
+        if node.was_connected:
+            # Ending the connection is how a broker refuses what it was sent with acks=0, above all
+            # because another one is the leader now.
+            self._cluster.request_update()
         try:
             await self._cluster.connection(node_id)
-            node.has_failed = False
+            node.has_failed, node.was_connected = False, True
         except AuthenticationFailed as error:
             for queue in list(self._accumulator.waiting):
                 if self._cluster.metadata.leader_of(queue.topic_partition) == node_id:

@@ -10,6 +10,7 @@ from twisted.internet.defer import Deferred
 
 from plog.client.departures import Departures
 from plog.client.errors import BufferExhausted, ConnectionFailed
+from plog.wire.messages.metadata import MetadataRequest
 from tests.unit.client.producer_site import TOPIC, ready
 
 
@@ -172,3 +173,18 @@ def test_with_acks_zero_what_has_not_left_when_the_connection_breaks_goes_again(
     site.sim.advance(1000)
     assert handle.metadata().offset == -1
     assert site.values() == [b"first"]
+
+
+def test_with_acks_zero_a_connection_that_ended_has_the_leaders_asked_for() -> None:
+    """The only way in which a broker can say that it leads the partition no more."""
+    site = ready(acks="0", metadata_max_age_ms=3_600_000)
+    site.sent(b"first")
+    site.flush()
+    site.sim.advance(60_000)
+    site.sim.requests.clear()
+    site.sim.drop_all()
+    site.sent(b"second")
+    site.flush()
+    site.sim.advance(1_000)
+    assert any(isinstance(request, MetadataRequest) for request in site.sim.requests)
+    assert site.values() == [b"first", b"second"]
