@@ -29,7 +29,7 @@ from plog.client.errors import BrokenAnswer, ConnectionFailed
 from plog.client.network import Cancelled
 from plog.errors import KafkaError, RequestTimedOut
 from plog.wire.header import RequestHeader, decode_response_header, encode_request
-from plog.wire.schema import ApiMessage, WireError
+from plog.wire.schema import ApiMessage
 
 log = logging.getLogger("plog.client")
 
