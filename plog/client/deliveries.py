@@ -216,7 +216,7 @@ class Deliveries:
         batch.trouble = why
         batch.retry_at_s = self._now_s() + wait_ms / 1000 * jitter
         batch.is_urgent = True
-        self._metrics.retries.add(batch.count)
+        self._metrics.retried(batch.count)
         log.debug("%s: a batch is sent again: %s", batch.topic_partition, why)
         self._accumulator.put_back(batch)
 
@@ -228,7 +228,7 @@ class Deliveries:
             sequences.replace(batch, parts)
         self._accumulator.queue_of(batch).topic.expect_ratio(1.0)
         self._accumulator.replace(batch, parts)
-        self._metrics.splits.add()
+        self._metrics.split()
         log.info("%s: a batch was too large, and is sent in %d", batch.topic_partition, len(parts))
 
     def _mend(self, batch: ProducerBatch) -> None:
@@ -284,7 +284,7 @@ class Deliveries:
         sequences = self._sequences_of(batch)
         if sequences is not None:
             sequences.give_up(batch)
-        self._metrics.errors.add(batch.count)
+        self._metrics.failed(batch.count)
         self._accumulator.finish(batch)
         batch.fail(error, errors_by_index or {})
         self._on_outcome(batch)

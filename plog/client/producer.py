@@ -299,7 +299,7 @@ class ProducerCore(Generic[H]):
                 self._progress.clear()
                 self._sender.wake()
                 if not await self._progress.wait(max(0.0, deadline_s - self._network.now_s())):
-                    self._metrics.exhaustions.add()
+                    self._metrics.exhausted()
                     raise BufferExhausted(
                         f"buffer.memory={self._settings.buffer_memory} stayed full for as long as"
                         " max.block.ms allows: records come faster than they are acknowledged"

@@ -317,8 +317,9 @@ class Sender:
             if not self._is_stopped:
                 self._broke(batches, error)
         else:
-            self._metrics.latency_ms.record((self._network.now_s() - asked_s) * 1000)
-            self._metrics.throttle_ms.record(response.throttle_time_ms)
+            self._metrics.answered(
+                latency_s=self._network.now_s() - asked_s, throttle_ms=response.throttle_time_ms
+            )
             if response.throttle_time_ms > 0:
                 throttle_s = response.throttle_time_ms / 1000
                 node.not_before_s = self._network.now_s() + throttle_s

@@ -22,7 +22,10 @@ class _Window:
 
 
 class Sensor:
-    """One thing that is measured; `count` and `total` are of all time. For one thread."""
+    """One thing that is measured; `count` and `total` are of all time.
+
+    One thread records; any may ask.
+    """
 
     __slots__ = ("_current", "_window_s", "_windows", "count", "total")
 
@@ -33,22 +36,23 @@ class Sensor:
         self._current = _Window(now_s)
         self._windows = deque((self._current,), maxlen=max(1, windows))
 
-    def record(self, value: float, now_s: float) -> None:
-        """It was `value` now."""
-        self.count += 1
+    def record(self, value: float, now_s: float, times: int = 1) -> None:
+        """It was `value` now, or that is the sum of `times` of them."""
+        self.count += times
         self.total += value
         window = self._current
         if now_s - window.begins_s >= self._window_s:
             window = self._current = _Window(now_s)
             self._windows.append(window)
-        window.count += 1
+        window.count += times
         window.total += value
         if value > window.maximum:
             window.maximum = value
 
     def _recent(self, now_s: float) -> list[_Window]:
         oldest_s = now_s - self._window_s * (self._windows.maxlen or 1)
-        return [window for window in self._windows if window.begins_s >= oldest_s]
+        windows = tuple(self._windows)  # In one go: another thread may add to them meanwhile.
+        return [window for window in windows if window.begins_s >= oldest_s]
 
     def average(self, now_s: float) -> float:
         """The mean of what was recorded lately; not a number if nothing was."""
@@ -70,8 +74,11 @@ class Sensor:
         return sum(window.count for window in self._recent(now_s)) / self._elapsed_s(now_s)
 
     def _elapsed_s(self, now_s: float) -> float:
-        """As in Kafka, never less than all windows but the current one."""
+        """As in Kafka: since the oldest window began, and those that are missing count as passed.
+
+        All windows have to be there but the current one.
+        """
         recent = self._recent(now_s)
-        begins_s = recent[0].begins_s if recent else now_s
-        whole_s = self._window_s * ((self._windows.maxlen or 1) - 1)
-        return max(now_s - begins_s, whole_s, 1e-3)
+        passed_s = now_s - recent[0].begins_s if recent else 0.0
+        missing = (self._windows.maxlen or 1) - 1 - int(passed_s / self._window_s)
+        return max(passed_s + max(0, missing) * self._window_s, 1e-3)

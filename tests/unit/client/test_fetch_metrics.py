@@ -39,4 +39,4 @@ def test_averages_and_totals() -> None:
     assert (values["fetch-throttle-time-avg"], values["fetch-throttle-time-max"]) == (25, 50)
     assert (values["fetch-total"], values["bytes-consumed-total"]) == (2, 400)
     assert (values["records-consumed-total"], values["records-per-request-avg"]) == (3, 3)
-    assert values["fetch-rate"] == 2 / 30
+    assert values["fetch-rate"] == 2 / 31

@@ -1,10 +1,10 @@
-"""Averages, maxima and rates over windows of time."""
+"""What a producer counts, by its names."""
 
 from __future__ import annotations
 
 import math
 
-from plog.client.producer_metrics import Meter, ProducerMetrics, Window
+from plog.client.producer_metrics import ProducerMetrics
 
 
 class Clock:
@@ -14,38 +14,44 @@ class Clock:
         return self.now_s
 
 
-def test_nothing_has_no_average() -> None:
-    window = Window(Clock())
-    assert math.isnan(window.average())
-    assert math.isnan(window.maximum())
-    assert window.rate() == 0
-
-
-def test_a_window_forgets_what_lies_two_windows_back() -> None:
-    clock = Clock()
-    window = Window(clock)
-    window.record(10)
-    clock.now_s = 31
-    window.record(2)
-    assert (window.average(), window.maximum()) == (6, 10)
-    clock.now_s = 61
-    assert (window.average(), window.maximum()) == (2, 2)
-    clock.now_s = 200
-    assert math.isnan(window.average())
-
-
-def test_a_rate_is_of_the_time_that_passed() -> None:
-    clock = Clock()
-    meter = Meter(clock)
-    meter.add(300)
-    clock.now_s = 29.9
-    meter.add(300)
-    assert 9.9 < meter.rate() < 10.1
-    clock.now_s = 100
-    assert (meter.rate(), meter.total) == (0, 600)
-
-
 def test_every_metric_is_there_from_the_start() -> None:
     snapshot = ProducerMetrics(Clock()).snapshot()
     assert snapshot["record-send-total"] == snapshot["record-retry-rate"] == 0
     assert math.isnan(snapshot["request-latency-avg"])
+
+
+def test_a_batch_counts_by_its_records() -> None:
+    metrics = ProducerMetrics(Clock())
+    metrics.batch_sent(records=3, uncompressed_bytes=300, encoded_bytes=150, queue_ms=4)
+    metrics.batch_sent(records=1, uncompressed_bytes=500, encoded_bytes=500, queue_ms=6)
+    snapshot = metrics.snapshot()
+    assert snapshot["record-size-avg"] == 200
+    assert (snapshot["batch-size-avg"], snapshot["batch-size-max"]) == (325, 500)
+    assert (snapshot["compression-rate-avg"], snapshot["record-queue-time-avg"]) == (0.75, 5)
+
+
+def test_a_request_counts_its_records_and_bytes_by_second() -> None:
+    clock = Clock()
+    metrics = ProducerMetrics(clock)
+    metrics.request_sent(records=300, nbytes=600)
+    clock.now_s = 29
+    metrics.request_sent(records=290, nbytes=580)
+    metrics.answered(latency_s=0.25, throttle_ms=7)
+    snapshot = metrics.snapshot()
+    assert (snapshot["record-send-total"], snapshot["record-send-rate"]) == (590, 10)
+    assert (snapshot["byte-rate"], snapshot["request-total"]) == (20, 2)
+    assert snapshot["records-per-request-avg"] == 295
+    assert (snapshot["request-latency-max"], snapshot["produce-throttle-time-avg"]) == (250, 7)
+    clock.now_s = 100
+    assert (metrics.snapshot()["record-send-rate"], snapshot["request-rate"]) == (0, 2 / 59)
+
+
+def test_what_goes_wrong_is_counted_under_its_own_name() -> None:
+    metrics = ProducerMetrics(Clock())
+    metrics.retried(5)
+    metrics.failed(3)
+    metrics.split()
+    metrics.exhausted()
+    snapshot = metrics.snapshot()
+    names = ("record-retry", "record-error", "batch-split", "buffer-exhausted")
+    assert [snapshot[f"{name}-total"] for name in names] == [5, 3, 1, 1]

@@ -33,10 +33,18 @@ def test_nothing_recorded_is_not_a_number_and_a_rate_of_zero() -> None:
     assert math.isnan(sensor.maximum(1000.0))
 
 
-def test_a_rate_is_by_second_over_one_whole_window_at_least() -> None:
+def test_a_rate_counts_the_time_that_passed_and_a_window_that_is_missing() -> None:
     sensor = Sensor(0.0, windows=2, window_s=10)
-    sensor.record(50, 1.0)
-    sensor.record(50, 2.0)
-    assert (sensor.rate(2.0), sensor.frequency(2.0)) == (10, 0.2)
-    sensor.record(100, 11.0)
-    assert sensor.rate(20.0) == 10
+    sensor.record(60, 1.0)
+    sensor.record(60, 2.0)
+    assert (sensor.rate(2.0), sensor.frequency(2.0)) == (10, 2 / 12)
+    sensor.record(180, 11.0)
+    assert sensor.rate(20.0) == 15
+    assert sensor.rate(100.0) == 0
+
+
+def test_a_sum_of_several_counts_as_many() -> None:
+    sensor = Sensor(0.0)
+    sensor.record(12, 1.0, 3)
+    sensor.record(8, 1.0)
+    assert (sensor.average(1.0), sensor.count, sensor.total) == (5, 4, 20)
