@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from plog.client.admin import AdminCore
-from plog.client.asyncio_base import Client, Servers
-from plog.client.facing import awaitable
+from plog.client.asyncio_base import Client
+from plog.client.facing import Servers, awaitable
 from plog.client.settings import AdminSettings
 
 

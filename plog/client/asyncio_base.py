@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
@@ -17,8 +17,6 @@ from plog.client.twisted_network import TwistedNetwork
 
 T = TypeVar("T")
 Core = TypeVar("Core")
-
-Servers = str | Sequence[str] | None
 
 
 class Client(Generic[Core]):
@@ -52,12 +50,7 @@ class Client(Generic[Core]):
         self._loop = asyncio.get_running_loop()
         self._loop_reactor = LoopReactor.acquire()
         settings = self._settings
-        network = TwistedNetwork(
-            self._loop_reactor.reactor,
-            client_id=settings.client_id,
-            send_buffer_bytes=settings.send_buffer_bytes,
-            receive_buffer_bytes=settings.receive_buffer_bytes,
-        )
+        network = TwistedNetwork.of(self._loop_reactor.reactor, settings)
         self._cluster = Cluster(network, settings, auto_create_topics=self._auto_create_topics)
         return self._make_core(self._cluster, network)
 

@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from twisted.internet.defer import Deferred
 
 from plog.client.asyncio_admin import Admin
-from plog.client.asyncio_base import Client, Servers
+from plog.client.asyncio_base import Client
 from plog.client.cluster import Cluster
-from plog.client.facing import awaitable, here
-from plog.client.polling import PollingConsumer
+from plog.client.consumer_face import ReactorConsumerFace
+from plog.client.facing import Servers, awaitable, here
+from plog.client.polling import ARROW_RECORDS_MAX, PollingConsumer
 from plog.client.producer import Headers, ProducerCore, Serializer
 from plog.client.producer_batch import OnDelivery, SendHandle
 from plog.client.settings import (
@@ -27,12 +28,9 @@ from plog.client.settings import (
 )
 from plog.client.twisted_network import TwistedNetwork
 from plog.client.values import ConsumerRecord, RecordMetadata
-from plog.types import TopicPartition
 
 if TYPE_CHECKING:
     import pyarrow
-
-_CLOSE_TIMEOUT_S = 30.0
 
 T = TypeVar("T")
 
@@ -137,7 +135,7 @@ async def _call_user(function: Callable[..., Any], *arguments: Any) -> Any:
     return result
 
 
-class Consumer(Client[PollingConsumer]):
+class Consumer(Client[PollingConsumer], ReactorConsumerFace):
     """Reads records of topics; used by one task at a time.
 
         async with Consumer("page-views", bootstrap_servers="localhost:9092") as consumer:
@@ -167,7 +165,6 @@ class Consumer(Client[PollingConsumer]):
         made = ConsumerSettings.from_options(
             config, bootstrap_servers=bootstrap_servers, group_id=group_id, **settings
         )
-        self._max_records = made.max_poll_records
 
         def make(cluster: Cluster, network: TwistedNetwork) -> PollingConsumer:
             core = PollingConsumer(
@@ -211,7 +208,7 @@ class Consumer(Client[PollingConsumer]):
         the coordinator's refusals, what a listener raised; WokenUp after `wakeup`.
         """
         core = self._core
-        count = self._max_records if max_records is None else max_records
+        count = core.max_records if max_records is None else max_records
         if core.unread:
             return core.unread.take(count)
         core.polled()
@@ -220,15 +217,16 @@ class Consumer(Client[PollingConsumer]):
         return await self._await_taken(lambda: core.take(count), timeout_s)
 
     async def consume_arrow(
-        self, max_records: int = 1 << 20, timeout_s: float | None = None
+        self, max_records: int | None = None, timeout_s: float | None = None
     ) -> pyarrow.RecordBatch | None:
         """As `consume`, as columns: topic, partition, offset, timestamp, key, value, headers …
 
         Deserializers are not applied. Needs the extra ``plog[arrow]``.
         """
         core = self._core
+        count = ARROW_RECORDS_MAX if max_records is None else max_records
         core.give_back_unread()
-        return await self._await_taken(lambda: core.take_arrow(max_records), timeout_s)
+        return await self._await_taken(lambda: core.take_arrow(count), timeout_s)
 
     async def _await_taken(self, take: Callable[[], T], timeout_s: float | None) -> T:
         """What `take` gives, asked again until it is something or the time is over.
@@ -244,50 +242,20 @@ class Consumer(Client[PollingConsumer]):
             if taken or not came:
                 return taken
 
-    # -- what to read -------------------------------------------------------------------------
+    # -- what to read, and how far ------------------------------------------------------------
 
-    subscribe = here(PollingConsumer.subscribe)
     unsubscribe = awaitable(PollingConsumer.unsubscribe)
-    assign = here(PollingConsumer.assign)
-    seek = here(PollingConsumer.seek)
-    seek_to_beginning = here(PollingConsumer.seek_to_beginning)
-    seek_to_end = here(PollingConsumer.seek_to_end)
-    seek_to_time = here(PollingConsumer.seek_to_time)
-    pause = here(PollingConsumer.pause)
-    resume = here(PollingConsumer.resume)
-
-    @property
-    def assignment(self) -> frozenset[TopicPartition]:
-        """The partitions that are read now."""
-        return self._core.assignment
-
-    @property
-    def subscription(self) -> frozenset[str]:
-        """The topics that are wanted; empty after `assign`."""
-        return self._core.subscription
-
-    @property
-    def paused(self) -> frozenset[TopicPartition]:
-        """What is paused."""
-        return self._core.paused
-
-    # -- how far ------------------------------------------------------------------------------
-
     position = awaitable(PollingConsumer.position)
     committed = awaitable(PollingConsumer.committed)
     commit = awaitable(PollingConsumer.commit)
-    commit_async = here(PollingConsumer.commit_async)
     beginning_offsets = awaitable(PollingConsumer.beginning_offsets)
     end_offsets = awaitable(PollingConsumer.end_offsets)
     offsets_for_times = awaitable(PollingConsumer.offsets_for_times)
     partitions_for = awaitable(PollingConsumer.partitions_for)
     topics = awaitable(PollingConsumer.topics)
-    lag = here(PollingConsumer.lag)
-    metrics = here(PollingConsumer.metrics)
-    wakeup = here(PollingConsumer.wake_up)
 
     async def _close_core(self, timeout_s: float | None) -> None:
-        await self._run(PollingConsumer.close, _CLOSE_TIMEOUT_S if timeout_s is None else timeout_s)
+        await self._run(PollingConsumer.close, timeout_s)
 
 
 __all__ = ["Admin", "Consumer", "Producer", "RecordAwaitable"]

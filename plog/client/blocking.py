@@ -20,11 +20,12 @@ from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
 from plog.client.blocking_admin import Admin
-from plog.client.blocking_base import Client, Servers
+from plog.client.blocking_base import Client
+from plog.client.consumer_face import ConsumerFace
 from plog.client.errors import ForkedError, WrongThread
-from plog.client.facing import blocking, elsewhere
+from plog.client.facing import Servers, blocking, elsewhere, here
 from plog.client.network import Cancelled
-from plog.client.polling import PollingConsumer
+from plog.client.polling import ARROW_RECORDS_MAX, PollingConsumer
 from plog.client.private_reactor import PrivateReactor
 from plog.client.producer import Headers, ProducerCore, Serializer
 from plog.client.producer_batch import OnDelivery, SendHandle
@@ -148,10 +149,7 @@ class Producer(Client):
 
     flush = blocking(ProducerCore.flush)
     partitions_for = blocking(ProducerCore.partitions_for)
-
-    def metrics(self) -> dict[str, float]:
-        """What was counted, under Kafka's names."""
-        return self._core.metrics()
+    metrics = here(ProducerCore.metrics)
 
     def close(self, timeout_s: float | None = None) -> None:
         """Send what is there, and end. What is not acknowledged after `timeout_s` fails."""
@@ -197,7 +195,7 @@ class _Call:
             finish(outcome)
 
 
-class Consumer(Client):
+class Consumer(Client, ConsumerFace):
     """Reads records of topics; used by one thread at a time.
 
         for record in Consumer("page-views", bootstrap_servers="localhost:9092"):
@@ -227,7 +225,6 @@ class Consumer(Client):
             config, bootstrap_servers=bootstrap_servers, group_id=group_id, **settings
         )
         super().__init__(made, auto_create_topics=made.allow_auto_create_topics)
-        self._max_records = made.max_poll_records
         self._calls: deque[_Call] = deque()
         self._news = threading.Event()
         self._user: dict[str, int] = {}
@@ -273,7 +270,7 @@ class Consumer(Client):
         what was found out in the meantime: OffsetOutOfRange, CorruptRecords, SerializationFailed,
         the coordinator's refusals, what a listener raised; WokenUp after `wakeup`.
         """
-        count = self._max_records if max_records is None else max_records
+        count = self._core.max_records if max_records is None else max_records
         with self._use():
             if self._unread:
                 return self._unread.take(count)
@@ -286,12 +283,10 @@ class Consumer(Client):
 
         Deserializers are not applied. Needs the extra ``plog[arrow]``.
         """
-        count = self._max_arrow_records if max_records is None else max_records
+        count = ARROW_RECORDS_MAX if max_records is None else max_records
         with self._use():
             self._core.give_back_unread()
             return self._await_taken(lambda: self._core.take_arrow(count), timeout_s)
-
-    _max_arrow_records = 1 << 20
 
     def _await_taken(self, take: Callable[[], T], timeout_s: float | None) -> T:
         """What `take` gives, asked again until it is something or the time is over."""
@@ -319,21 +314,6 @@ class Consumer(Client):
     pause = elsewhere(PollingConsumer.pause)
     resume = elsewhere(PollingConsumer.resume)
 
-    @property
-    def assignment(self) -> frozenset[TopicPartition]:
-        """The partitions that are read now."""
-        return self._core.assignment
-
-    @property
-    def subscription(self) -> frozenset[str]:
-        """The topics that are wanted; empty after `assign`."""
-        return self._core.subscription
-
-    @property
-    def paused(self) -> frozenset[TopicPartition]:
-        """What is paused."""
-        return self._core.paused
-
     # -- how far ------------------------------------------------------------------------------
 
     position = blocking(PollingConsumer.position)
@@ -354,21 +334,13 @@ class Consumer(Client):
         with self._use():
             self._private.soon(self._core.commit_async, self._core.to_commit(offsets), callback)
 
-    def lag(self, partition: TopicPartition) -> int | None:
-        """Records between the position and the end, None while one of the two is not known."""
-        return self._core.lag(partition)
-
-    def metrics(self) -> dict[str, float]:
-        """What is measured, under Kafka's names."""
-        return self._core.metrics()
-
     # -- the end ------------------------------------------------------------------------------
 
     def wakeup(self) -> None:
         """End a call that waits in another thread: it raises WokenUp. From any thread."""
         self._private.soon(self._core.wake_up)
 
-    def close(self, timeout_s: float = 30.0) -> None:
+    def close(self, timeout_s: float | None = None) -> None:
         """Commit what was read, if that is automatic, leave the group, and end."""
         if self._is_closed or self._is_forked:
             return

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from plog.client.admin import AdminCore
-from plog.client.blocking_base import Client, Servers
-from plog.client.facing import blocking
+from plog.client.blocking_base import Client
+from plog.client.facing import Servers, blocking
 from plog.client.settings import AdminSettings
 
 

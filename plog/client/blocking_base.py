@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -14,20 +14,13 @@ from plog.client.twisted_network import TwistedNetwork
 
 T = TypeVar("T")
 
-Servers = str | Sequence[str] | None
-
 
 class Client:
     """What the three have in common: a network on the private reactor, and an end."""
 
     def __init__(self, settings: ClientSettings, *, auto_create_topics: bool = False) -> None:
         self._private = PrivateReactor.current()
-        self._network = TwistedNetwork(
-            self._private.reactor,
-            client_id=settings.client_id,
-            send_buffer_bytes=settings.send_buffer_bytes,
-            receive_buffer_bytes=settings.receive_buffer_bytes,
-        )
+        self._network = TwistedNetwork.of(self._private.reactor, settings)
         self._cluster = Cluster(self._network, settings, auto_create_topics=auto_create_topics)
         self._is_closed = self._is_forked = False
         self._private.add(self)

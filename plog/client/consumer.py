@@ -43,6 +43,7 @@ from plog.types import TopicPartition
 if TYPE_CHECKING:
     import pyarrow
 
+_CLOSE_TIMEOUT_S = 30.0
 _METADATA = "metadata"
 _REFUSALS = (ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.INVALID_TOPIC_EXCEPTION)
 
@@ -385,9 +386,10 @@ class ConsumerCore:
         metadata = await self._cluster.refresh(all_topics=True)
         return {name: topic for name, topic in metadata.topics.items() if not topic.error}
 
-    async def close(self, timeout_s: float = 30.0) -> None:
+    async def close(self, timeout_s: float | None = None) -> None:
         """Commit if that goes by itself, leave the group, end all that is under way.
 
+        Takes 30 s at the most without `timeout_s`, as Kafka's consumer.
         The cluster stays open. Harmless when it has ended. Raises what a listener raises.
         """
         if self._is_closed:
@@ -395,7 +397,7 @@ class ConsumerCore:
         self._is_closed = True
         self._news()  # Whoever waits for records waits in vain.
         try:
-            await self._member.close(timeout_s)
+            await self._member.close(_CLOSE_TIMEOUT_S if timeout_s is None else timeout_s)
         finally:
             self._cluster.on_update.remove(self._metadata_changed)
             self._cluster.on_refusal.remove(self._refused)

@@ -4,13 +4,14 @@
         create_topics = blocking(AdminCore.create_topics)
 
 A face holds the engine's object in `_core`. Parameters, types and docstrings are the engine's, so
-that the three faces cannot drift apart.
+that the three faces cannot drift apart. Constructors and the lists of methods stand in each face,
+because there a checker, and who reads, can see what a call returns.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from twisted.internet.defer import Deferred
@@ -19,6 +20,9 @@ P = ParamSpec("P")
 T = TypeVar("T")
 Core = TypeVar("Core")
 F = TypeVar("F", bound=Callable[..., Any])
+
+Servers = str | Sequence[str] | None
+"""How an application names brokers: ``host:port,…``, or each for itself."""
 
 
 def _named(call: F, method: Callable[..., Any]) -> F:

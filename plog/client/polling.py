@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+ARROW_RECORDS_MAX = 1 << 20
+"""How many `consume_arrow` gives at once if it is not told."""
+
 Offsets = Mapping[TopicPartition, OffsetAndMetadata | int]
 
 
@@ -29,6 +32,8 @@ class PollingConsumer(ConsumerCore):
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
+        self.max_records = self._settings.max_poll_records
+        """How many `consume` gives at once if it is not told."""
         self.unread = Unread()
         self.positions.held_back = self.unread.offsets
         self._data = self._network.signal()
@@ -44,20 +49,35 @@ class PollingConsumer(ConsumerCore):
         """
         self._member.polled(waits=waits)
 
+    async def poll(self, timeout_s: float = 0.0) -> ConsumerRecord | None:
+        """The next record, None if there is none within `timeout_s`."""
+        records = await self.consume(1, timeout_s)
+        return records[0] if records else None
+
     async def consume(
-        self, max_records: int, timeout_s: float | None = None
+        self, max_records: int | None = None, timeout_s: float | None = None
     ) -> list[ConsumerRecord]:
-        """Up to `max_records`, as soon as there are any; none if there are none in `timeout_s`."""
+        """Up to `max_records` (``max.poll.records``), as soon as there are any.
+
+        Waits for ever without `timeout_s`, and else has an empty list when that is over. Raises
+        what was found out in the meantime: OffsetOutOfRange, CorruptRecords, SerializationFailed,
+        the coordinator's refusals, what a listener raised; WokenUp after `wakeup`.
+        """
+        count = self.max_records if max_records is None else max_records
         if self.unread:
-            return self.unread.take(max_records)
-        return await self.until_taken(lambda: self.take(max_records), timeout_s)
+            return self.unread.take(count)
+        return await self.until_taken(lambda: self.take(count), timeout_s)
 
     async def consume_arrow(
-        self, max_records: int, timeout_s: float | None = None
+        self, max_records: int | None = None, timeout_s: float | None = None
     ) -> pyarrow.RecordBatch | None:
-        """The same as columns."""
+        """As `consume`, as columns: topic, partition, offset, timestamp, key, value, headers …
+
+        Deserializers are not applied. Needs the extra ``plog[arrow]``.
+        """
+        count = ARROW_RECORDS_MAX if max_records is None else max_records
         self.give_back_unread()
-        return await self.until_taken(lambda: self.take_arrow(max_records), timeout_s)
+        return await self.until_taken(lambda: self.take_arrow(count), timeout_s)
 
     async def wait_for_data(self, timeout_s: float | None = None) -> bool:
         """Do what the group wants done, and wait until `take` would give or raise something."""
@@ -108,7 +128,7 @@ class PollingConsumer(ConsumerCore):
         super().assign(partitions)
         self.unread.drop(self.unread.offsets().keys() - self.positions.assigned)
 
-    async def close(self, timeout_s: float = 30.0) -> None:
+    async def close(self, timeout_s: float | None = None) -> None:
         await super().close(timeout_s)
         self.unread.drop()
 

@@ -8,14 +8,15 @@ is said of a method here is all that differs from the other faces.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any
 
 from twisted.internet.defer import Deferred, maybeDeferred
 from twisted.python.failure import Failure
 
 from plog.client.admin import AdminCore
 from plog.client.cluster import Cluster
-from plog.client.facing import deferred, here
+from plog.client.consumer_face import ReactorConsumerFace
+from plog.client.facing import Servers, deferred, here
 from plog.client.polling import PollingConsumer
 from plog.client.producer import Headers, ProducerCore, Serializer
 from plog.client.producer_batch import SendHandle
@@ -27,16 +28,7 @@ from plog.client.settings import (
 )
 from plog.client.twisted_network import TwistedNetwork
 from plog.client.unread import Unread
-from plog.client.values import ConsumerRecord, RecordMetadata
-from plog.types import TopicPartition
-
-if TYPE_CHECKING:
-    import pyarrow
-
-T = TypeVar("T")
-
-_CLOSE_TIMEOUT_S = 30.0
-Servers = str | Sequence[str] | None
+from plog.client.values import RecordMetadata
 
 
 class _Client:
@@ -47,12 +39,7 @@ class _Client:
     ) -> None:
         if reactor is None:
             from twisted.internet import reactor  # Only who names none wants the installed one.
-        self.network = TwistedNetwork(
-            reactor,
-            client_id=settings.client_id,
-            send_buffer_bytes=settings.send_buffer_bytes,
-            receive_buffer_bytes=settings.receive_buffer_bytes,
-        )
+        self.network = TwistedNetwork.of(reactor, settings)
         self._cluster = Cluster(self.network, settings, auto_create_topics=auto_create_topics)
 
     def close(self, timeout_s: float | None = None) -> Deferred[None]:
@@ -185,7 +172,7 @@ def _call_user(function: Callable[..., Any], *arguments: Any) -> Deferred[Any]:
     return maybeDeferred(function, *arguments)
 
 
-class Consumer(_Client):
+class Consumer(_Client, ReactorConsumerFace):
     """Reads records of topics.
 
         consumer = Consumer("page-views", bootstrap_servers="localhost:9092")
@@ -217,7 +204,6 @@ class Consumer(_Client):
             config, bootstrap_servers=bootstrap_servers, group_id=group_id, **settings
         )
         super().__init__(made, reactor, auto_create_topics=made.allow_auto_create_topics)
-        self._max_records = made.max_poll_records
         self._core = PollingConsumer(
             self._cluster,
             self.network,
@@ -230,82 +216,27 @@ class Consumer(_Client):
         if topics or pattern is not None:
             self.subscribe(topics or None, pattern=pattern, listener=listener)
 
-    # -- records ------------------------------------------------------------------------------
-
-    def consume(
-        self, max_records: int | None = None, timeout_s: float | None = None
-    ) -> Deferred[list[ConsumerRecord]]:
-        """Up to `max_records` (``max.poll.records``), as soon as there are any.
-
-        Waits for ever without `timeout_s`, and else has an empty list when that is over. Fails with
-        what was found out in the meantime: OffsetOutOfRange, CorruptRecords, SerializationFailed,
-        the coordinator's refusals, what a listener raised; WokenUp after `wakeup`.
-        """
-        count = self._max_records if max_records is None else max_records
-        return Deferred.fromCoroutine(self._core.consume(count, timeout_s))
-
-    def poll(self, timeout_s: float = 0.0) -> Deferred[ConsumerRecord | None]:
-        """The next record, None if there is none within `timeout_s`."""
-        return self.consume(1, timeout_s).addCallback(lambda found: found[0] if found else None)
-
-    def consume_arrow(
-        self, max_records: int = 1 << 20, timeout_s: float | None = None
-    ) -> Deferred[pyarrow.RecordBatch | None]:
-        """As `consume`, as columns: topic, partition, offset, timestamp, key, value, headers …
-
-        Deserializers are not applied. Needs the extra ``plog[arrow]``.
-        """
-        return Deferred.fromCoroutine(self._core.consume_arrow(max_records, timeout_s))
-
-    # -- what to read -------------------------------------------------------------------------
+    poll = deferred(PollingConsumer.poll)
+    consume = deferred(PollingConsumer.consume)
+    consume_arrow = deferred(PollingConsumer.consume_arrow)
 
     @property
     def unread(self) -> Unread:
         """Records that were taken, and are not given out yet."""
         return self._core.unread
 
-    subscribe = here(PollingConsumer.subscribe)
     unsubscribe = deferred(PollingConsumer.unsubscribe)
-    assign = here(PollingConsumer.assign)
-    seek = here(PollingConsumer.seek)
-    seek_to_beginning = here(PollingConsumer.seek_to_beginning)
-    seek_to_end = here(PollingConsumer.seek_to_end)
-    seek_to_time = here(PollingConsumer.seek_to_time)
-    pause = here(PollingConsumer.pause)
-    resume = here(PollingConsumer.resume)
-
-    @property
-    def assignment(self) -> frozenset[TopicPartition]:
-        """The partitions that are read now."""
-        return self._core.assignment
-
-    @property
-    def subscription(self) -> frozenset[str]:
-        """The topics that are wanted; empty after `assign`."""
-        return self._core.subscription
-
-    @property
-    def paused(self) -> frozenset[TopicPartition]:
-        """What is paused."""
-        return self._core.paused
-
-    # -- how far ------------------------------------------------------------------------------
-
     position = deferred(PollingConsumer.position)
     committed = deferred(PollingConsumer.committed)
     commit = deferred(PollingConsumer.commit)
-    commit_async = here(PollingConsumer.commit_async)
     beginning_offsets = deferred(PollingConsumer.beginning_offsets)
     end_offsets = deferred(PollingConsumer.end_offsets)
     offsets_for_times = deferred(PollingConsumer.offsets_for_times)
     partitions_for = deferred(PollingConsumer.partitions_for)
     topics = deferred(PollingConsumer.topics)
-    lag = here(PollingConsumer.lag)
-    metrics = here(PollingConsumer.metrics)
-    wakeup = here(PollingConsumer.wake_up)
 
     async def _close(self, timeout_s: float | None) -> None:
-        await self._core.close(_CLOSE_TIMEOUT_S if timeout_s is None else timeout_s)
+        await self._core.close(timeout_s)
         await self._cluster.close()
 
 

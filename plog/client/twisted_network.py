@@ -26,6 +26,7 @@ from plog.client.twisted_channel import ChannelFactory, TwistedChannel
 
 if TYPE_CHECKING:
     from plog.client.security import Security
+    from plog.client.settings import ClientSettings
 
 log = logging.getLogger("plog.client")
 
@@ -163,6 +164,16 @@ class TwistedNetwork(DeferredNetwork):
         self._reactor = reactor
         self._client_id = client_id
         self._buffers = (send_buffer_bytes, receive_buffer_bytes)
+
+    @classmethod
+    def of(cls, reactor: Any, settings: ClientSettings) -> TwistedNetwork:
+        """The one for a client with these settings."""
+        return cls(
+            reactor,
+            client_id=settings.client_id,
+            send_buffer_bytes=settings.send_buffer_bytes,
+            receive_buffer_bytes=settings.receive_buffer_bytes,
+        )
 
     def now_s(self) -> float:
         return time.monotonic()  # A reactor's own clock may be set.
