@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, TypeVar
 from plog.client.errors import ConnectionFailed
 from plog.client.network import Channel, Network
 from plog.client.settings import ClientSettings
+from plog.client.versions import common_version, ranges_of
 from plog.errors import ErrorCode, UnsupportedVersion, error_from_code
 from plog.version import VERSION
-from plog.wire.api_keys import ApiKey
 from plog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from plog.wire.schema import ApiMessage, WireError
 
@@ -25,9 +25,6 @@ R = TypeVar("R", bound=ApiMessage)
 
 SOFTWARE_NAME = "plog"
 _FIRST_WITH_NAME = 3
-# From the next version on these name a topic by its id, which a client would have to look up.
-_HIGHEST_BY_NAME = {ApiKey.PRODUCE: 12, ApiKey.FETCH: 12, ApiKey.OFFSET_COMMIT: 9}
-_HIGHEST_BY_NAME |= {ApiKey.OFFSET_FETCH: 9}
 
 
 class Connection:
@@ -49,9 +46,7 @@ class Connection:
         """When to log in again (KIP-368), on the network's clock; None for never."""
         self._channel = channel
         self._request_timeout_s = request_timeout_s
-        self._ranges = {
-            api.api_key: (api.min_version, api.max_version) for api in versions.api_keys
-        }
+        self._ranges = ranges_of(versions)
         self._version_by_key: dict[int, int] = {}
 
     @property
@@ -77,7 +72,8 @@ class Connection:
         """The highest version of this request that both sides speak. Raises UnsupportedVersion."""
         version = self._version_by_key.get(request.api_key)
         if version is None:
-            version = self._version_by_key[request.api_key] = self._common_version(request)
+            version = common_version(request, self._ranges, self.address)
+            self._version_by_key[request.api_key] = version
         return version
 
     def speaks(self, request: type[ApiMessage]) -> bool:
@@ -87,18 +83,6 @@ class Connection:
         except UnsupportedVersion:
             return False
         return True
-
-    def _common_version(self, request: type[ApiMessage] | ApiMessage) -> int:
-        key = ApiKey(request.api_key)
-        lowest, highest = self._ranges.get(key, (0, -1))
-        version = min(highest, request.max_version, _HIGHEST_BY_NAME.get(key, highest))
-        if version < max(lowest, request.min_version):
-            served = f"only versions {lowest} to {highest} of it" if highest >= 0 else "none of it"
-            raise UnsupportedVersion(
-                f"{key.name}: the broker at {self.address} serves {served}, "
-                f"this client speaks {request.min_version} to {request.max_version}"
-            )
-        return version
 
     def ask(
         self,

@@ -16,20 +16,18 @@ from time import time
 from typing import Self, TypeVar
 
 from plog.client.socket_connection import SocketConnection
-from plog.errors import ErrorCode, UnsupportedVersion, error_from_code
+from plog.client.versions import Ranges, common_version, ranges_of
+from plog.errors import ErrorCode, error_from_code
 from plog.records.batch import Compression
 from plog.records.builder import build_batch
 from plog.records.codec import Record
 from plog.records.reader import iter_records
-from plog.wire.api_keys import ApiKey
 from plog.wire.messages import api_versions, create_topics, fetch, list_offsets, metadata, produce
 from plog.wire.schema import ApiMessage, WireError
 
 LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
 """Times that are none: the end of the log, its start, and its newest record."""
 
-# From version 13 on these two name a topic by its id; a name needs no look-up.
-_HIGHEST_BY_NAME = {ApiKey.PRODUCE: 12, ApiKey.FETCH: 12}
 _BROKER_DEFAULT = -1
 
 _Answer = TypeVar("_Answer")
@@ -50,7 +48,7 @@ class SimpleClient:
         self._connection = SocketConnection(host, port, timeout_s=timeout_s, client_id=client_id)
         self._timeout_s = timeout_s
         self._timeout_ms = int(timeout_s * 1000)
-        self._versions: dict[int, tuple[int, int]] = {}
+        self._versions: Ranges = {}
 
     def __enter__(self) -> Self:
         return self
@@ -69,9 +67,7 @@ class SimpleClient:
             api_versions.ApiVersionsRequest(), api_versions.ApiVersionsResponse, version=0
         )
         _raise_if_error(response.error_code)
-        self._versions = {
-            api.api_key: (api.min_version, api.max_version) for api in response.api_keys
-        }
+        self._versions = ranges_of(response)
         return dict(self._versions)
 
     def metadata(self, topics: Sequence[str] | None = None) -> metadata.MetadataResponse:
@@ -195,15 +191,7 @@ class SimpleClient:
     def _version_of(self, request: ApiMessage) -> int:
         if not self._versions:
             self.api_versions()
-        key = ApiKey(request.api_key)
-        lowest, highest = self._versions.get(key, (0, -1))
-        version = min(highest, request.max_version, _HIGHEST_BY_NAME.get(key, highest))
-        if version < max(lowest, request.min_version):
-            raise UnsupportedVersion(
-                f"{self._connection.address} serves versions {lowest} to {highest} of {key.name}, "
-                f"this client speaks {request.min_version} to {request.max_version}"
-            )
-        return version
+        return common_version(request, self._versions, self._connection.address)
 
 
 def _raise_if_error(code: int, message: str = "") -> None:
