@@ -12,9 +12,9 @@ Source: Kafka 4.0 FeatureControlManager, QuorumFeatures; KIP-584, KIP-778.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import IntEnum
 from typing import Final, NamedTuple
 
+from plog.enums import UpgradeType
 from plog.errors import InvalidUpdateVersion
 
 METADATA_VERSION: Final = "metadata.version"
@@ -36,14 +36,6 @@ SUPPORTED: Final[Mapping[str, Levels]] = {
 }
 
 
-class UpgradeType(IntEnum):
-    """Which way a level may go."""
-
-    UPGRADE = 1
-    SAFE_DOWNGRADE = 2
-    UNSAFE_DOWNGRADE = 3
-
-
 def check_update(feature: str, level: int, upgrade_type: int, finalized: Mapping[str, int]) -> None:
     """Raise InvalidUpdateVersion unless `feature` has this level, which then stays."""
     problem = _problem(feature, level, upgrade_type, finalized)
@@ -54,7 +46,7 @@ def check_update(feature: str, level: int, upgrade_type: int, finalized: Mapping
 def _problem(
     feature: str, level: int, upgrade_type: int, finalized: Mapping[str, int]
 ) -> str | None:
-    if upgrade_type not in list(UpgradeType):
+    if not UpgradeType(upgrade_type).is_known:
         return f"there is no upgrade type {upgrade_type}"
     if feature not in SUPPORTED:
         return "this broker has no such feature"

@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from plog.enums import ConfigSource
 from plog.errors import InvalidConfig
 from plog.settings import (
     DAY_MS,
@@ -33,7 +34,7 @@ from plog.settings import (
     settings_of,
 )
 from plogd.config.broker_config import BrokerConfig, synonyms_of
-from plogd.config.config_entry import ConfigEntry, ConfigSource, ConfigSynonym
+from plogd.config.config_entry import ConfigEntry, ConfigSynonym
 from plogd.config.log_settings import CLEANUP_POLICIES, COMPRESSION_TYPES, TIMESTAMP_TYPES
 
 _LONG = SettingType.LONG
@@ -380,12 +381,14 @@ def _describe(broker: BrokerConfig, row: Setting, overrides: Mapping[str, str]) 
     value = row.shown(_broker_value(broker, row))
     if own is not None:
         value = row.shown(_parse(row, own))
-        override = ConfigSynonym(name=row.name, value=value, source=ConfigSource.DYNAMIC_TOPIC)
+        override = ConfigSynonym(
+            name=row.name, value=value, source=ConfigSource.DYNAMIC_TOPIC_CONFIG
+        )
         synonyms = (override, *synonyms)
     return ConfigEntry(
         name=row.name,
         value=value,
-        source=synonyms[0].source if synonyms else ConfigSource.DEFAULT,
+        source=synonyms[0].source if synonyms else ConfigSource.DEFAULT_CONFIG,
         read_only=False,
         sensitive=row.sensitive,
         type=row.type,

@@ -11,7 +11,7 @@ import argparse
 from typing import Final, NamedTuple
 
 from plog.cli.options import UsageError
-from plog.client.admin.values import ConfigResourceType
+from plog.enums import ConfigResourceType
 
 DEFAULT: Final = ""
 """The name of a default."""

@@ -27,15 +27,9 @@ from plog.client.admin.brokers import BrokerAdmin
 from plog.client.admin.configs import ConfigAdmin
 from plog.client.admin.groups import GroupAdmin
 from plog.client.admin.topic_descriptions import TopicDescriptionAdmin
-from plog.client.admin.values import (
-    AlterConfig,
-    AlterOperation,
-    ConfigEntry,
-    ConfigResource,
-    ConfigResourceType,
-    ConfigSource,
-)
+from plog.client.admin.values import AlterConfig, ConfigEntry, ConfigResource
 from plog.client.cluster import Cluster
+from plog.enums import AlterOperation, ConfigResourceType, ConfigSource
 
 _DYNAMIC_SOURCE = {
     ConfigResourceType.TOPIC: ConfigSource.DYNAMIC_TOPIC_CONFIG,

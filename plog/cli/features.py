@@ -18,9 +18,9 @@ from plog.client.admin.brokers import (
     BrokerAdmin,
     FeatureMetadata,
     FeatureUpdate,
-    UpgradeType,
 )
 from plog.client.cluster import Cluster
+from plog.enums import UpgradeType
 from plog.errors import KafkaError, PlogError
 from plog.metadata_versions import METADATA_VERSIONS
 

@@ -10,19 +10,15 @@ from typing import Any, TypeVar
 
 import pytest
 
-from plog.client.admin.acls import Acl, AclFilter, AclResourceType
+from plog.client.admin.acls import Acl, AclFilter
 from plog.client.admin.brokers import FeatureUpdate
 from plog.client.admin.core import AdminCore
 from plog.client.admin.credentials import ScramDeletion, ScramMechanism, ScramUpsertion
-from plog.client.admin.partitions import ElectionType
 from plog.client.admin.quotas import USER, QuotaEntity
 from plog.client.admin.records import HIGH_WATERMARK
 from plog.client.admin.values import (
-    AclOperation,
     AlterConfig,
-    AlterOperation,
     ConfigResource,
-    ConfigSource,
     GroupState,
     MemberToRemove,
     OffsetSpec,
@@ -32,6 +28,7 @@ from plog.client.settings import AdminSettings
 from plog.client.simple import SimpleClient
 from plog.client.socket_network import SocketNetwork, run_blocking
 from plog.client.values import OffsetAndMetadata
+from plog.enums import AclOperation, AclResourceType, AlterOperation, ConfigSource, ElectionType
 from plog.errors import (
     ElectionNotNeeded,
     ErrorCode,

@@ -26,6 +26,7 @@ BASE = (
     "plog.error_codes",
     "plog.errors",
     "plog.types",
+    "plog.enums",
     "plog.hashing",
     "plog.metadata_versions",
     "plog.cipher_suites",

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from plog.enums import ConfigSource
 from plog.errors import InvalidConfig
 from plog.settings import Setting, settings_of
-from plogd.config import BrokerConfig, ConfigSource, load_config
+from plogd.config import BrokerConfig, load_config
 from plogd.topic_config import TopicConfig, describe, validate_overrides
 
 ROWS = settings_of(TopicConfig)
@@ -136,12 +137,12 @@ def test_questions_about_the_policy_and_the_time() -> None:
 def test_a_topics_own_value_is_described_before_the_brokers_and_the_default() -> None:
     broker = load_config([], ["log.retention.ms=5", "log.retention.hours=1"]).config
     entry = {e.name: e for e in describe(broker, {"retention.ms": " 6"})}["retention.ms"]
-    assert (entry.value, entry.source) == ("6", ConfigSource.DYNAMIC_TOPIC)
+    assert (entry.value, entry.source) == ("6", ConfigSource.DYNAMIC_TOPIC_CONFIG)
     assert [(s.name, s.value, s.source.name) for s in entry.synonyms] == [
-        ("retention.ms", "6", "DYNAMIC_TOPIC"),
-        ("log.retention.ms", "5", "STATIC_BROKER"),
-        ("log.retention.hours", "1", "STATIC_BROKER"),
-        ("log.retention.hours", "168", "DEFAULT"),
+        ("retention.ms", "6", "DYNAMIC_TOPIC_CONFIG"),
+        ("log.retention.ms", "5", "STATIC_BROKER_CONFIG"),
+        ("log.retention.hours", "1", "STATIC_BROKER_CONFIG"),
+        ("log.retention.hours", "168", "DEFAULT_CONFIG"),
     ]
 
 
@@ -149,8 +150,8 @@ def test_what_a_topic_takes_from_the_broker_is_described_with_its_source() -> No
     broker = load_config([], ["log.roll.hours=2"]).config
     entries = {e.name: e for e in describe(broker, {})}
     assert entries["segment.ms"].value == str(2 * HOUR_MS)
-    assert entries["segment.ms"].source is ConfigSource.STATIC_BROKER
-    assert entries["flush.messages"].source is ConfigSource.DEFAULT
+    assert entries["segment.ms"].source is ConfigSource.STATIC_BROKER_CONFIG
+    assert entries["flush.messages"].source is ConfigSource.DEFAULT_CONFIG
     assert entries["flush.messages"].value == "1"
     assert entries["delete.retention.ms"].synonyms == ()
     assert not any(entry.read_only or entry.sensitive for entry in entries.values())

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import IntEnum
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from plog.enums import ConfigResourceType
 from plog.errors import InvalidRequest, KafkaError
 from plog.settings import Setting, settings_of
 from plog.wire.messages.alter_configs import AlterConfigsResourceResponse
@@ -25,20 +25,10 @@ if TYPE_CHECKING:
     from plogd.broker import Broker
 
 
-class ResourceType(IntEnum):
-    """What has settings, numbered as the protocol numbers it."""
-
-    TOPIC = 2
-    BROKER = 4
-    BROKER_LOGGER = 8
-    CLIENT_METRICS = 16
-    GROUP = 32
-
-
 WITHOUT_SETTINGS: Final = {
-    ResourceType.CLIENT_METRICS: "this broker collects no metrics of its clients",
-    ResourceType.GROUP: "a group's settings are for the consumer, share and streams protocols,"
-    " which this broker does not serve",
+    ConfigResourceType.CLIENT_METRICS: "this broker collects no metrics of its clients",
+    ConfigResourceType.GROUP: "a group's settings are for the consumer, share and streams"
+    " protocols, which this broker does not serve",
 }
 """Resources that exist in Kafka and have no settings here, and why."""
 
@@ -77,24 +67,24 @@ def alter_all(
 
 def _alter(one: ResourceChange, broker: Broker, validate_only: bool) -> Later[None]:
     match one.resource_type:
-        case ResourceType.TOPIC:
+        case ConfigResourceType.TOPIC:
             topic_rows = settings_of(TopicConfig)
             return broker.configs.alter_topic(
                 one.name, lambda old: one.alter(old, topic_rows), validate_only=validate_only
             )
-        case ResourceType.BROKER:
+        case ConfigResourceType.BROKER:
             rows = settings_of(BrokerConfig)
             return broker.configs.alter_broker(
                 one.name, lambda old: one.alter(old, rows), validate_only=validate_only
             )
-        case ResourceType.BROKER_LOGGER if one.alter_loggers is not None:
+        case ConfigResourceType.BROKER_LOGGER if one.alter_loggers is not None:
             check_broker(one.name, broker)
             one.alter_loggers()
             return ready(None)
-        case ResourceType.CLIENT_METRICS | ResourceType.GROUP:
+        case ConfigResourceType.CLIENT_METRICS | ConfigResourceType.GROUP:
             raise InvalidRequest(
                 f"{one.name} cannot have settings: "
-                + WITHOUT_SETTINGS[ResourceType(one.resource_type)]
+                + WITHOUT_SETTINGS[ConfigResourceType(one.resource_type)]
             )
         case _:
             raise InvalidRequest(f"Unknown resource type {one.resource_type}")

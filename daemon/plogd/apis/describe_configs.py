@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from plog.enums import ConfigResourceType
 from plog.errors import InvalidRequest, KafkaError, UnknownTopicOrPartition
 from plog.wire.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -21,7 +22,7 @@ from plog.wire.messages.describe_configs import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
-from plogd.apis.config_resources import ResourceType, check_broker
+from plogd.apis.config_resources import check_broker
 from plogd.apis.context import RequestContext
 from plogd.config import ConfigEntry
 from plogd.config.dynamic import broker_id_of, describe_cluster
@@ -77,18 +78,18 @@ def _result(
 def _entries(resource: DescribeConfigsResource, broker: Broker) -> Sequence[ConfigEntry]:
     name = resource.resource_name
     match resource.resource_type:
-        case ResourceType.TOPIC:
+        case ConfigResourceType.TOPIC:
             validate_name(name)
             topic = broker.cache.topic(name)
             if topic is None:
                 raise UnknownTopicOrPartition()
             return describe(broker.config, topic.config)
-        case ResourceType.BROKER:
+        case ConfigResourceType.BROKER:
             return _broker_entries(name, broker)
-        case ResourceType.BROKER_LOGGER:
+        case ConfigResourceType.BROKER_LOGGER:
             check_broker(name, broker)
             return describe_loggers(broker.logs)
-        case ResourceType.CLIENT_METRICS | ResourceType.GROUP:
+        case ConfigResourceType.CLIENT_METRICS | ConfigResourceType.GROUP:
             if not name:
                 raise InvalidRequest("The resource's name must not be empty")
             return []

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from plog.enums import ElectionType
 from plog.errors import ElectionNotNeeded, KafkaError, UnknownTopicOrPartition
 from plog.wire.messages.elect_leaders import (
     ElectLeadersRequest,
@@ -21,7 +22,7 @@ from plog.wire.messages.elect_leaders import (
     ReplicaElectionResult,
 )
 from plogd.apis.context import RequestContext
-from plogd.controller.elections import ElectionType, election_outcome, election_type
+from plogd.controller.elections import election_outcome, election_type
 
 if TYPE_CHECKING:
     from plogd.broker import Broker

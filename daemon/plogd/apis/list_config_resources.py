@@ -9,19 +9,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from plog.enums import ConfigResourceType
 from plog.errors import UnsupportedVersion
 from plog.wire.messages.list_config_resources import (
     ConfigResource,
     ListConfigResourcesRequest,
     ListConfigResourcesResponse,
 )
-from plogd.apis.config_resources import ResourceType
 from plogd.apis.context import RequestContext
 
 if TYPE_CHECKING:
     from plogd.broker import Broker
 
 _FIRST_VERSION_WITH_TYPES = 1
+_KNOWN = [resource_type for resource_type in ConfigResourceType if resource_type.is_known]
 
 
 def handle_list_config_resources(
@@ -29,25 +30,25 @@ def handle_list_config_resources(
 ) -> ListConfigResourcesResponse:
     """Name every resource of the types asked for."""
     if context.version < _FIRST_VERSION_WITH_TYPES:
-        asked = {int(ResourceType.CLIENT_METRICS)}
+        asked = {int(ConfigResourceType.CLIENT_METRICS)}
     else:
-        asked = set(request.resource_types) or set(map(int, ResourceType))
-    unknown = sorted(asked - set(map(int, ResourceType)))
+        asked = set(request.resource_types) or set(map(int, _KNOWN))
+    unknown = sorted(asked - set(map(int, _KNOWN)))
     if unknown:
         raise UnsupportedVersion(f"Unsupported resource types: {unknown}")
     return ListConfigResourcesResponse(
         config_resources=[
             ConfigResource(resource_name=name, resource_type=resource_type)
-            for resource_type in ResourceType
+            for resource_type in _KNOWN
             if resource_type in asked
             for name in _names(resource_type, broker)
         ]
     )
 
 
-def _names(resource_type: ResourceType, broker: Broker) -> Iterator[str]:
+def _names(resource_type: ConfigResourceType, broker: Broker) -> Iterator[str]:
     match resource_type:
-        case ResourceType.TOPIC:
+        case ConfigResourceType.TOPIC:
             yield from (topic.name for topic in broker.cache.topics())
-        case ResourceType.BROKER | ResourceType.BROKER_LOGGER:
+        case ConfigResourceType.BROKER | ConfigResourceType.BROKER_LOGGER:
             yield str(broker.config.node_id)

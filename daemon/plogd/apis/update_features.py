@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from plog.enums import UpgradeType
 from plog.errors import InvalidRequest, InvalidUpdateVersion
 from plog.wire.messages.update_features import (
     FeatureUpdateKey,
@@ -22,7 +23,7 @@ from plog.wire.messages.update_features import (
 )
 from plogd.apis.context import RequestContext
 from plogd.apis.refusals import refuse_at_top_level
-from plogd.features import UpgradeType, check_update
+from plogd.features import check_update
 
 if TYPE_CHECKING:
     from plogd.broker import Broker

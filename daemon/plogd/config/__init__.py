@@ -2,7 +2,7 @@
 
 from plog.settings import ConfigError, SettingType
 from plogd.config.broker_config import BrokerConfig, DynamicSettings, cross_check
-from plogd.config.config_entry import ConfigEntry, ConfigSource, ConfigSynonym
+from plogd.config.config_entry import ConfigEntry, ConfigSynonym
 from plogd.config.general_settings import DEFAULT_DATA_DIR
 from plogd.config.listener import Listener
 from plogd.config.loading import LoadedConfig, Origin, Reload, load_config, reloadable
@@ -12,7 +12,6 @@ __all__ = [
     "BrokerConfig",
     "ConfigEntry",
     "ConfigError",
-    "ConfigSource",
     "ConfigSynonym",
     "DynamicSettings",
     "Listener",

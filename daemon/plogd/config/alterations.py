@@ -10,24 +10,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import IntEnum
 from typing import Final
 
+from plog.enums import AlterOperation
 from plog.errors import InvalidConfig, InvalidRequest
 from plog.settings import Setting, SettingType
 
 _ITEMS_END: Final = ","
 _VALUE_MAX_BYTES: Final = 32_767
 """Appending could make a value that is too long for the answer that describes it."""
-
-
-class Operation(IntEnum):
-    """What to do with one setting, numbered as IncrementalAlterConfigs numbers it."""
-
-    SET = 0
-    DELETE = 1
-    APPEND = 2
-    SUBTRACT = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,9 +47,11 @@ def check_values(values: Iterable[tuple[str, str | None]]) -> None:
 def check_alterations(alterations: Sequence[Alteration]) -> None:
     """Raise InvalidRequest for what makes no sense, whatever the settings are."""
     check_names(one.name for one in alterations)
-    check_values((one.name, one.value) for one in alterations if one.operation != Operation.DELETE)
+    check_values(
+        (one.name, one.value) for one in alterations if one.operation != AlterOperation.DELETE
+    )
     for one in alterations:
-        if one.operation not in Operation.__members__.values():
+        if not AlterOperation(one.operation).is_known:
             raise InvalidRequest(f"{one.name}: there is no operation {one.operation}")
 
 
@@ -76,11 +69,11 @@ def altered(
     """
     new = dict(current)
     for one in alterations:
-        if one.operation == Operation.DELETE:
+        if one.operation == AlterOperation.DELETE:
             new.pop(one.name, None)
             continue
         assert one.value is not None
-        if one.operation == Operation.SET:
+        if one.operation == AlterOperation.SET:
             new[one.name] = one.value
         else:
             new[one.name] = _with_items(one, new.get(one.name), rows)
@@ -90,11 +83,11 @@ def altered(
 def _with_items(one: Alteration, text: str | None, rows: Mapping[str, Setting]) -> str:
     row = rows.get(one.name)
     if row is None or row.type is not SettingType.LIST:
-        operation = Operation(one.operation).name
+        operation = AlterOperation(one.operation).name
         raise InvalidConfig(f"Can't {operation} to key {one.name} because its type is not LIST.")
     items = _items(row.format(row.default) if text is None else text)
     asked = _items(one.value)
-    if one.operation == Operation.APPEND:
+    if one.operation == AlterOperation.APPEND:
         # Nothing at all is appended as an empty item, which the setting's row refuses.
         items += [item for item in dict.fromkeys(asked or [""]) if item not in items]
     else:

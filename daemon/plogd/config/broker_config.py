@@ -17,8 +17,9 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from plog.enums import ConfigSource
 from plog.settings import Setting, Value, nearest_name, settings_of
-from plogd.config.config_entry import ConfigEntry, ConfigSource, ConfigSynonym
+from plogd.config.config_entry import ConfigEntry, ConfigSynonym
 from plogd.config.general_settings import DEFAULT_DATA_DIR, GeneralSettings
 from plogd.config.group_settings import GroupSettings
 from plogd.config.known_settings import EARLIER_NAMES, KAFKA_4_NAMES, is_known_to_kafka
@@ -119,7 +120,7 @@ class BrokerConfig(
         row = overridden_row(name)
         assert row is not None, "only what can be overridden is kept as an override"
         own = dataclasses.replace(row, name=name)
-        value, source = own.shown(self.listener_overrides[name]), ConfigSource.STATIC_BROKER
+        value, source = own.shown(self.listener_overrides[name]), ConfigSource.STATIC_BROKER_CONFIG
         return ConfigEntry(
             name=name,
             value=value,
@@ -139,7 +140,7 @@ class BrokerConfig(
         return ConfigEntry(
             name=row.name,
             value=row.shown(self.value(row)),
-            source=synonyms[0].source if synonyms else ConfigSource.DEFAULT,
+            source=synonyms[0].source if synonyms else ConfigSource.DEFAULT_CONFIG,
             read_only=not row.is_dynamic,
             sensitive=row.sensitive,
             type=row.type,
@@ -151,8 +152,8 @@ class BrokerConfig(
 def synonyms_of(config: BrokerConfig, row: Setting) -> Iterator[ConfigSynonym]:
     """The values somebody set, strongest first, then the default if it is not null, as in Kafka."""
     for texts, source in (
-        (config.dynamic.broker, ConfigSource.DYNAMIC_BROKER),
-        (config.dynamic.cluster, ConfigSource.DYNAMIC_DEFAULT_BROKER),
+        (config.dynamic.broker, ConfigSource.DYNAMIC_BROKER_CONFIG),
+        (config.dynamic.cluster, ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG),
     ):
         if row.name in texts:
             value = row.shown(row.parse(texts[row.name]))
@@ -162,11 +163,11 @@ def synonyms_of(config: BrokerConfig, row: Setting) -> Iterator[ConfigSynonym]:
         yield ConfigSynonym(
             name=row.name,
             value=row.shown(static.value(row)),
-            source=ConfigSource.STATIC_BROKER,
+            source=ConfigSource.STATIC_BROKER_CONFIG,
         )
     if row.default is not None:
         yield ConfigSynonym(
-            name=row.name, value=row.shown(row.default), source=ConfigSource.DEFAULT
+            name=row.name, value=row.shown(row.default), source=ConfigSource.DEFAULT_CONFIG
         )
 
 

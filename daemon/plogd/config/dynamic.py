@@ -16,6 +16,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from plog.enums import ConfigSource
 from plog.errors import InvalidConfig, InvalidRequest, KafkaError
 from plog.settings import Value, settings_of
 from plogd.config.broker_config import (
@@ -25,7 +26,7 @@ from plogd.config.broker_config import (
     synonyms_of,
     why_unused,
 )
-from plogd.config.config_entry import ConfigEntry, ConfigSource
+from plogd.config.config_entry import ConfigEntry
 
 _NUMBER = re.compile(r"[+-]?[0-9]{1,10}", re.ASCII)
 _TOLD_CHARACTERS = 1_000
@@ -140,7 +141,7 @@ def describe_cluster(config: BrokerConfig) -> list[ConfigEntry]:
         )
         for name in config.dynamic.cluster
         for synonym in synonyms_of(config, rows[name])
-        if synonym.source is ConfigSource.DYNAMIC_DEFAULT_BROKER
+        if synonym.source is ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
     ]
 
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, Protocol
 
+from plog.enums import AlterOperation, ConfigSource
 from plog.errors import InvalidConfig, InvalidRequest
 from plog.settings import SettingType
-from plogd.config.alterations import Alteration, Operation
-from plogd.config.config_entry import ConfigEntry, ConfigSource
+from plogd.config.alterations import Alteration
+from plogd.config.config_entry import ConfigEntry
 
 ROOT: Final = "root"
 _LEVEL_BY_NAME: Final = {
@@ -45,7 +46,7 @@ def describe_loggers(logs: Logs | None) -> list[ConfigEntry]:
     entry = ConfigEntry(
         name=ROOT,
         value=_NAME_BY_LEVEL[logs.level],
-        source=ConfigSource.DYNAMIC_BROKER_LOGGER,
+        source=ConfigSource.DYNAMIC_BROKER_LOGGER_CONFIG,
         read_only=False,
         sensitive=False,
         type=SettingType.STRING,
@@ -69,9 +70,9 @@ def alter_loggers(
 
 
 def _check(logs: Logs | None, one: Alteration) -> None:
-    if one.operation in (Operation.APPEND, Operation.SUBTRACT):
+    if one.operation in (AlterOperation.APPEND, AlterOperation.SUBTRACT):
         raise InvalidRequest(
-            f"{Operation(one.operation).name} operation is not allowed for the BROKER_LOGGER "
+            f"{AlterOperation(one.operation).name} operation is not allowed for the BROKER_LOGGER "
             "resource"
         )
     if logs is None:
@@ -80,7 +81,7 @@ def _check(logs: Logs | None, one: Alteration) -> None:
         raise InvalidConfig(
             f"Logger {one.name} does not exist! There is one, {ROOT}, for everything"
         )
-    if one.operation == Operation.DELETE:
+    if one.operation == AlterOperation.DELETE:
         raise InvalidRequest("Removing the log level of the root logger is not allowed")
     if one.value not in _LEVEL_BY_NAME:
         raise InvalidConfig(

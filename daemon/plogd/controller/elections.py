@@ -7,8 +7,7 @@ ReplicationControlManager.electLeader; KIP-460.
 
 from __future__ import annotations
 
-from enum import IntEnum
-
+from plog.enums import ElectionType
 from plog.errors import (
     ElectionNotNeeded,
     EligibleLeadersNotAvailable,
@@ -19,19 +18,12 @@ from plog.errors import (
 from plogd.metadata.cache import PartitionState
 
 
-class ElectionType(IntEnum):
-    """Of the first replica, or of any that is left, even if it lacks records."""
-
-    PREFERRED = 0
-    UNCLEAN = 1
-
-
 def election_type(code: int) -> ElectionType:
     """The kind of election with this code. Raises InvalidRequest."""
-    try:
-        return ElectionType(code)
-    except ValueError:
-        raise InvalidRequest(f"there is no election type {code}") from None
+    kind = ElectionType(code)
+    if not kind.is_known:
+        raise InvalidRequest(f"there is no election type {code}")
+    return kind
 
 
 def election_outcome(kind: ElectionType, state: PartitionState, *, is_offline: bool) -> KafkaError:

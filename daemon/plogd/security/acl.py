@@ -8,9 +8,9 @@ AccessControlEntryFilter, AclControlManager, AclApis; KIP-290.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import IntEnum
 from typing import Final, TypeVar
 
+from plog.enums import AclOperation, AclPatternType, AclPermission, AclResourceType, WireEnum
 from plog.errors import InvalidRequest
 
 CLUSTER_NAME: Final = "kafka-cluster"
@@ -19,55 +19,7 @@ WILDCARD: Final = "*"
 """As the name of a literal pattern: every resource. As a host, or a principal's name: everybody."""
 
 
-class ResourceType(IntEnum):
-    """What is protected."""
-
-    ANY = 1
-    TOPIC = 2
-    GROUP = 3
-    CLUSTER = 4
-    TRANSACTIONAL_ID = 5
-    DELEGATION_TOKEN = 6
-    USER = 7
-
-
-class PatternType(IntEnum):
-    """How a resource's name is meant. ANY and MATCH are for filters only."""
-
-    ANY = 1
-    MATCH = 2
-    LITERAL = 3
-    PREFIXED = 4
-
-
-class AclOperation(IntEnum):
-    """What somebody wants to do."""
-
-    ANY = 1
-    ALL = 2
-    READ = 3
-    WRITE = 4
-    CREATE = 5
-    DELETE = 6
-    ALTER = 7
-    DESCRIBE = 8
-    CLUSTER_ACTION = 9
-    DESCRIBE_CONFIGS = 10
-    ALTER_CONFIGS = 11
-    IDEMPOTENT_WRITE = 12
-    CREATE_TOKENS = 13
-    DESCRIBE_TOKENS = 14
-
-
-class AclPermission(IntEnum):
-    """Whether they may."""
-
-    ANY = 1
-    DENY = 2
-    ALLOW = 3
-
-
-E = TypeVar("E", bound=IntEnum)
+E = TypeVar("E", bound=WireEnum)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -95,9 +47,13 @@ class Acl:
     def validate(self) -> None:
         """Raise InvalidRequest if there can be no such rule."""
         pattern = self.pattern
-        _check("resource type", ResourceType, pattern.resource_type, ResourceType.ANY)
+        _check("resource type", AclResourceType, pattern.resource_type, AclResourceType.ANY)
         _check(
-            "pattern type", PatternType, pattern.pattern_type, PatternType.ANY, PatternType.MATCH
+            "pattern type",
+            AclPatternType,
+            pattern.pattern_type,
+            AclPatternType.ANY,
+            AclPatternType.MATCH,
         )
         _check("operation", AclOperation, self.operation, AclOperation.ANY)
         _check("permission", AclPermission, self.permission, AclPermission.ANY)
@@ -105,7 +61,7 @@ class Acl:
             raise InvalidRequest("the name of the resource is empty")
         if not self.host:
             raise InvalidRequest("the host is empty; * means every host")
-        if pattern.resource_type == ResourceType.CLUSTER and pattern.name != CLUSTER_NAME:
+        if pattern.resource_type == AclResourceType.CLUSTER and pattern.name != CLUSTER_NAME:
             raise InvalidRequest(f"the only name of a CLUSTER resource is {CLUSTER_NAME}")
         if ":" not in self.principal:
             raise InvalidRequest(
@@ -130,8 +86,8 @@ class AclFilter:
 
     def validate(self) -> None:
         """Raise InvalidRequest if some number is unknown."""
-        _check("resource type", ResourceType, self.resource_type)
-        _check("pattern type", PatternType, self.pattern_type)
+        _check("resource type", AclResourceType, self.resource_type)
+        _check("pattern type", AclPatternType, self.pattern_type)
         _check("operation", AclOperation, self.operation)
         _check("permission", AclPermission, self.permission)
 
@@ -146,10 +102,10 @@ class AclFilter:
         )
 
     def _matches_pattern(self, pattern: ResourcePattern) -> bool:
-        if self.resource_type not in (ResourceType.ANY, pattern.resource_type):
+        if self.resource_type not in (AclResourceType.ANY, pattern.resource_type):
             return False
-        if self.pattern_type != PatternType.MATCH:
-            return self.pattern_type in (PatternType.ANY, pattern.pattern_type) and (
+        if self.pattern_type != AclPatternType.MATCH:
+            return self.pattern_type in (AclPatternType.ANY, pattern.pattern_type) and (
                 self.name in (None, pattern.name)
             )
         return self.name is None or covers(pattern, self.name)
@@ -158,15 +114,16 @@ class AclFilter:
 def covers(pattern: ResourcePattern, name: str) -> bool:
     """Whether `pattern` is about a resource of this name (and of its type).
 
-    >>> topic = {"resource_type": ResourceType.TOPIC}
-    >>> covers(ResourcePattern(name="pay", pattern_type=PatternType.PREFIXED, **topic), "payments")
+    >>> prefixed = {"resource_type": AclResourceType.TOPIC, "pattern_type": AclPatternType.PREFIXED}
+    >>> literal = {**prefixed, "pattern_type": AclPatternType.LITERAL}
+    >>> covers(ResourcePattern(name="pay", **prefixed), "payments")
     True
-    >>> covers(ResourcePattern(name="pay", pattern_type=PatternType.LITERAL, **topic), "payments")
+    >>> covers(ResourcePattern(name="pay", **literal), "payments")
     False
-    >>> covers(ResourcePattern(name="*", pattern_type=PatternType.LITERAL, **topic), "payments")
+    >>> covers(ResourcePattern(name="*", **literal), "payments")
     True
     """
-    if pattern.pattern_type == PatternType.PREFIXED:
+    if pattern.pattern_type == AclPatternType.PREFIXED:
         return name.startswith(pattern.name)
     return pattern.name in (name, WILDCARD)
 
@@ -174,5 +131,5 @@ def covers(pattern: ResourcePattern, name: str) -> bool:
 def _check(what: str, known: type[E], number: int, *for_filters: E) -> None:
     if number in for_filters:
         raise InvalidRequest(f"{what} {known(number).name} is for filters only")
-    if number not in known.__members__.values():
+    if not known(number).is_known:
         raise InvalidRequest(f"there is no {what} {number}")

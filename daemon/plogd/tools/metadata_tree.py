@@ -15,9 +15,9 @@ In a log that plog wrote the start of a broker is a new leader epoch for all it 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import IntEnum
 from typing import TypeAlias
 
+from plog.enums import AclOperation, AclPatternType, AclPermission, AclResourceType, WireEnum
 from plog.metadata_versions import METADATA_VERSIONS
 from plog.types import ZERO_UUID, Uuid, uuid_to_text
 from plog.wire.as_json import java_double
@@ -53,7 +53,6 @@ from plog.wire.internal.metadata_records import (
     UserScramCredentialRecord,
 )
 from plogd.features import METADATA_VERSION
-from plogd.security.acl import AclOperation, AclPermission, PatternType, ResourceType
 
 Node: TypeAlias = "dict[str, Node] | object"
 
@@ -350,9 +349,9 @@ def _partition(record: PartitionRecord) -> Partition:
 def acl_text(record: AccessControlEntryRecord) -> str:
     """An ACL in one line."""
     return (
-        f"StandardAcl[resourceType={_name(ResourceType, record.resource_type)},"
+        f"StandardAcl[resourceType={_name(AclResourceType, record.resource_type)},"
         f" resourceName={record.resource_name},"
-        f" patternType={_name(PatternType, record.pattern_type)},"
+        f" patternType={_name(AclPatternType, record.pattern_type)},"
         f" principal={record.principal}, host={record.host},"
         f" operation={_name(AclOperation, record.operation)},"
         f" permissionType={_name(AclPermission, record.permission_type)}]"
@@ -380,9 +379,9 @@ def controller_text(record: RegisterControllerRecord) -> str:
     )
 
 
-def _name(names: type[IntEnum], number: int) -> str:
-    known = {member.value: member.name for member in names}
-    return known.get(number, f"UNKNOWN({number})")
+def _name(names: type[WireEnum], number: int) -> str:
+    known = names(number)
+    return known.name if known.is_known else f"UNKNOWN({number})"
 
 
 def _endpoints(end_points: list[BrokerEndpoint]) -> str:

@@ -13,33 +13,24 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from plog.client.admin.acls import Acl as Acl
     from plog.client.admin.acls import AclFilter as AclFilter
-    from plog.client.admin.acls import AclPatternType as AclPatternType
-    from plog.client.admin.acls import AclPermission as AclPermission
-    from plog.client.admin.acls import AclResourceType as AclResourceType
     from plog.client.admin.brokers import BrokerApiVersions as BrokerApiVersions
     from plog.client.admin.brokers import FeatureMetadata as FeatureMetadata
     from plog.client.admin.brokers import FeatureUpdate as FeatureUpdate
-    from plog.client.admin.brokers import UpgradeType as UpgradeType
     from plog.client.admin.core import AdminCore as AdminCore
     from plog.client.admin.credentials import ScramCredentialInfo as ScramCredentialInfo
     from plog.client.admin.credentials import ScramDeletion as ScramDeletion
     from plog.client.admin.credentials import ScramMechanism as ScramMechanism
     from plog.client.admin.credentials import ScramUpsertion as ScramUpsertion
     from plog.client.admin.log_dirs import ANY_LOG_DIR as ANY_LOG_DIR
-    from plog.client.admin.partitions import ElectionType as ElectionType
     from plog.client.admin.quotas import ANY_NAME as ANY_NAME
     from plog.client.admin.quotas import QuotaEntity as QuotaEntity
     from plog.client.admin.records import HIGH_WATERMARK as HIGH_WATERMARK
     from plog.client.admin.results import Results as Results
-    from plog.client.admin.values import AclOperation as AclOperation
     from plog.client.admin.values import AlterConfig as AlterConfig
-    from plog.client.admin.values import AlterOperation as AlterOperation
     from plog.client.admin.values import BrokerDescription as BrokerDescription
     from plog.client.admin.values import ClusterDescription as ClusterDescription
     from plog.client.admin.values import ConfigEntry as ConfigEntry
     from plog.client.admin.values import ConfigResource as ConfigResource
-    from plog.client.admin.values import ConfigResourceType as ConfigResourceType
-    from plog.client.admin.values import ConfigSource as ConfigSource
     from plog.client.admin.values import ConfigSynonym as ConfigSynonym
     from plog.client.admin.values import ConfigType as ConfigType
     from plog.client.admin.values import CreatedTopic as CreatedTopic
@@ -61,27 +52,31 @@ if TYPE_CHECKING:
     from plog.client.admin.values import TopicListing as TopicListing
     from plog.client.admin.values import TopicPartitionReplica as TopicPartitionReplica
     from plog.client.admin.values import VersionRange as VersionRange
+    from plog.enums import AclOperation as AclOperation
+    from plog.enums import AclPatternType as AclPatternType
+    from plog.enums import AclPermission as AclPermission
+    from plog.enums import AclResourceType as AclResourceType
+    from plog.enums import AlterOperation as AlterOperation
+    from plog.enums import ConfigResourceType as ConfigResourceType
+    from plog.enums import ConfigSource as ConfigSource
+    from plog.enums import ElectionType as ElectionType
+    from plog.enums import UpgradeType as UpgradeType
 
 _NAMES_BY_MODULE = {
-    "acls": ("Acl", "AclFilter", "AclPatternType", "AclPermission", "AclResourceType"),
-    "brokers": ("BrokerApiVersions", "FeatureMetadata", "FeatureUpdate", "UpgradeType"),
+    "acls": ("Acl", "AclFilter"),
+    "brokers": ("BrokerApiVersions", "FeatureMetadata", "FeatureUpdate"),
     "core": ("AdminCore",),
     "credentials": ("ScramCredentialInfo", "ScramDeletion", "ScramMechanism", "ScramUpsertion"),
     "log_dirs": ("ANY_LOG_DIR",),
-    "partitions": ("ElectionType",),
     "quotas": ("ANY_NAME", "QuotaEntity"),
     "records": ("HIGH_WATERMARK",),
     "results": ("Results",),
     "values": (
-        "AclOperation",
         "AlterConfig",
-        "AlterOperation",
         "BrokerDescription",
         "ClusterDescription",
         "ConfigEntry",
         "ConfigResource",
-        "ConfigResourceType",
-        "ConfigSource",
         "ConfigSynonym",
         "ConfigType",
         "CreatedTopic",
@@ -105,14 +100,27 @@ _NAMES_BY_MODULE = {
         "VersionRange",
     ),
 }
-_MODULE_BY_NAME = {name: module for module, names in _NAMES_BY_MODULE.items() for name in names}
+_ENUMS = (
+    "AclOperation",
+    "AclPatternType",
+    "AclPermission",
+    "AclResourceType",
+    "AlterOperation",
+    "ConfigResourceType",
+    "ConfigSource",
+    "ElectionType",
+    "UpgradeType",
+)
+_MODULE_BY_NAME = dict.fromkeys(_ENUMS, "plog.enums") | {
+    name: f"{__name__}.{module}" for module, names in _NAMES_BY_MODULE.items() for name in names
+}
 
 
 def __getattr__(name: str) -> object:
     module = _MODULE_BY_NAME.get(name)
     if module is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{module}"), name)
+    return getattr(importlib.import_module(module), name)
 
 
 def __dir__() -> list[str]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from plog.client.admin.base import AdminBase
 from plog.client.admin.results import Results, outcome, raise_if_error
-from plog.client.admin.values import AclOperation, WireEnum
+from plog.enums import AclOperation, AclPatternType, AclPermission, AclResourceType
 from plog.errors import ErrorCode, KafkaError
 from plog.wire.messages.acls import (
     AclCreation,
@@ -24,38 +24,6 @@ from plog.wire.messages.acls import (
     DescribeAclsRequest,
     DescribeAclsResponse,
 )
-
-
-class AclResourceType(WireEnum):
-    """What is protected. ANY is for filters."""
-
-    UNKNOWN = 0
-    ANY = 1
-    TOPIC = 2
-    GROUP = 3
-    CLUSTER = 4
-    TRANSACTIONAL_ID = 5
-    DELEGATION_TOKEN = 6
-    USER = 7
-
-
-class AclPatternType(WireEnum):
-    """How a resource's name is meant. ANY and MATCH, whatever covers the name, are for filters."""
-
-    UNKNOWN = 0
-    ANY = 1
-    MATCH = 2
-    LITERAL = 3
-    PREFIXED = 4
-
-
-class AclPermission(WireEnum):
-    """Whether they may. ANY is for filters."""
-
-    UNKNOWN = 0
-    ANY = 1
-    DENY = 2
-    ALLOW = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,10 +13,10 @@ from plog.client.admin.values import (
     BrokerDescription,
     ClusterDescription,
     VersionRange,
-    WireEnum,
     operations_of,
 )
 from plog.client.connection import api_versions_request
+from plog.enums import UpgradeType
 from plog.errors import ErrorCode, KafkaError, UnsupportedVersion
 from plog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from plog.wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
@@ -48,15 +48,6 @@ class FeatureMetadata:
     finalized: Mapping[str, VersionRange]
     finalized_epoch: int | None
     """None if the broker does not know which are finalized."""
-
-
-class UpgradeType(WireEnum):
-    """What a new level may cost."""
-
-    UNKNOWN = 0
-    UPGRADE = 1
-    SAFE_DOWNGRADE = 2
-    UNSAFE_DOWNGRADE = 3
 
 
 class FeatureUpdate(NamedTuple):

@@ -14,14 +14,12 @@ from plog.client.admin.results import Results, outcome, raise_if_error
 from plog.client.admin.routing import Answers, ask_nodes, settle
 from plog.client.admin.values import (
     AlterConfig,
-    AlterOperation,
     ConfigEntry,
     ConfigResource,
-    ConfigResourceType,
-    ConfigSource,
     ConfigSynonym,
     ConfigType,
 )
+from plog.enums import AlterOperation, ConfigResourceType, ConfigSource
 from plog.errors import KafkaError
 from plog.wire.messages.alter_configs import (
     AlterableConfig,

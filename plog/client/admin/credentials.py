@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from plog.client.admin.base import AdminBase
 from plog.client.admin.results import Results, outcome, raise_if_error
-from plog.client.admin.values import WireEnum
+from plog.enums import WireEnum
 from plog.errors import ErrorCode, KafkaError
 from plog.wire.messages.user_scram_credentials import (
     AlterUserScramCredentialsRequest,

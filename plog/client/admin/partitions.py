@@ -10,7 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from plog.client.admin.base import AdminBase
 from plog.client.admin.records import by_topic
 from plog.client.admin.results import Results, outcome, raise_if_error
-from plog.client.admin.values import Reassignment, WireEnum
+from plog.client.admin.values import Reassignment
+from plog.enums import ElectionType
 from plog.errors import ErrorCode, KafkaError
 from plog.types import TopicPartition
 from plog.wire.messages.alter_partition_reassignments import (
@@ -29,14 +30,6 @@ from plog.wire.messages.list_partition_reassignments import (
     ListPartitionReassignmentsResponse,
     ListPartitionReassignmentsTopics,
 )
-
-
-class ElectionType(WireEnum):
-    """Of the replica that should lead, or of any that is there, whatever is lost by it."""
-
-    UNKNOWN = -1
-    PREFERRED = 0
-    UNCLEAN = 1
 
 
 class PartitionAdmin(AdminBase):

@@ -10,14 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from plog.client.admin.base import AdminBase
 from plog.client.admin.results import Results, outcome, several
 from plog.client.admin.routing import is_throttled, settle
-from plog.client.admin.values import (
-    ConfigEntry,
-    ConfigSource,
-    CreatedTopic,
-    NewPartitions,
-    NewTopic,
-    topic_id_of,
-)
+from plog.client.admin.values import ConfigEntry, CreatedTopic, NewPartitions, NewTopic, topic_id_of
+from plog.enums import ConfigSource
 from plog.errors import ErrorCode, InvalidRequest, KafkaError, UnsupportedVersion
 from plog.types import ZERO_UUID, Uuid, uuid_to_text
 from plog.wire.messages.create_partitions import (

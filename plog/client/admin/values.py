@@ -11,38 +11,9 @@ from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from typing import NamedTuple, Self
 
+from plog.enums import AclOperation, AlterOperation, ConfigResourceType, ConfigSource, WireEnum
 from plog.errors import KafkaError
 from plog.types import ZERO_UUID, TopicPartition, Uuid
-
-
-class WireEnum(IntEnum):
-    """A number of the protocol; one that a newer broker may know is its class's UNKNOWN."""
-
-    @classmethod
-    def _missing_(cls, value: object) -> Self | None:
-        return cls["UNKNOWN"] if isinstance(value, int) else None
-
-
-class AclOperation(WireEnum):
-    """What somebody may want to do. ANY is for filters."""
-
-    UNKNOWN = 0
-    ANY = 1
-    ALL = 2
-    READ = 3
-    WRITE = 4
-    CREATE = 5
-    DELETE = 6
-    ALTER = 7
-    DESCRIBE = 8
-    CLUSTER_ACTION = 9
-    DESCRIBE_CONFIGS = 10
-    ALTER_CONFIGS = 11
-    IDEMPOTENT_WRITE = 12
-    CREATE_TOKENS = 13
-    DESCRIBE_TOKENS = 14
-    TWO_PHASE_COMMIT = 15
-
 
 _NO_OPERATIONS = -(1 << 31)
 
@@ -143,17 +114,6 @@ class TopicDescription:
 # -- settings ---------------------------------------------------------------------------------
 
 
-class ConfigResourceType(WireEnum):
-    """What can have settings."""
-
-    UNKNOWN = 0
-    TOPIC = 2
-    BROKER = 4
-    BROKER_LOGGER = 8
-    CLIENT_METRICS = 16
-    GROUP = 32
-
-
 class ConfigResource(NamedTuple):
     """Something that has settings. A BROKER without a name stands for the default of all brokers.
 
@@ -192,20 +152,6 @@ class ConfigResource(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.type.name} {self.name or '<default>'}"
-
-
-class ConfigSource(WireEnum):
-    """Where a value comes from."""
-
-    UNKNOWN = 0
-    DYNAMIC_TOPIC_CONFIG = 1
-    DYNAMIC_BROKER_CONFIG = 2
-    DYNAMIC_DEFAULT_BROKER_CONFIG = 3
-    STATIC_BROKER_CONFIG = 4
-    DEFAULT_CONFIG = 5
-    DYNAMIC_BROKER_LOGGER_CONFIG = 6
-    DYNAMIC_CLIENT_METRICS_CONFIG = 7
-    DYNAMIC_GROUP_CONFIG = 8
 
 
 class ConfigType(WireEnum):
@@ -249,16 +195,6 @@ class ConfigEntry:
     def is_default(self) -> bool:
         """Whether nobody has set it."""
         return self.source == ConfigSource.DEFAULT_CONFIG
-
-
-class AlterOperation(WireEnum):
-    """What to do with a setting; APPEND and SUBTRACT are for lists."""
-
-    UNKNOWN = -1
-    SET = 0
-    DELETE = 1
-    APPEND = 2
-    SUBTRACT = 3
 
 
 class AlterConfig(NamedTuple):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from plog.enums import AclOperation, AclPatternType, AclPermission, AclResourceType
 from plog.wire.api_keys import ApiKey
 from plog.wire.messages.acls import (
     AclCreation,
@@ -29,7 +30,6 @@ from plog.wire.messages.user_scram_credentials import (
     UserName,
 )
 from plog.wire.schema import ApiMessage
-from plogd.security.acl import AclOperation, AclPermission, PatternType, ResourceType
 from tests.helpers.side_by_side import Comparison, Pair
 from tests.integration.beside_kafka.versions import lowest_and_highest
 
@@ -47,8 +47,8 @@ def soon_same(pair: Pair, request: ApiMessage, version: int) -> None:
 
 def creation(name: str, **fields: Any) -> AclCreation:
     values: dict[str, Any] = {
-        "resource_type": ResourceType.TOPIC,
-        "resource_pattern_type": PatternType.LITERAL,
+        "resource_type": AclResourceType.TOPIC,
+        "resource_pattern_type": AclPatternType.LITERAL,
         "principal": "User:a",
         "host": "*",
         "operation": AclOperation.READ,
@@ -59,7 +59,7 @@ def creation(name: str, **fields: Any) -> AclCreation:
 
 def filter_fields(name: str | None, pattern_type: int, **fields: Any) -> dict[str, Any]:
     values = {
-        "resource_type_filter": ResourceType.ANY,
+        "resource_type_filter": AclResourceType.ANY,
         "principal_filter": None,
         "host_filter": None,
         "operation": AclOperation.ANY,
@@ -73,8 +73,10 @@ def some_acls(version: int) -> tuple[str, list[AclCreation]]:
     return prefix, [
         creation(f"{prefix}-topic"),
         creation(f"{prefix}-topic", principal="User:b", permission_type=AclPermission.DENY),
-        creation(f"{prefix}-to", resource_pattern_type=PatternType.PREFIXED, host="192.0.2.1"),
-        creation(f"{prefix}-topic", resource_type=ResourceType.GROUP, operation=AclOperation.ALL),
+        creation(f"{prefix}-to", resource_pattern_type=AclPatternType.PREFIXED, host="192.0.2.1"),
+        creation(
+            f"{prefix}-topic", resource_type=AclResourceType.GROUP, operation=AclOperation.ALL
+        ),
         creation(f"{prefix}-topic"),
     ]
 
@@ -84,12 +86,12 @@ def test_acls_are_created_or_refused_each_for_itself(pair: Pair, version: int) -
     _, acls = some_acls(version)
     wrong = [  # What is for filters only, as ANY, is a bug to Kafka: UNKNOWN_SERVER_ERROR.
         creation(""),
-        creation("x", resource_type=ResourceType.CLUSTER),
+        creation("x", resource_type=AclResourceType.CLUSTER),
         creation("x", resource_type=99),
         creation("x", resource_pattern_type=99),
         creation("x", operation=99),
         creation("x", permission_type=99),
-        creation("kafka-cluster", resource_type=ResourceType.CLUSTER, principal="User:nobody"),
+        creation("kafka-cluster", resource_type=AclResourceType.CLUSTER, principal="User:nobody"),
     ]
     pair.same(CreateAclsRequest(creations=acls), version)
     for one in wrong:
@@ -101,18 +103,18 @@ def test_acls_are_found(pair: Pair, version: int) -> None:
     prefix, acls = some_acls(version)
     pair.same(CreateAclsRequest(creations=acls), version)
     name = f"{prefix}-topic"
-    every = DescribeAclsRequest(**filter_fields(None, PatternType.ANY))
+    every = DescribeAclsRequest(**filter_fields(None, AclPatternType.ANY))
     soon_same(pair, every, version)
     for fields in (
-        filter_fields(name, PatternType.LITERAL),
-        filter_fields(name, PatternType.ANY),
-        filter_fields(f"{prefix}-to", PatternType.PREFIXED),
-        filter_fields(name, PatternType.MATCH, resource_type_filter=ResourceType.TOPIC),
-        filter_fields(name, PatternType.MATCH, principal_filter="User:b"),
-        filter_fields(name, PatternType.MATCH, host_filter="192.0.2.1"),
-        filter_fields(name, PatternType.MATCH, operation=AclOperation.ALL),
-        filter_fields(name, PatternType.MATCH, permission_type=AclPermission.DENY),
-        filter_fields(f"{prefix}-nothing", PatternType.LITERAL),
+        filter_fields(name, AclPatternType.LITERAL),
+        filter_fields(name, AclPatternType.ANY),
+        filter_fields(f"{prefix}-to", AclPatternType.PREFIXED),
+        filter_fields(name, AclPatternType.MATCH, resource_type_filter=AclResourceType.TOPIC),
+        filter_fields(name, AclPatternType.MATCH, principal_filter="User:b"),
+        filter_fields(name, AclPatternType.MATCH, host_filter="192.0.2.1"),
+        filter_fields(name, AclPatternType.MATCH, operation=AclOperation.ALL),
+        filter_fields(name, AclPatternType.MATCH, permission_type=AclPermission.DENY),
+        filter_fields(f"{prefix}-nothing", AclPatternType.LITERAL),
     ):
         pair.same(DescribeAclsRequest(**fields), version, unordered=LISTS)
 
@@ -122,10 +124,10 @@ def test_acls_are_deleted_and_told_for_each_filter(pair: Pair, version: int) -> 
     prefix, acls = some_acls(version)
     pair.same(CreateAclsRequest(creations=acls), version)
     filters = [
-        DeleteAclsFilter(**filter_fields(f"{prefix}-topic", PatternType.LITERAL)),
-        DeleteAclsFilter(**filter_fields(f"{prefix}-topic", PatternType.MATCH)),
-        DeleteAclsFilter(**filter_fields(f"{prefix}-nothing", PatternType.LITERAL)),
-        DeleteAclsFilter(**filter_fields("x", PatternType.LITERAL, operation=99)),
+        DeleteAclsFilter(**filter_fields(f"{prefix}-topic", AclPatternType.LITERAL)),
+        DeleteAclsFilter(**filter_fields(f"{prefix}-topic", AclPatternType.MATCH)),
+        DeleteAclsFilter(**filter_fields(f"{prefix}-nothing", AclPatternType.LITERAL)),
+        DeleteAclsFilter(**filter_fields("x", AclPatternType.LITERAL, operation=99)),
     ]
     for _ in range(2):
         pair.same(DeleteAclsRequest(filters=filters), version, unordered=LISTS)

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from plog.enums import AclOperation, AclPatternType, AclPermission, AclResourceType
 from plog.errors import ErrorCode
 from plog.wire.messages.acls import (
     AclCreation,
@@ -14,7 +15,6 @@ from plog.wire.messages.acls import (
     DeleteAclsRequest,
     DescribeAclsRequest,
 )
-from plogd.security.acl import AclOperation, AclPermission, PatternType, ResourceType
 from tests.helpers.sim_broker import SimBroker
 
 every_version = pytest.mark.parametrize("version", [1, 2, 3])
@@ -27,8 +27,8 @@ def make() -> SimBroker:
 
 def creation(name: str = "t", **fields: Any) -> AclCreation:
     values: dict[str, Any] = {
-        "resource_type": ResourceType.TOPIC,
-        "resource_pattern_type": PatternType.LITERAL,
+        "resource_type": AclResourceType.TOPIC,
+        "resource_pattern_type": AclPatternType.LITERAL,
         "principal": "User:a",
         "host": "*",
         "operation": AclOperation.READ,
@@ -45,9 +45,9 @@ def create(broker: SimBroker, *creations: AclCreation, version: int = 3) -> list
 
 def filter_fields(**fields: Any) -> dict[str, Any]:
     values = {
-        "resource_type_filter": ResourceType.ANY,
+        "resource_type_filter": AclResourceType.ANY,
         "resource_name_filter": None,
-        "pattern_type_filter": PatternType.ANY,
+        "pattern_type_filter": AclPatternType.ANY,
         "principal_filter": None,
         "host_filter": None,
         "operation": AclOperation.ANY,
@@ -70,11 +70,11 @@ def describe(broker: SimBroker, version: int = 3, **fields: Any) -> list[tuple[s
 @every_version
 def test_a_created_acl_is_described_whole_and_deleted(version: int) -> None:
     broker = make()
-    wanted = creation("logs-", resource_pattern_type=PatternType.PREFIXED, host="192.0.2.1")
+    wanted = creation("logs-", resource_pattern_type=AclPatternType.PREFIXED, host="192.0.2.1")
     assert create(broker, wanted, version=version) == [0]
     [resource] = broker.ask(DescribeAclsRequest(**filter_fields()), version).resources
-    assert (resource.resource_type, resource.resource_name) == (ResourceType.TOPIC, "logs-")
-    assert resource.pattern_type == PatternType.PREFIXED
+    assert (resource.resource_type, resource.resource_name) == (AclResourceType.TOPIC, "logs-")
+    assert resource.pattern_type == AclPatternType.PREFIXED
     [acl] = resource.acls
     assert (acl.principal, acl.host) == ("User:a", "192.0.2.1")
     assert (acl.operation, acl.permission_type) == (AclOperation.READ, AclPermission.ALLOW)
@@ -83,7 +83,7 @@ def test_a_created_acl_is_described_whole_and_deleted(version: int) -> None:
     [result] = broker.ask(request, version).filter_results
     [gone] = result.matching_acls
     assert (result.error_code, gone.error_code) == (0, 0)
-    assert (gone.resource_name, gone.pattern_type) == ("logs-", PatternType.PREFIXED)
+    assert (gone.resource_name, gone.pattern_type) == ("logs-", AclPatternType.PREFIXED)
     assert (gone.principal, gone.host) == ("User:a", "192.0.2.1")
     assert describe(broker) == []
 
@@ -101,16 +101,16 @@ def test_match_finds_the_wildcard_and_the_prefix() -> None:
     create(
         broker,
         creation("*", principal="User:wild"),
-        creation("pay", resource_pattern_type=PatternType.PREFIXED, principal="User:prefix"),
+        creation("pay", resource_pattern_type=AclPatternType.PREFIXED, principal="User:prefix"),
         creation("payments", principal="User:literal"),
         creation("pay", principal="User:other"),
     )
-    asked = {"resource_type_filter": ResourceType.TOPIC, "resource_name_filter": "payments"}
-    found = describe(broker, pattern_type_filter=PatternType.MATCH, **asked)
+    asked = {"resource_type_filter": AclResourceType.TOPIC, "resource_name_filter": "payments"}
+    found = describe(broker, pattern_type_filter=AclPatternType.MATCH, **asked)
     assert {principal for _, principal in found} == {"User:wild", "User:prefix", "User:literal"}
-    found = describe(broker, pattern_type_filter=PatternType.LITERAL, **asked)
+    found = describe(broker, pattern_type_filter=AclPatternType.LITERAL, **asked)
     assert found == [("payments", "User:literal")]
-    found = describe(broker, pattern_type_filter=PatternType.PREFIXED)
+    found = describe(broker, pattern_type_filter=AclPatternType.PREFIXED)
     assert found == [("pay", "User:prefix")]
 
 
@@ -145,11 +145,11 @@ def test_each_acl_of_a_request_has_its_own_outcome() -> None:
         broker,
         creation("good"),
         creation(""),
-        creation("x", resource_type=ResourceType.CLUSTER),
+        creation("x", resource_type=AclResourceType.CLUSTER),
         creation("x", operation=99),
-        creation("x", resource_pattern_type=PatternType.MATCH),
+        creation("x", resource_pattern_type=AclPatternType.MATCH),
         creation("x", principal="nobody"),
-        creation("kafka-cluster", resource_type=ResourceType.CLUSTER),
+        creation("kafka-cluster", resource_type=AclResourceType.CLUSTER),
     )
     assert outcomes == [0, INVALID, INVALID, INVALID, INVALID, INVALID, 0]
     assert [name for name, _ in describe(broker)] == ["good", "kafka-cluster"]

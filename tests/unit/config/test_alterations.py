@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from plog.enums import AlterOperation
 from plog.errors import InvalidConfig, InvalidRequest
 from plog.settings import settings_of
-from plogd.config.alterations import Alteration, Operation, altered, check_alterations
+from plogd.config.alterations import Alteration, altered, check_alterations
 from plogd.topic_config import TopicConfig
 
 ROWS = settings_of(TopicConfig)
-SET, DELETE, APPEND, SUBTRACT = Operation
+SET, DELETE, APPEND, SUBTRACT = (kind for kind in AlterOperation if kind.is_known)
 
 
 def change(name: str, operation: int, value: str | None = None) -> Alteration:

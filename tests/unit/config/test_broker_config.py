@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from plog.enums import ConfigSource
 from plog.settings import Setting, settings_of
-from plogd.config import BrokerConfig, ConfigSource, ConfigSynonym, SettingType, load_config
+from plogd.config import BrokerConfig, ConfigSynonym, SettingType, load_config
 from plogd.config.known_settings import KAFKA_4_NAMES
 
 ROWS = settings_of(BrokerConfig)
@@ -62,25 +63,25 @@ def test_the_default_listener_takes_every_interface_and_advertises_nothing() -> 
 
 def test_a_default_is_described_as_one() -> None:
     entry = {e.name: e for e in BrokerConfig().describe()}["num.partitions"]
-    assert (entry.value, entry.source) == ("1", ConfigSource.DEFAULT)
+    assert (entry.value, entry.source) == ("1", ConfigSource.DEFAULT_CONFIG)
     assert (entry.type, entry.read_only, entry.sensitive) == (SettingType.INT, True, False)
     assert entry.synonyms == (
-        ConfigSynonym(name="num.partitions", value="1", source=ConfigSource.DEFAULT),
+        ConfigSynonym(name="num.partitions", value="1", source=ConfigSource.DEFAULT_CONFIG),
     )
 
 
 def test_a_value_somebody_set_is_static_even_if_it_is_the_default() -> None:
     config = load_config([], ["num.partitions=1", "log.segment.bytes=2097152"]).config
     entries = {e.name: e for e in config.describe()}
-    assert entries["num.partitions"].source is ConfigSource.STATIC_BROKER
+    assert entries["num.partitions"].source is ConfigSource.STATIC_BROKER_CONFIG
     assert entries["log.segment.bytes"].value == "2097152"
     assert not entries["log.segment.bytes"].read_only
     assert [s.source for s in entries["log.segment.bytes"].synonyms] == [
-        ConfigSource.STATIC_BROKER,
-        ConfigSource.DEFAULT,
+        ConfigSource.STATIC_BROKER_CONFIG,
+        ConfigSource.DEFAULT_CONFIG,
     ]
 
 
 def test_what_is_not_set_is_described_as_null() -> None:
     entry = {e.name: e for e in BrokerConfig().describe()}["log.retention.ms"]
-    assert (entry.value, entry.source, entry.synonyms) == (None, ConfigSource.DEFAULT, ())
+    assert (entry.value, entry.source, entry.synonyms) == (None, ConfigSource.DEFAULT_CONFIG, ())

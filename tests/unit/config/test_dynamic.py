@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from plog.enums import ConfigSource
 from plog.errors import InvalidConfig, InvalidRequest, KafkaError
-from plogd.config import ConfigSource, DynamicSettings, load_config
+from plogd.config import DynamicSettings, load_config
 from plogd.config.broker_config import BrokerConfig
 from plogd.config.dynamic import (
     PROBLEMS_MAX,
@@ -17,7 +18,7 @@ from plogd.config.dynamic import (
 )
 
 STATIC = load_config([], ["message.max.bytes=1000", "num.partitions=3"]).config
-CLUSTER, BROKER = ConfigSource.DYNAMIC_DEFAULT_BROKER, ConfigSource.DYNAMIC_BROKER
+CLUSTER, BROKER = ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG, ConfigSource.DYNAMIC_BROKER_CONFIG
 
 
 def dynamic(cluster: dict[str, str], broker: dict[str, str] | None = None) -> DynamicSettings:
@@ -46,15 +47,15 @@ def test_the_brokers_own_is_stronger_than_the_clusters_and_that_than_the_file() 
     assert [(one.value, one.source) for one in entry.synonyms] == [
         ("3000", BROKER),
         ("2000", CLUSTER),
-        ("1000", ConfigSource.STATIC_BROKER),
-        ("1048588", ConfigSource.DEFAULT),
+        ("1000", ConfigSource.STATIC_BROKER_CONFIG),
+        ("1048588", ConfigSource.DEFAULT_CONFIG),
     ]
 
 
 def test_what_nobody_changed_keeps_its_source() -> None:
     entries = {one.name: one for one in used({"message.max.bytes": "2000"}).describe()}
-    assert entries["num.partitions"].source is ConfigSource.STATIC_BROKER
-    assert entries["log.segment.bytes"].source is ConfigSource.DEFAULT
+    assert entries["num.partitions"].source is ConfigSource.STATIC_BROKER_CONFIG
+    assert entries["log.segment.bytes"].source is ConfigSource.DEFAULT_CONFIG
 
 
 def test_the_clusters_settings_are_described_without_what_lies_over_or_under_them() -> None:

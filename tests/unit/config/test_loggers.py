@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from plog.enums import AlterOperation
 from plog.errors import InvalidConfig, InvalidRequest, KafkaError
-from plogd.config.alterations import Alteration, Operation
+from plogd.config.alterations import Alteration
 from plogd.config.loggers import alter_loggers, describe_loggers
 
-SET, DELETE, APPEND, SUBTRACT = Operation
+SET, DELETE, APPEND, SUBTRACT = (kind for kind in AlterOperation if kind.is_known)
 
 
 class FakeLogs:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from plog.enums import ElectionType
 from plog.errors import (
     ElectionNotNeeded,
     EligibleLeadersNotAvailable,
@@ -11,7 +12,7 @@ from plog.errors import (
     KafkaError,
     PreferredLeaderNotAvailable,
 )
-from plogd.controller.elections import ElectionType, election_outcome, election_type
+from plogd.controller.elections import election_outcome, election_type
 from plogd.metadata.cache import PartitionState
 
 STATE = PartitionState(

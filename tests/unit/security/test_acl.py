@@ -9,21 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from plog.enums import AclOperation, AclPatternType, AclPermission, AclResourceType
 from plog.errors import InvalidRequest
-from plogd.security.acl import (
-    Acl,
-    AclFilter,
-    AclOperation,
-    AclPermission,
-    PatternType,
-    ResourcePattern,
-    ResourceType,
-)
+from plogd.security.acl import Acl, AclFilter, ResourcePattern
 
 ANYTHING = AclFilter(
-    resource_type=ResourceType.ANY,
+    resource_type=AclResourceType.ANY,
     name=None,
-    pattern_type=PatternType.ANY,
+    pattern_type=AclPatternType.ANY,
     principal=None,
     host=None,
     operation=AclOperation.ANY,
@@ -34,9 +27,9 @@ ACLS = st.builds(
     Acl,
     pattern=st.builds(
         ResourcePattern,
-        resource_type=st.sampled_from([ResourceType.TOPIC, ResourceType.GROUP]),
+        resource_type=st.sampled_from([AclResourceType.TOPIC, AclResourceType.GROUP]),
         name=NAMES,
-        pattern_type=st.sampled_from([PatternType.LITERAL, PatternType.PREFIXED]),
+        pattern_type=st.sampled_from([AclPatternType.LITERAL, AclPatternType.PREFIXED]),
     ),
     principal=st.sampled_from(["User:*", "User:a"]),
     host=st.sampled_from(["*", "192.0.2.1"]),
@@ -47,9 +40,9 @@ ACLS = st.builds(
 
 def acl(**fields: Any) -> Acl:
     pattern = ResourcePattern(
-        resource_type=fields.pop("resource_type", ResourceType.TOPIC),
+        resource_type=fields.pop("resource_type", AclResourceType.TOPIC),
         name=fields.pop("name", "t"),
-        pattern_type=fields.pop("pattern_type", PatternType.LITERAL),
+        pattern_type=fields.pop("pattern_type", AclPatternType.LITERAL),
     )
     values: dict[str, Any] = {
         "principal": "User:a",
@@ -96,9 +89,9 @@ def test_each_field_set_to_any_no_longer_counts(
 
 @given(ACLS, NAMES)
 def test_match_finds_what_covers_a_resource(one: Acl, name: str) -> None:
-    asked = dataclasses.replace(ANYTHING, pattern_type=PatternType.MATCH, name=name)
+    asked = dataclasses.replace(ANYTHING, pattern_type=AclPatternType.MATCH, name=name)
     pattern = one.pattern
-    if pattern.pattern_type == PatternType.PREFIXED:
+    if pattern.pattern_type == AclPatternType.PREFIXED:
         expected = name[: len(pattern.name)] == pattern.name
     else:
         expected = pattern.name in ("*", name)
@@ -107,14 +100,14 @@ def test_match_finds_what_covers_a_resource(one: Acl, name: str) -> None:
 
 @given(ACLS)
 def test_match_without_a_name_matches_every_pattern(one: Acl) -> None:
-    assert dataclasses.replace(ANYTHING, pattern_type=PatternType.MATCH).matches(one)
+    assert dataclasses.replace(ANYTHING, pattern_type=AclPatternType.MATCH).matches(one)
 
 
 def test_a_wildcard_is_a_name_like_others_unless_match_is_asked_for() -> None:
     everybody = acl(name="*", principal="User:*", host="*")
-    named = dataclasses.replace(ANYTHING, pattern_type=PatternType.LITERAL, name="t")
+    named = dataclasses.replace(ANYTHING, pattern_type=AclPatternType.LITERAL, name="t")
     assert not named.matches(everybody)
-    assert dataclasses.replace(named, pattern_type=PatternType.MATCH).matches(everybody)
+    assert dataclasses.replace(named, pattern_type=AclPatternType.MATCH).matches(everybody)
     assert not dataclasses.replace(ANYTHING, principal="User:a").matches(everybody)
     assert not dataclasses.replace(ANYTHING, host="192.0.2.1").matches(everybody)
 
@@ -123,18 +116,18 @@ def test_a_wildcard_is_a_name_like_others_unless_match_is_asked_for() -> None:
     ("fields", "problem"),
     [
         ({"resource_type": 0}, "no resource type 0"),
-        ({"resource_type": ResourceType.ANY}, "resource type ANY is for filters only"),
+        ({"resource_type": AclResourceType.ANY}, "resource type ANY is for filters only"),
         ({"resource_type": 99}, "no resource type 99"),
-        ({"pattern_type": PatternType.ANY}, "pattern type ANY is for filters only"),
-        ({"pattern_type": PatternType.MATCH}, "pattern type MATCH is for filters only"),
+        ({"pattern_type": AclPatternType.ANY}, "pattern type ANY is for filters only"),
+        ({"pattern_type": AclPatternType.MATCH}, "pattern type MATCH is for filters only"),
         ({"pattern_type": 0}, "no pattern type 0"),
         ({"operation": AclOperation.ANY}, "operation ANY is for filters only"),
-        ({"operation": 15}, "no operation 15"),
+        ({"operation": 16}, "no operation 16"),
         ({"permission": AclPermission.ANY}, "permission ANY is for filters only"),
         ({"permission": 0}, "no permission 0"),
         ({"host": ""}, "the host is empty"),
         ({"name": ""}, "name of the resource is empty"),
-        ({"resource_type": ResourceType.CLUSTER}, "kafka-cluster"),
+        ({"resource_type": AclResourceType.CLUSTER}, "kafka-cluster"),
         ({"principal": "a"}, "write it like User:a"),
     ],
 )
@@ -145,8 +138,9 @@ def test_what_no_acl_can_be(fields: dict[str, Any], problem: str) -> None:
 
 def test_what_an_acl_can_be() -> None:
     acl().validate()
-    acl(resource_type=ResourceType.CLUSTER, name="kafka-cluster").validate()
-    acl(resource_type=ResourceType.USER, pattern_type=PatternType.PREFIXED).validate()
+    acl(resource_type=AclResourceType.CLUSTER, name="kafka-cluster").validate()
+    acl(resource_type=AclResourceType.USER, pattern_type=AclPatternType.PREFIXED).validate()
+    acl(operation=AclOperation.TWO_PHASE_COMMIT).validate()
 
 
 @pytest.mark.parametrize("field", ["resource_type", "pattern_type", "operation", "permission"])

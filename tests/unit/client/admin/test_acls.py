@@ -7,17 +7,13 @@ import pytest
 from plog.client.admin.acls import (
     Acl,
     AclFilter,
-    AclPatternType,
-    AclPermission,
-    AclResourceType,
     create_acls_request,
     describe_acls_request,
     described_acls,
 )
-from plog.client.admin.values import AclOperation
+from plog.enums import AclOperation, AclPatternType, AclPermission, AclResourceType
 from plog.errors import InvalidRequest
 from plog.wire.messages.acls import AclDescription, DescribeAclsResource, DescribeAclsResponse
-from plogd.security import acl as broker_acl
 from tests.unit.client.admin.conftest import Site
 
 READ = Acl(
@@ -64,21 +60,6 @@ def test_a_rule_of_a_newer_kafka_is_unknown_and_no_error() -> None:
     assert acl.resource_type is AclResourceType.UNKNOWN
     assert acl.operation is AclOperation.UNKNOWN
     assert acl.permission is AclPermission.ALLOW
-
-
-@pytest.mark.parametrize(
-    ("ours", "brokers"),
-    [
-        (AclResourceType, broker_acl.ResourceType),
-        (AclPatternType, broker_acl.PatternType),
-        (AclOperation, broker_acl.AclOperation),
-        (AclPermission, broker_acl.AclPermission),
-    ],
-)
-def test_client_and_broker_mean_the_same_by_a_number(ours: object, brokers: object) -> None:
-    known = dict(ours.__members__)  # type: ignore[attr-defined]
-    for name, number in brokers.__members__.items():  # type: ignore[attr-defined]
-        assert known[name] == number
 
 
 # -- at a broker ------------------------------------------------------------------------------

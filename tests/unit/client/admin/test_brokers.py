@@ -7,15 +7,15 @@ import pytest
 from plog.client.admin.brokers import (
     BrokerAdmin,
     FeatureUpdate,
-    UpgradeType,
     described_cluster,
     described_features,
     served_apis,
     update_features_request,
     updated_features,
 )
-from plog.client.admin.values import AclOperation, BrokerDescription, VersionRange
+from plog.client.admin.values import BrokerDescription, VersionRange
 from plog.client.socket_network import run_blocking
+from plog.enums import AclOperation, UpgradeType
 from plog.errors import ErrorCode, InvalidUpdateVersion, UnsupportedVersion
 from plog.wire.api_keys import ApiKey
 from plog.wire.messages.api_versions import (

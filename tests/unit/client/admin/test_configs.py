@@ -10,16 +10,9 @@ from plog.client.admin.configs import (
     described_configs,
     incremental_alter_configs_request,
 )
-from plog.client.admin.values import (
-    AlterConfig,
-    AlterOperation,
-    ConfigResource,
-    ConfigResourceType,
-    ConfigSource,
-    ConfigSynonym,
-    ConfigType,
-)
+from plog.client.admin.values import AlterConfig, ConfigResource, ConfigSynonym, ConfigType
 from plog.client.socket_network import run_blocking
+from plog.enums import AlterOperation, ConfigResourceType, ConfigSource
 from plog.errors import (
     ErrorCode,
     InvalidConfig,

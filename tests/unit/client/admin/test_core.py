@@ -46,7 +46,7 @@ def test_a_family_can_be_had_without_the_others() -> None:
 
 def test_every_name_for_users_is_found_in_one_place() -> None:
     for name, module in admin._MODULE_BY_NAME.items():
-        home = importlib.import_module(f"plog.client.admin.{module}")
+        home = importlib.import_module(module)
         assert getattr(admin, name) is getattr(home, name)
     assert "NewTopic" in dir(admin)
     with pytest.raises(AttributeError, match="no attribute 'Nothing'"):

@@ -5,12 +5,8 @@ from __future__ import annotations
 import pytest
 
 from plog.client.admin.group_descriptions import described_consumer_groups, described_groups
-from plog.client.admin.values import (
-    AclOperation,
-    BrokerDescription,
-    GroupDescription,
-    GroupState,
-)
+from plog.client.admin.values import BrokerDescription, GroupDescription, GroupState
+from plog.enums import AclOperation
 from plog.errors import ErrorCode, GroupIdNotFound, KafkaError
 from plog.types import TopicPartition
 from plog.wire.internal.consumer_protocol import (

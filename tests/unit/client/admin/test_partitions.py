@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from plog.client.admin.partitions import (
-    ElectionType,
     alter_partition_reassignments_request,
     elect_leaders_request,
     listed_reassignments,
 )
 from plog.client.admin.values import Reassignment
+from plog.enums import ElectionType
 from plog.errors import (
     ElectionNotNeeded,
     InvalidReplicaAssignment,

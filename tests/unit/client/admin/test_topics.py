@@ -12,8 +12,9 @@ from plog.client.admin.topics import (
     created_topics,
     delete_topics_request,
 )
-from plog.client.admin.values import ConfigSource, NewPartitions, NewTopic
+from plog.client.admin.values import NewPartitions, NewTopic
 from plog.client.socket_network import run_blocking
+from plog.enums import ConfigSource
 from plog.errors import (
     ErrorCode,
     InvalidConfig,
