@@ -6,8 +6,9 @@ of who owns the tables: plogd/config/docs.py for the broker, client/settings_doc
 
 from __future__ import annotations
 
+import sys
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 from plog.properties import escape_value
@@ -15,6 +16,17 @@ from plog.settings import HOUR_MS, INT_MAX, LONG_MAX, Setting
 
 Columns: TypeAlias = Mapping[str, Callable[[Setting], str]]
 """The columns of a table by their titles: what each tells of a setting."""
+
+
+def print_one(
+    printers: Mapping[str, Callable[[], str]], arguments: Sequence[str], *, program: str
+) -> int:
+    """Print the text that the command line of `program` names; the exit status."""
+    if len(arguments) != 1 or arguments[0] not in printers:
+        sys.stderr.write(f"usage: python -m {program} {'|'.join(printers)}\n")
+        return 2
+    sys.stdout.write(printers[arguments[0]]())
+    return 0
 
 
 def by_group(rows: Iterable[Setting]) -> Iterator[tuple[str, list[Setting]]]:

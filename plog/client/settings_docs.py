@@ -21,6 +21,7 @@ from plog.settings_text import (
     default_cell,
     meaning_cell,
     name_cell,
+    print_one,
     table,
 )
 
@@ -149,11 +150,7 @@ def _default_cell(row: Setting) -> str:
 def main(arguments: list[str]) -> int:
     """Print one of the two files."""
     printers = {"markdown": markdown, "properties": properties}
-    if len(arguments) != 1 or arguments[0] not in printers:
-        sys.stderr.write(f"usage: python -m plog.client.settings_docs {'|'.join(printers)}\n")
-        return 2
-    sys.stdout.write(printers[arguments[0]]())
-    return 0
+    return print_one(printers, arguments, program="plog.client.settings_docs")
 
 
 if __name__ == "__main__":

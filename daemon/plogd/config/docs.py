@@ -19,6 +19,7 @@ from plog.settings_text import (
     default_cell,
     meaning_cell,
     name_cell,
+    print_one,
     table,
 )
 from plogd.config.broker_config import BrokerConfig
@@ -125,11 +126,7 @@ def _falls_back_cell(row: Setting) -> str:
 def main(arguments: list[str]) -> int:
     """Print one of the two files."""
     printers = {"markdown": markdown, "properties": properties}
-    if len(arguments) != 1 or arguments[0] not in printers:
-        sys.stderr.write(f"usage: python -m plogd.config.docs {'|'.join(printers)}\n")
-        return 2
-    sys.stdout.write(printers[arguments[0]]())
-    return 0
+    return print_one(printers, arguments, program="plogd.config.docs")
 
 
 if __name__ == "__main__":
