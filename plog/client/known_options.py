@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from plog.client.security_settings import CONVERT_KEYSTORE, CONVERT_TRUSTSTORE
+from plog.client.security_settings import CONVERT_KEYSTORE
+from plog.pem_settings import CONVERT_TRUSTSTORE
 
 _JAVA = "it names a Java class"
 _JAVA_STORE = "it is for a Java keystore, and only PEM is read"

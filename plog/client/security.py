@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from plog.cipher_suites import openssl_cipher_lists
 from plog.client.errors import TlsFailed
-from plog.client.security_settings import CONVERT_KEYSTORE, CONVERT_TRUSTSTORE, SecuritySettings
+from plog.client.security_settings import CONVERT_KEYSTORE, SecuritySettings
 from plog.pem import is_encrypted, other_form, pem_blocks
+from plog.pem_settings import CONVERT_TRUSTSTORE
 
 if TYPE_CHECKING:  # An application without TLS does not pay for it.
     import ssl

@@ -11,18 +11,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from plog.client.jaas import JaasError, parse_jaas
+from plog.pem_settings import check_keystore, check_truststore, convert_keystore
 from plog.settings import SettingType, setting
 
-CONVERT_KEYSTORE = (
-    "convert it once: keytool -importkeystore -srckeystore FILE -destkeystore client.p12"
-    " -deststoretype PKCS12 && openssl pkcs12 -in client.p12 -out client.pem (without the first"
-    " command for a PKCS12 file); then set ssl.keystore.type=PEM,"
-    " ssl.keystore.location=client.pem and ssl.key.password"
-)
-CONVERT_TRUSTSTORE = (
-    "convert it once: keytool -list -rfc -keystore FILE > ca.pem; then set"
-    " ssl.truststore.type=PEM and ssl.truststore.location=ca.pem"
-)
+CONVERT_KEYSTORE = convert_keystore("client")
 SPOKEN_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 _PASSWORD_MECHANISMS = SPOKEN_MECHANISMS[:3]
 
@@ -174,23 +166,8 @@ def check_tls(settings: SecuritySettings) -> Iterator[tuple[str, str]]:
 
     Files are not looked at.
     """
-    location, inline = settings.ssl_truststore_location, settings.ssl_truststore_certificates
-    if settings.ssl_truststore_type.upper() != "PEM":
-        yield "ssl.truststore.type", f"only PEM is read; {CONVERT_TRUSTSTORE}"
-    elif location and inline:
-        yield (
-            "ssl.truststore.certificates",
-            "ssl.truststore.location is set as well: which one is meant?",
-        )
-    key, chain = settings.ssl_keystore_key, settings.ssl_keystore_certificate_chain
-    if settings.ssl_keystore_type.upper() != "PEM":
-        yield "ssl.keystore.type", f"only PEM is read; {CONVERT_KEYSTORE}"
-    elif key and settings.ssl_keystore_location:
-        yield "ssl.keystore.key", "ssl.keystore.location is set as well: which one is meant?"
-    elif key and not chain:
-        yield "ssl.keystore.key", "needs ssl.keystore.certificate.chain beside it"
-    elif chain and not key:
-        yield "ssl.keystore.certificate.chain", "needs ssl.keystore.key beside it"
+    yield from check_truststore(settings)
+    yield from check_keystore(settings, convert=CONVERT_KEYSTORE)
     if not settings.ssl_enabled_protocols:
         yield "ssl.enabled.protocols", "names no version of TLS"
 

@@ -33,7 +33,7 @@ BASE = (
     "plog.pem",
     "plog.scram",
 )
-SETTINGS = ("plog.properties", "plog.settings", "plog.settings_text")
+SETTINGS = ("plog.pem_settings", "plog.properties", "plog.settings", "plog.settings_text")
 LIBRARY = (*BASE, *SETTINGS, "plog.wire", "plog.records")
 COMMON = ("plogd.ports", "plogd.config", "plogd.topic_config", "plogd.metrics")
 SHARED = (

@@ -11,18 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from plog.pem_settings import check_keystore, check_truststore, convert_keystore
 from plog.settings import SettingType, setting
 
-CONVERT_KEYSTORE = (
-    "convert it once: keytool -importkeystore -srckeystore FILE -destkeystore broker.p12"
-    " -deststoretype PKCS12 && openssl pkcs12 -in broker.p12 -out broker.pem (without the first"
-    " command for a PKCS12 file); then set ssl.keystore.type=PEM,"
-    " ssl.keystore.location=broker.pem and ssl.key.password"
-)
-CONVERT_TRUSTSTORE = (
-    "convert it once: keytool -list -rfc -keystore FILE > ca.pem; then set"
-    " ssl.truststore.type=PEM and ssl.truststore.location=ca.pem"
-)
+CONVERT_KEYSTORE = convert_keystore("broker")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,16 +129,9 @@ def check_tls(settings: TlsSettings) -> Iterator[tuple[str, str]]:
 
 
 def _check_keystore(settings: TlsSettings) -> Iterator[tuple[str, str]]:
-    key, chain = settings.ssl_keystore_key, settings.ssl_keystore_certificate_chain
-    if settings.ssl_keystore_type.upper() != "PEM":
-        yield "ssl.keystore.type", f"only PEM is read; {CONVERT_KEYSTORE}"
-    elif key and settings.ssl_keystore_location:
-        yield "ssl.keystore.key", "ssl.keystore.location is set as well: which one is meant?"
-    elif key and not chain:
-        yield "ssl.keystore.key", "needs ssl.keystore.certificate.chain beside it"
-    elif chain and not key:
-        yield "ssl.keystore.certificate.chain", "needs ssl.keystore.key beside it"
-    elif not key and not settings.ssl_keystore_location:
+    problems = list(check_keystore(settings, convert=CONVERT_KEYSTORE))
+    yield from problems
+    if not problems and not (settings.ssl_keystore_key or settings.ssl_keystore_location):
         yield (
             "ssl.keystore.location",
             "a TLS listener needs a PEM file with its private key and certificate",
@@ -154,16 +139,13 @@ def _check_keystore(settings: TlsSettings) -> Iterator[tuple[str, str]]:
 
 
 def _check_truststore(settings: TlsSettings) -> Iterator[tuple[str, str]]:
-    location, inline = settings.ssl_truststore_location, settings.ssl_truststore_certificates
-    if settings.ssl_truststore_type.upper() != "PEM":
-        if location or inline or settings.ssl_client_auth != "none":
-            yield "ssl.truststore.type", f"only PEM is read; {CONVERT_TRUSTSTORE}"
-    elif location and inline:
-        yield (
-            "ssl.truststore.certificates",
-            "ssl.truststore.location is set as well: which one is meant?",
-        )
-    elif settings.ssl_client_auth != "none" and not (location or inline):
+    is_set = settings.ssl_truststore_location or settings.ssl_truststore_certificates
+    is_needed = settings.ssl_client_auth != "none"
+    if not is_set and not is_needed:
+        return
+    problems = list(check_truststore(settings))
+    yield from problems
+    if not problems and not is_set:
         yield (
             "ssl.client.auth",
             "needs ssl.truststore.location, a PEM file with the certificates of the CAs that sign"

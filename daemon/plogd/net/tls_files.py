@@ -23,7 +23,8 @@ from cryptography.hazmat.primitives import serialization
 
 from plog.errors import PlogError
 from plog.pem import is_encrypted, other_form, pem_blocks
-from plogd.config.tls_settings import CONVERT_KEYSTORE, CONVERT_TRUSTSTORE, TlsSettings
+from plog.pem_settings import CONVERT_TRUSTSTORE
+from plogd.config.tls_settings import CONVERT_KEYSTORE, TlsSettings
 from plogd.net.x500_name import rfc2253_name
 
 EXPIRES_SOON = timedelta(days=14)
