@@ -11,7 +11,13 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
-from plog.cli.options import UsageError, add_property_option, key_value, read_properties
+from plog.cli.options import (
+    UsageError,
+    add_command_config_option,
+    add_property_option,
+    key_value,
+    read_properties,
+)
 
 if TYPE_CHECKING:
     from plog.client.settings import ClientSettings
@@ -33,13 +39,7 @@ def add_client_options(parser: argparse._ActionsContainer, role: str) -> None:
 
 def add_client_config_option(parser: argparse._ActionsContainer, role: str) -> None:
     """``--command-config`` alone."""
-    parser.add_argument(
-        "--command-config",
-        f"--{role}.config",
-        dest="command_config",
-        metavar="FILE",
-        help=f"properties file with settings of the {role}, such as those of TLS and SASL",
-    )
+    add_command_config_option(parser, f"--{role}.config", role=role)
 
 
 def add_client_property_list(
@@ -57,34 +57,6 @@ def add_client_property_list(
         metavar="NAME=VALUE",
         help=what,
     )
-
-
-def add_raw_property_option(
-    parser: argparse._ActionsContainer, name: str, *older: str, dest: str, what: str
-) -> None:
-    """An option that may stand several times, whose values keep their white space."""
-    parser.add_argument(
-        name,
-        *older,
-        dest=dest,
-        action="append",
-        default=[],
-        type=raw_key_value,
-        metavar="NAME=VALUE",
-        help=f"{what}; may be repeated",
-    )
-
-
-def raw_key_value(text: str) -> tuple[str, str]:
-    """A ``name=value`` whose value may be a tab or a blank.
-
-    >>> raw_key_value("key.separator= ")
-    ('key.separator', ' ')
-    """
-    name, separator, value = text.partition("=")
-    if not separator or not name.strip():
-        raise argparse.ArgumentTypeError(f"'{text}' is not name=value")
-    return name.strip(), value
 
 
 def topic_pattern(text: str) -> str:

@@ -14,12 +14,17 @@ from typing import IO, TYPE_CHECKING, Final
 
 from plog.cli.client_properties import (
     add_client_options,
-    add_raw_property_option,
     client_config,
     merged,
     topic_pattern,
 )
-from plog.cli.options import UsageError, add_bootstrap_option, not_negative
+from plog.cli.options import (
+    UsageError,
+    add_bootstrap_option,
+    add_property_option,
+    not_negative,
+    raw_key_value,
+)
 from plog.cli.parser import add_examples, fail
 from plog.cli.stopping import Stopping
 from plog.error_base import PlogError
@@ -119,7 +124,7 @@ def _add_format_options(parser: argparse.ArgumentParser) -> None:
         " internal topics OffsetsMessageFormatter, GroupMetadataMessageFormatter,"
         " TransactionLogMessageFormatter",
     )
-    add_raw_property_option(
+    add_property_option(
         parser,
         "--formatter-property",
         "--property",
@@ -127,6 +132,7 @@ def _add_format_options(parser: argparse.ArgumentParser) -> None:
         what="what is printed: print.timestamp, print.partition, print.offset, print.epoch,"
         " print.headers, print.key, print.value; key.separator, line.separator, headers.separator,"
         " null.literal; key.deserializer, value.deserializer, headers.deserializer",
+        read=raw_key_value,
     )
     parser.add_argument(
         "--formatter-config", metavar="FILE", help="properties file with the same, which lose"

@@ -14,12 +14,18 @@ from typing import IO, TYPE_CHECKING, Final
 
 from plog.cli.client_properties import (
     add_client_options,
-    add_raw_property_option,
     client_config,
     merged,
 )
 from plog.cli.line_reader import LineError, LineFormat, stripped
-from plog.cli.options import UsageError, add_bootstrap_option, not_negative, positive
+from plog.cli.options import (
+    UsageError,
+    add_bootstrap_option,
+    add_property_option,
+    not_negative,
+    positive,
+    raw_key_value,
+)
 from plog.cli.outcomes import Outcomes
 from plog.cli.output import progress
 from plog.cli.parser import add_examples, fail
@@ -67,13 +73,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_reader_options(parser: argparse.ArgumentParser) -> None:
-    add_raw_property_option(
+    add_property_option(
         parser,
         "--reader-property",
         "--property",
         dest="reader_properties",
         what="how a line is read: parse.key, key.separator (tab), parse.headers, headers.delimiter"
         " (tab), headers.separator (,), headers.key.separator (:), null.marker, ignore.error",
+        read=raw_key_value,
     )
     parser.add_argument(
         "--reader-config", metavar="FILE", help="properties file with the same, which lose"

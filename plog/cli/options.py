@@ -7,7 +7,7 @@ list. Values that cannot be are refused while the line is parsed, so the text na
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 from plog.error_base import PlogError
@@ -18,6 +18,28 @@ T = TypeVar("T")
 
 class UsageError(PlogError):
     """Options that do not go together; the text says which, and what would."""
+
+
+def raw_key_value(text: str) -> tuple[str, str]:
+    """A ``name=value`` whose value may be a tab or a blank, may be empty, may hold further ``=``.
+
+    >>> raw_key_value("key.separator= "), raw_key_value("a.b=c=d")
+    (('key.separator', ' '), ('a.b', 'c=d'))
+    """
+    name, separator, value = text.partition("=")
+    if not separator or not name.strip():
+        raise argparse.ArgumentTypeError(f"'{text}' is not name=value")
+    return name.strip(), value
+
+
+def key_value(text: str) -> tuple[str, str]:
+    """The same without white space around the value.
+
+    >>> key_value("a.b = c=d "), key_value("a=")
+    (('a.b', 'c=d'), ('a', ''))
+    """
+    name, value = raw_key_value(text)
+    return name, value.strip()
 
 
 def add_bootstrap_option(
@@ -35,28 +57,38 @@ def add_bootstrap_option(
     )
 
 
-def add_command_config_option(parser: argparse._ActionsContainer, *older: str) -> None:
+def add_command_config_option(
+    parser: argparse._ActionsContainer, *older: str, role: str = "client"
+) -> None:
     """``--command-config``, with the `older` names this tool had for it."""
     parser.add_argument(
         "--command-config",
         *older,
         dest="command_config",
         metavar="FILE",
-        help="properties file with settings of the client, such as those of TLS and SASL",
+        help=f"properties file with settings of the {role}, such as those of TLS and SASL",
     )
 
 
 def add_property_option(
-    parser: argparse._ActionsContainer, name: str, *older: str, dest: str, what: str
+    parser: argparse._ActionsContainer,
+    name: str,
+    *older: str,
+    dest: str,
+    what: str,
+    read: Callable[[str], tuple[str, str]] = key_value,
 ) -> None:
-    """An option that may stand several times, each with one ``name=value``."""
+    """An option that may stand several times, each with one ``name=value``.
+
+    `read` may be `raw_key_value`.
+    """
     parser.add_argument(
         name,
         *older,
         dest=dest,
         action="append",
         default=[],
-        type=key_value,
+        type=read,
         metavar="NAME=VALUE",
         help=f"{what}; may be repeated",
     )
@@ -72,18 +104,6 @@ def add_admin_options(parser: argparse.ArgumentParser, *older: str, required: bo
     add_bootstrap_option(parser, *older, required=required)
     add_command_config_option(parser)
     add_json_option(parser)
-
-
-def key_value(text: str) -> tuple[str, str]:
-    """A ``name=value``; the value may be empty and may hold further ``=``.
-
-    >>> key_value("a.b=c=d"), key_value("a=")
-    (('a.b', 'c=d'), ('a', ''))
-    """
-    name, separator, value = text.partition("=")
-    if not separator or not name.strip():
-        raise argparse.ArgumentTypeError(f"'{text}' is not name=value")
-    return name.strip(), value.strip()
 
 
 def positive(text: str) -> int:
