@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from plog.client.assignors import (
     Assignment,
@@ -44,8 +44,9 @@ from plog.client.leaving import LEAVE_TIMEOUT_S, say_goodbye
 from plog.client.membership import Generation, Membership, MemberState
 from plog.client.metadata import ClusterMetadata
 from plog.client.network import Cancelled, Network, Task
-from plog.client.rebalance_listener import CallUser, Listening
+from plog.client.rebalance_listener import CallUser
 from plog.client.settings import ConsumerSettings
+from plog.client.subscriber import Subscriber
 from plog.client.topic_selection import TopicSelection, refusal
 from plog.client.values import OffsetAndMetadata
 from plog.errors import FencedInstanceId
@@ -54,11 +55,8 @@ from plog.types import TopicPartition
 log = logging.getLogger("plog.client.group")
 
 
-class GroupMember:
-    """See the module's text. Used from the network's thread only, but for `polled`.
-
-    `on_attention` is called whenever `attend` has something to do: wake the poll that waits.
-    """
+class GroupMember(Subscriber):
+    """See the module's text. Used from the network's thread only, but for `polled`."""
 
     def __init__(
         self,
@@ -72,13 +70,10 @@ class GroupMember:
     ) -> None:
         """`assignors` take the place of ``partition.assignment.strategy``."""
         assert settings.group_id is not None, "a member has a group.id"
+        super().__init__(cluster, settings, call_user)
         self.group_id = settings.group_id
-        self.on_attention: Callable[[], None] = lambda: None
-        self._cluster = cluster
         self._network = network
-        self._settings = settings
         self._positions = positions
-        self._call_user = call_user
         known = assignors_from(assignors or settings.partition_assignment_strategy)
         self._assignors = {assignor.name: assignor for assignor in known}
         self._protocol = common_protocol(known)
@@ -99,8 +94,6 @@ class GroupMember:
             cluster, network, settings, self._link, self._membership, positions, call_user
         )
         self._committed = CommittedOffsets(cluster, network, settings, self._link)
-        self._selection: TopicSelection | None = None
-        self._listening = Listening(None, call_user)
         self._joined_topics: frozenset[str] | None = None
         self._assignment: tuple[Generation, Assignment] | None = None
         # What the listener has not heard of, since the poll was given up that it waited for.
@@ -121,34 +114,11 @@ class GroupMember:
         pattern: str | re.Pattern[str] | None = None,
         listener: object | None = None,
     ) -> None:
-        """Read these topics from now on, or all whose whole name matches `pattern`.
-
-        What else was subscribed to is no more; its partitions go with the next poll. `listener` is
-        a `RebalanceListener` or has methods of the same names.
-        """
-        self._selection = TopicSelection.of(
-            topics, pattern, excludes_internal=self._settings.exclude_internal_topics
-        )
-        self._listening = Listening(listener, self._call_user)
+        super().subscribe(topics, pattern, listener)
         self._commits.is_managed = True
-        if (pattern is not None) != self._cluster.wants_all_topics:
-            self._cluster.want_all_topics(pattern is not None)
-        self._cluster.want_topics(self._selection.topics)
         self._heartbeats.polled()
         self._check_wishes()
         self._changed()
-
-    @property
-    def is_subscribed(self) -> bool:
-        """Whether the group assigns this consumer's partitions."""
-        return self._selection is not None
-
-    @property
-    def subscription(self) -> frozenset[str]:
-        """The topics that are wanted now."""
-        if self._selection is None:
-            return frozenset()
-        return self._selection.wanted(self._cluster.metadata)
 
     @property
     def generation(self) -> Generation:
@@ -360,9 +330,8 @@ class GroupMember:
                 await self._listening.lost(owned)
             self._positions.assign(())
         await self._say_goodbye(reason)
-        if self._selection is not None and self._selection.pattern is not None:
-            self._cluster.want_all_topics(False)
-        self._selection = self._joined_topics = self._assignment = self._failure = None
+        self._unsubscribe()
+        self._joined_topics = self._assignment = self._failure = None
         self._commits.is_managed = False
         self._listening.raise_error()
 

@@ -12,15 +12,15 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from plog.client.cluster import Cluster
 from plog.client.group_positions import GroupPositions
 from plog.client.metadata import ClusterMetadata
-from plog.client.rebalance_listener import CallUser, Listening
+from plog.client.rebalance_listener import CallUser
 from plog.client.settings import ConsumerSettings
-from plog.client.topic_selection import TopicSelection
+from plog.client.subscriber import Subscriber
 from plog.client.values import OffsetAndMetadata
 from plog.errors import InvalidGroupId
 from plog.types import TopicPartition
 
 
-class SoloMember:
+class SoloMember(Subscriber):
     """See the module's text; the methods are those of a `GroupMember`."""
 
     def __init__(
@@ -31,13 +31,8 @@ class SoloMember:
         *,
         call_user: CallUser,
     ) -> None:
-        self.on_attention: Callable[[], None] = lambda: None
-        self._cluster = cluster
-        self._settings = settings
+        super().__init__(cluster, settings, call_user)
         self._positions = positions
-        self._call_user = call_user
-        self._selection: TopicSelection | None = None
-        self._listening = Listening(None, call_user)
         self._attending = False
         cluster.on_update.append(self._metadata_changed)
 
@@ -47,26 +42,8 @@ class SoloMember:
         pattern: str | re.Pattern[str] | None = None,
         listener: object | None = None,
     ) -> None:
-        """Read these topics from now on, or all whose whole name matches `pattern`."""
-        self._selection = TopicSelection.of(
-            topics, pattern, excludes_internal=self._settings.exclude_internal_topics
-        )
-        self._listening = Listening(listener, self._call_user)
-        self._cluster.want_all_topics(pattern is not None)
-        self._cluster.want_topics(self._selection.topics)
+        super().subscribe(topics, pattern, listener)
         self.on_attention()
-
-    @property
-    def is_subscribed(self) -> bool:
-        """Whether topics decide about the partitions, and not `assign`."""
-        return self._selection is not None
-
-    @property
-    def subscription(self) -> frozenset[str]:
-        """The topics that are wanted now."""
-        if self._selection is None:
-            return frozenset()
-        return self._selection.wanted(self._cluster.metadata)
 
     @property
     def needs_attention(self) -> bool:
@@ -97,11 +74,11 @@ class SoloMember:
 
     async def leave(self, reason: str) -> None:
         """Want nothing any more."""
-        self._selection = None
+        self._unsubscribe()
 
     async def close(self, timeout_s: float) -> None:
         """End it."""
-        self._selection = None
+        self._unsubscribe()
         if self._metadata_changed in self._cluster.on_update:
             self._cluster.on_update.remove(self._metadata_changed)
 
