@@ -13,8 +13,8 @@ application says that it is done with what it was given before:
 3. `attend`, in the next poll: takes up the assignment. A cooperative member gives up what is not
    in it, and joins once more so that others can have that.
 
-So whoever calls `attend` or `ensure_active` does so while the application waits in a poll, has
-called `polled` first, and hands out no records until they have returned.
+So whoever calls `attend` does so while the application waits in a poll, has called `polled` first,
+and hands out no records until it has returned.
 
 Source: Kafka 4.3 ConsumerCoordinator; KIP-62, KIP-345, KIP-429.
 """
@@ -103,7 +103,6 @@ class GroupMember(Subscriber):
         self._attending = False
         self._is_waking = False
         self._failure: Exception | None = None
-        self._progress = network.signal()
         cluster.on_update.append(self._metadata_changed)
 
     # -- what is wanted -----------------------------------------------------------------------
@@ -140,11 +139,6 @@ class GroupMember(Subscriber):
             or self._commits.has_failed
         )
 
-    @property
-    def is_active(self) -> bool:
-        """Whether the member has the assignment of its generation and nothing is to be done."""
-        return self._membership.state is MemberState.STABLE and not self.needs_attention
-
     def polled(self, *, waits: bool = False) -> None:
         """The application asks for records, and is done with those it had. Any thread.
 
@@ -162,26 +156,13 @@ class GroupMember(Subscriber):
 
     # -- the order of things ------------------------------------------------------------------
 
-    async def ensure_active(self) -> None:
-        """Wait until the group has assigned this member its partitions. See the module's text.
-
-        Returns at once without a subscription, or when there is nothing to do. Raises what the
-        coordinator refuses for good (`GroupAuthorizationFailed`, `InconsistentGroupProtocol`,
-        `GroupMaxSizeReached`, `FencedInstanceId` …), `MaxPollIntervalExceeded` once after that
-        happened, and what a listener raises.
-        """
-        while self._selection is not None:
-            await self.attend()
-            if self.is_active:
-                return
-            self._progress.clear()
-            if self._attending or not self.needs_attention:
-                await self._progress.wait()
-
     async def attend(self) -> None:
         """Do what has to be done while the application polls, and wait for no other member.
 
-        Raises as `ensure_active`.
+        Returns at once when there is nothing to do. Raises what the coordinator refuses for good
+        (`GroupAuthorizationFailed`, `InconsistentGroupProtocol`, `GroupMaxSizeReached`,
+        `FencedInstanceId` …), `MaxPollIntervalExceeded` once after that happened, and what a
+        listener raises.
         """
         if self._attending:
             return
@@ -190,14 +171,8 @@ class GroupMember(Subscriber):
             self._commits.send_automatic()
             while self.needs_attention:
                 await self._attend_once()
-        except Exception:
-            self._attended()
-            raise
-        self._attended()
-
-    def _attended(self) -> None:
-        self._attending = False
-        self._progress.set()
+        finally:
+            self._attending = False
 
     async def _attend_once(self) -> None:
         """The next thing there is to do. What a listener has raised comes when it is done."""
@@ -419,7 +394,6 @@ class GroupMember(Subscriber):
         await self._network.sleep(0)
         self._is_waking = False
         self._heartbeats.look()
-        self._progress.set()
         if self.needs_attention:
             self.on_attention()
 

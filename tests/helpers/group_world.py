@@ -176,6 +176,21 @@ class Member:
         self.world.gone(self)
 
     @property
+    def is_active(self) -> bool:
+        """Whether it has the assignment of its generation, and nothing is to be done."""
+        return self.member.state is MemberState.STABLE and not self.member.needs_attention
+
+    async def until_active(self) -> None:
+        """Be one poll that waits until the group has assigned it its partitions."""
+        attention = self.world.sim.signal()
+        self.member.on_attention = attention.set
+        await self.member.attend()
+        while not self.is_active:
+            await attention.wait()
+            attention.clear()
+            await self.member.attend()
+
+    @property
     def owned(self) -> frozenset[TopicPartition]:
         """The partitions it has."""
         return self.positions.assigned
@@ -262,10 +277,7 @@ class World:
         running = [one for one in self.members if one.is_running]
         owned = [partition for one in running for partition in one.owned]
         return (
-            all(
-                one.member.state is MemberState.STABLE and not one.member.needs_attention
-                for one in running
-            )
+            all(one.is_active for one in running)
             and len({one.member.generation.generation_id for one in running}) == 1
             and len(owned) == len(everything)
             and set(owned) == everything

@@ -211,7 +211,7 @@ def test_a_commit_is_not_carried_over_into_another_generation(make_world: MakeWo
     world.sim.spawn(commit(), "commit")
     world.advance(500)
     a.member._membership.ask_to_rejoin("test")
-    world.sim.run(a.member.ensure_active())
+    world.sim.run(a.until_active())
     world.sim.on_request = None
     world.advance(5_000)
     assert isinstance(failed[0], CommitFailed | RebalanceInProgress)
@@ -226,7 +226,7 @@ def reader(world: World, **settings: Any) -> Member:
     a = world.member("a", enable_auto_commit=True, auto_commit_interval_ms=5_000, **settings)
     a.member.subscribe(["t"])
     a.member.polled()
-    world.sim.run(a.member.ensure_active())
+    world.sim.run(a.until_active())
     return a
 
 

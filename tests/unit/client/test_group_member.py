@@ -180,7 +180,7 @@ def test_a_topic_that_cannot_be_is_refused(make_world: MakeWorld) -> None:
     a = world.member("a")
     a.member.subscribe(["no/name"])
     with pytest.raises(InvalidTopicException, match="no/name"):
-        world.sim.run(a.member.ensure_active())
+        world.sim.run(a.until_active())
 
 
 def test_who_unsubscribes_gives_up_all_and_may_begin_anew(make_world: MakeWorld) -> None:
@@ -223,7 +223,7 @@ def test_a_static_member_whose_place_is_taken_is_told_for_good(make_world: MakeW
     world.advance(5_000)
     for _ in range(2):
         with pytest.raises(FencedInstanceId, match=r"group\.instance\.id=one"):
-            world.sim.run(a.member.ensure_active())
+            world.sim.run(a.until_active())
     assert a.owned == frozenset()
     assert a.listener.told[-1][0] == "lost"
 
@@ -231,7 +231,7 @@ def test_a_static_member_whose_place_is_taken_is_told_for_good(make_world: MakeW
 def fails(world: World, member: Member, error: type[KafkaError]) -> str:
     member.member.subscribe(["t"])
     with pytest.raises(error) as caught:
-        world.sim.run(member.member.ensure_active())
+        world.sim.run(member.until_active())
     return str(caught.value)
 
 
@@ -310,9 +310,9 @@ def test_what_a_listener_raises_comes_out_of_the_poll_and_nothing_hangs(
     a.listener.on_partitions_assigned = fails  # type: ignore[method-assign,assignment]
     a.member.subscribe(["t"], listener=a.listener)
     with pytest.raises(ValueError, match="no room"):
-        world.sim.run(a.member.ensure_active())
+        world.sim.run(a.until_active())
     assert numbers(a) == [0, 1]
-    assert a.member.is_active
+    assert a.is_active
 
 
 def test_a_generation_takes_one_join_of_each_member(make_world: MakeWorld) -> None:
@@ -393,11 +393,11 @@ def test_a_poll_that_is_given_up_in_a_listener_is_made_up_for_by_the_next(
 
     a.member._call_user = assigned
     a.member.subscribe(["t"], listener=a.listener)
-    poll = world.sim.spawn(a.member.ensure_active(), "a poll")
+    poll = world.sim.spawn(a.until_active(), "a poll")
     world.advance(5_000)
     poll.cancel()
     world.advance(1_000)
     assert a.listener.told == []
     waits = False
-    world.sim.run(a.member.ensure_active())
+    world.sim.run(a.until_active())
     assert a.listener.told == [("assigned", ("t-0",))]

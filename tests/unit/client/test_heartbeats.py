@@ -91,7 +91,7 @@ def test_a_member_that_is_out_joins_again(
     assert a.member.state is MemberState.UNJOINED
     assert (a.member.generation.member_id == before.member_id) is keeps_member_id
     a.resume()
-    world.sim.run_until(lambda: a.member.is_active)
+    world.sim.run_until(lambda: a.is_active)
     assert [what for what, _ in a.listener.told[-2:]] == ["lost", "assigned"]
 
 
@@ -110,7 +110,7 @@ def test_a_coordinator_that_moves_or_loads_is_no_reason_to_join(
     a = joined(world)
     answers(a, code)
     world.advance(5_000)
-    assert a.member.is_active
+    assert a.is_active
     last_s = a.member.metrics()["last-heartbeat-seconds-ago"]
     assert 0 <= last_s < 2
 

@@ -159,7 +159,7 @@ def test_a_group_that_is_not_of_consumers_is_named(make_world: MakeWorld) -> Non
     a = world.member("a")
     a.member.subscribe(["t"])
     with pytest.raises(InconsistentGroupProtocol, match=r"group\.id"):
-        world.sim.run(a.member.ensure_active())
+        world.sim.run(a.until_active())
 
 
 def test_a_subscription_nobody_can_read_is_its_members_fault(make_world: MakeWorld) -> None:
