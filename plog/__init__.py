@@ -10,6 +10,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # So that checkers see what `__getattr__` gives.
+    from plog.client.assignors.assignor import Assignment as Assignment
+    from plog.client.assignors.assignor import Assignor as Assignor
+    from plog.client.assignors.assignor import RebalanceProtocol as RebalanceProtocol
+    from plog.client.assignors.assignor import Subscription as Subscription
     from plog.client.blocking import Admin as Admin
     from plog.client.blocking import Consumer as Consumer
     from plog.client.blocking import Producer as Producer
@@ -33,6 +37,11 @@ if TYPE_CHECKING:  # So that checkers see what `__getattr__` gives.
     from plog.client.errors import TlsFailed as TlsFailed
     from plog.client.errors import WokenUp as WokenUp
     from plog.client.errors import WrongThread as WrongThread
+    from plog.client.interceptors import ProducerInterceptor as ProducerInterceptor
+    from plog.client.partitioner import HashPartitioner as HashPartitioner
+    from plog.client.partitioner import Partitioner as Partitioner
+    from plog.client.partitioner import RandomPartitioner as RandomPartitioner
+    from plog.client.partitioner import RoundRobinPartitioner as RoundRobinPartitioner
     from plog.client.rebalance_listener import RebalanceListener as RebalanceListener
     from plog.client.values import ConsumerRecord as ConsumerRecord
     from plog.client.values import OffsetAndMetadata as OffsetAndMetadata
@@ -51,6 +60,15 @@ _MODULE_OF = {
     "Producer": "plog.client.blocking",
     "RecordFuture": "plog.client.blocking",
     "RebalanceListener": "plog.client.rebalance_listener",
+    "Assignment": "plog.client.assignors.assignor",
+    "Assignor": "plog.client.assignors.assignor",
+    "RebalanceProtocol": "plog.client.assignors.assignor",
+    "Subscription": "plog.client.assignors.assignor",
+    "HashPartitioner": "plog.client.partitioner",
+    "Partitioner": "plog.client.partitioner",
+    "RandomPartitioner": "plog.client.partitioner",
+    "RoundRobinPartitioner": "plog.client.partitioner",
+    "ProducerInterceptor": "plog.client.interceptors",
     "ConsumerRecord": "plog.client.values",
     "OffsetAndMetadata": "plog.client.values",
     "OffsetAndTimestamp": "plog.client.values",

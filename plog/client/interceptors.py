@@ -20,22 +20,22 @@ _UNKNOWN_SIZE = -1
 
 
 class ProducerInterceptor(Protocol):
-    """One of them. They are asked in the order in which they were given."""
+    """One of them, or a base to derive from. They are asked in the order they were given in."""
 
     def on_send(self, record: ProducerRecord) -> ProducerRecord:
         """What is to be sent in place of `record`, before serializers; in the sender's thread."""
-        ...
+        return record
 
     def on_acknowledgement(self, metadata: RecordMetadata, error: Exception | None) -> None:
         """Where a record went, or why it did not; its offset is -1 then.
 
         In the engine's thread, which is not to be kept, or in the sender's where `send` fails.
         """
-        ...
+        return
 
     def close(self) -> None:
         """The producer is closed."""
-        ...
+        return
 
 
 class Interceptors:

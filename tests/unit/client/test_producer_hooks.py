@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from plog import ProducerInterceptor
 from plog.client.errors import RecordTooLarge, SerializationFailed
 from plog.client.values import ProducerRecord, RecordMetadata
 from plog.errors import MessageTooLarge, UnknownTopicOrPartition
@@ -105,6 +106,25 @@ def test_an_interceptor_cannot_send_to_what_is_not_known() -> None:
     with pytest.raises(UnknownTopicOrPartition, match="chose partition 9 of topic page-views"):
         site.run(site.core.send_soon(TOPIC, b"v"))
     assert len(interceptor.outcomes) == 1
+
+
+def test_an_interceptor_overrides_what_it_wants_and_leaves_the_rest() -> None:
+    class Counting(ProducerInterceptor):
+        seen = 0
+
+        def on_send(self, record: ProducerRecord) -> ProducerRecord:
+            self.seen += 1
+            return super().on_send(record)
+
+    class Silent(ProducerInterceptor):
+        """Overrides nothing at all."""
+
+    counting = Counting()
+    site = ready(core={"interceptors": [counting, Silent()]})
+    site.sent(b"v")
+    site.run(site.core.close(5))
+    assert counting.seen == 1
+    assert site.values(0) == [b"v"]
 
 
 def test_interceptors_hear_of_what_was_refused_at_once() -> None:
