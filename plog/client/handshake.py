@@ -47,7 +47,7 @@ async def authenticate(
         AuthenticationFailed: the broker does not let us in, or cannot be who it should be.
         ConnectionFailed, RequestTimedOut: as of any request.
     """
-    token = await _token_of(settings) if settings.sasl_mechanism == "OAUTHBEARER" else ""
+    token = await _token_of(settings, network) if settings.sasl_mechanism == "OAUTHBEARER" else ""
     mechanism = mechanism_of(settings, token)
     address = connection.address
     await _choose_mechanism(connection, settings, address)
@@ -109,11 +109,12 @@ async def _converse(connection: Connection, mechanism: Mechanism) -> int:
     raise AuthenticationFailed("the log-in does not come to an end")
 
 
-async def _token_of(settings: ClientSettings) -> str:
+async def _token_of(settings: ClientSettings, network: Network) -> str:
     """The token for OAUTHBEARER, from the program's function or from a file."""
     source = settings.sasl_oauthbearer_token
     if source is None:
-        return _token_in_file(settings.sasl_oauthbearer_token_endpoint_url or "")
+        url = settings.sasl_oauthbearer_token_endpoint_url or ""
+        return await network.job(lambda: _token_in_file(url))
     try:
         token: object = source()
         if isinstance(token, Awaitable):

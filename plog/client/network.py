@@ -7,7 +7,7 @@ code runs on any reactor (twisted_network.py), on plain blocking sockets without
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from plog.errors import PlogError
@@ -144,4 +144,11 @@ class Network(Protocol):
 
     def signal(self) -> Signal:
         """A new signal, not set."""
+        ...
+
+    def job(self, work: Callable[[], T]) -> Awaitable[T]:
+        """What `work` returns or raises, which may wait for a disk: it holds up nobody else.
+
+        It may run in another thread, so it touches only what is its own.
+        """
         ...

@@ -2,7 +2,8 @@
 
 `Security` is plain data made of settings; the PEM files are read when a context is made of it, so
 that renewed ones count for the next. `make_ssl_context` is for the standard library, tls_twisted.py
-for Twisted. Both raise `TlsFailed` with the setting, the file and the remedy. Blocks on files.
+for Twisted. Both raise `TlsFailed` with the setting, the file and the remedy. Blocks on files, so
+where others would wait it is a `Network.job`.
 
 Source: KIP-651; Kafka 4.3 DefaultSslEngineFactory.
 """
@@ -13,6 +14,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from threading import Lock
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from plog.cipher_suites import openssl_cipher_lists
@@ -97,6 +99,7 @@ class Security:
     checks_host_name: bool = True
     versions: tuple[str, ...] = ("TLSv1.2", "TLSv1.3")
     cipher_suites: tuple[str, ...] = ()
+    _making: Lock = field(default_factory=Lock, init=False, repr=False, compare=False)
     # Contexts made of it, by their kind, with the state of the files then. See `kept`.
     _made: dict[str, tuple[object, Any]] = field(
         default_factory=dict, init=False, repr=False, compare=False
@@ -135,15 +138,17 @@ class Security:
     def kept(self, kind: str, make: Callable[[], T]) -> T:
         """What `make` has made, or makes anew if one of the files is another now.
 
-        To make a context takes milliseconds, and tens of them with the system's CAs.
+        To make a context takes milliseconds, and tens of them with the system's CAs: connections
+        that are opened at the same time, each from a thread of its own, wait for one to make it.
         """
         sources = (self.trusted, self.key, self.chain)
-        state = [source.state for source in sources if source is not None]
-        known = self._made.get(kind)
-        if known is None or known[0] != state:
-            known = self._made[kind] = (state, make())
-        made: T = known[1]
-        return made
+        with self._making:
+            state = [source.state for source in sources if source is not None]
+            known = self._made.get(kind)
+            if known is None or known[0] != state:
+                known = self._made[kind] = (state, make())
+            made: T = known[1]
+            return made
 
     def make_ssl_context(self) -> ssl.SSLContext:
         """A context of the standard library; give it the host as `server_hostname`, always.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Awaitable, Coroutine, Generator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
 from plog.client.socket_connection import SocketConnection
@@ -99,6 +99,9 @@ class SocketNetwork:
 
     def signal(self) -> SocketSignal:
         return SocketSignal()
+
+    async def job(self, work: Callable[[], T]) -> T:
+        return work()
 
 
 class SocketSignal:

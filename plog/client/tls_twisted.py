@@ -5,7 +5,7 @@
     # After connectionLost(reason): raise tls.failure_of(reason.value, address) or ...
 
 The host is compared while OpenSSL verifies the certificate, so that a wrong one ends the handshake
-and not a byte of ours goes to its owner. Reactor thread only, except `make_openssl_context`.
+and not a byte of ours goes to its owner. Reactor thread only, except for what makes a `TlsClient`.
 
 Source: Twisted's _sslverify.ClientTLSOptions; RFC 6125 as service_identity reads it.
 """
@@ -119,7 +119,7 @@ class TlsClient:
 
     @classmethod
     def of(cls, security: Security, host: str) -> Self:
-        """The TLS of one connection. Blocks on files when they are new. Raises TlsFailed."""
+        """The TLS of one connection. Any thread: blocks on files. Raises TlsFailed."""
         context = make_openssl_context(security)
         return cls(context, host, checks_host_name=security.checks_host_name)
 

@@ -1,8 +1,8 @@
 """The engine's `Network` on a Twisted reactor, whichever it is: it is given and never imported.
 
 A private reactor in a thread of its own must not wake the global one, so nothing here uses what
-does: endpoints, deferToThread, bare LoopingCalls. Names are looked up in a thread that ends with
-its answer and does not hold up the end of the process.
+does: endpoints, deferToThread, bare LoopingCalls. What may wait for a resolver or a disk runs in a
+thread that ends with its answer and does not hold up the end of the process.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from plog.client.twisted_channel import ChannelFactory, TwistedChannel
 if TYPE_CHECKING:
     from plog.client.security import Security
     from plog.client.settings import ClientSettings
+    from plog.client.tls_twisted import TlsClient
 
 log = logging.getLogger("plog.client")
 
@@ -73,6 +74,9 @@ class DeferredNetwork:
 
     def signal(self) -> DeferredSignal:
         return DeferredSignal(self._clock)
+
+    def job(self, work: Callable[[], T]) -> Deferred[T]:
+        return defer.execute(work)
 
 
 class DeferredTask:
@@ -185,63 +189,79 @@ class TwistedNetwork(DeferredNetwork):
         addresses = await self._addresses(host, port, timeout_s)
         problems = []
         for address in addresses:
-            left_s = deadline_s - self.now_s()
-            if left_s <= 0:
+            if self.now_s() >= deadline_s:
                 break
             try:
-                return await self._connect_to(host, address, port, security, left_s)
+                return await self._connect_to(host, address, port, security, deadline_s)
             except ConnectionFailed as error:
                 problems.append(str(error))
         raise ConnectionFailed("; ".join(problems) or f"{host}:{port} did not answer in time")
 
-    def _connect_to(
-        self, host: str, address: str, port: int, security: Security | None, timeout_s: float
-    ) -> Deferred[TwistedChannel]:
+    async def _connect_to(
+        self, host: str, address: str, port: int, security: Security | None, deadline_s: float
+    ) -> TwistedChannel:
         name = f"{host}:{port}" if host == address else f"{host}:{port} ({address})"
         factory = ChannelFactory(
             self._reactor, name, client_id=self._client_id, socket_buffers=self._buffers
         )
         outer: Any = factory
         if security is not None:
-            from plog.client.tls_twisted import TlsClient  # Needs OpenSSL: 50 ms.
-
-            try:
-                tls = TlsClient.of(security, host)
-                outer = tls.factory(factory, clock=self._reactor)
-                factory.expect_handshake(tls.failure_of)
-            except Exception as error:
-                return defer.fail(error)
+            tls = await self._tls_for(host, port, security, deadline_s - self.now_s())
+            outer = tls.factory(factory, clock=self._reactor)
+            factory.expect_handshake(tls.failure_of)
+        timeout_s = max(0.0, deadline_s - self.now_s())
         factory.connector = self._reactor.connectTCP(address, port, outer, timeout=timeout_s)
         factory.give_up_after(timeout_s)
-        return factory.opened
+        return await factory.opened
+
+    def _tls_for(
+        self, host: str, port: int, security: Security, timeout_s: float
+    ) -> Deferred[TlsClient]:
+        def make() -> TlsClient:
+            from plog.client.tls_twisted import TlsClient  # Needs OpenSSL: 50 ms.
+
+            return TlsClient.of(security, host)
+
+        late = f"{host}:{port}: reading the certificates for it took too long"
+        return self._job_within(make, timeout_s, late)
 
     def _addresses(self, host: str, port: int, timeout_s: float) -> Awaitable[list[str]]:
         """All addresses of a name, in the order the system would try them."""
         if _is_address(host):
             return defer.succeed([host])
-        found: Deferred[list[str]] = Deferred(lambda d: d.errback(Failure(Cancelled())))
-        timer = self._reactor.callLater(
-            timeout_s, _settle, found.errback, _failure(f"{host}:{port}: its name took too long")
-        )
-        found.addBoth(_stop_timer, timer)
 
-        def look_up() -> None:
-            outcome: tuple[Callable[[Any], None], Any]
+        def look_up() -> list[str]:
             try:
                 infos = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-                outcome = found.callback, list(dict.fromkeys(str(info[4][0]) for info in infos))
             except OSError as error:
-                outcome = found.errback, _failure(f"{host}:{port} has no address: {error.strerror}")
-            except UnicodeError:
-                outcome = found.errback, _failure(f"{host!r} is no name of a host")
+                raise ConnectionFailed(f"{host}:{port} has no address: {error.strerror}") from error
+            except UnicodeError as error:
+                raise ConnectionFailed(f"{host!r} is no name of a host") from error
+            return list(dict.fromkeys(str(info[4][0]) for info in infos))
+
+        return self._job_within(look_up, timeout_s, f"{host}:{port}: its name took too long")
+
+    def job(self, work: Callable[[], T]) -> Deferred[T]:
+        done: Deferred[T] = Deferred(lambda d: d.errback(Failure(Cancelled())))
+
+        def run() -> None:
+            outcome: tuple[Callable[[Any], None], Any]
+            try:
+                outcome = done.callback, work()
+            except Exception:
+                outcome = done.errback, Failure()
             self._reactor.callFromThread(_settle, *outcome)
 
-        threading.Thread(target=look_up, name=f"plog-look-up-{host}", daemon=True).start()
-        return found
+        threading.Thread(target=run, name="plog-job", daemon=True).start()
+        return done
 
-
-def _failure(text: str) -> Failure:
-    return Failure(ConnectionFailed(text))
+    def _job_within(self, work: Callable[[], T], timeout_s: float, late: str) -> Deferred[T]:
+        """As `job`; ConnectionFailed with the text `late` when `timeout_s` have passed."""
+        done = self.job(work)
+        timer = self._reactor.callLater(
+            max(0.0, timeout_s), _settle, done.errback, Failure(ConnectionFailed(late))
+        )
+        return done.addBoth(_stop_timer, timer)
 
 
 def _settle(finish: Callable[[Any], None], outcome: Any) -> None:

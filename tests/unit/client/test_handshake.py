@@ -67,14 +67,23 @@ class FakeConnection:
 class FakeNetwork:
     """A clock that stands at 100 s, and no chance."""
 
+    def __init__(self) -> None:
+        self.jobs = 0
+
     def now_s(self) -> float:
         return 100.0
 
     def random(self) -> float:
         return 0.5
 
+    async def job(self, work: Callable[[], Any]) -> Any:
+        self.jobs += 1
+        return work()
 
-def _log_in(connection: FakeConnection, **keywords: object) -> Session:
+
+def _log_in(
+    connection: FakeConnection, *, network: FakeNetwork | None = None, **keywords: object
+) -> Session:
     options: dict[str, object] = {
         "security_protocol": "SASL_SSL",
         "sasl_mechanism": "PLAIN",
@@ -85,7 +94,7 @@ def _log_in(connection: FakeConnection, **keywords: object) -> Session:
         del options["sasl_username"], options["sasl_password"]
     settings = ClientSettings.from_options(bootstrap_servers="x", **{**options, **keywords})
     fake_connection: Any = connection
-    fake_network: Any = FakeNetwork()
+    fake_network: Any = network or FakeNetwork()
     return _run(authenticate(fake_connection, settings, fake_network, host="broker"))
 
 
@@ -214,6 +223,15 @@ def test_a_token_comes_from_a_file_read_each_time(tmp_path: Path) -> None:
         assert "%20" in url
         _log_in(connection, sasl_mechanism="OAUTHBEARER", sasl_oauthbearer_token_endpoint_url=url)
         assert token.encode() in _token_of(connection)
+
+
+def test_reading_a_token_holds_up_nobody_else(tmp_path: Path) -> None:
+    network, path = FakeNetwork(), tmp_path / "token"
+    path.write_text("t")
+    given: dict[str, object] = {"sasl_oauthbearer_token": lambda: "t"}
+    for options, jobs in ((given, 0), ({"sasl_oauthbearer_token_endpoint_url": path.as_uri()}, 1)):
+        _log_in(FakeConnection(_accept()), network=network, sasl_mechanism="OAUTHBEARER", **options)
+        assert network.jobs == jobs
 
 
 def test_a_token_that_cannot_be_had_is_told(tmp_path: Path) -> None:
