@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
 from twisted.internet.defer import Deferred
@@ -65,12 +64,7 @@ class Client(Generic[Core]):
         _ = self._core
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     async def close(self, timeout_s: float | None = None) -> None:

@@ -66,12 +66,8 @@ class RecordTooLarge(MessageTooLarge):
     """
 
 
-class SerializationFailed(PlogError):
-    """A serializer or deserializer raised an error, or gave something that is not bytes.
-
-    A consumer's position is still before the record, at `offset` of `partition`: seek to
-    `offset + 1` to pass it, or mend the deserializer.
-    """
+class _AtRecord(PlogError):
+    """What is wrong with a record; `partition` is None where it is not known which one it is."""
 
     def __init__(
         self, message: str, partition: TopicPartition | None = None, offset: int = -1
@@ -79,6 +75,14 @@ class SerializationFailed(PlogError):
         super().__init__(message)
         self.partition = partition
         self.offset = offset
+
+
+class SerializationFailed(_AtRecord):
+    """A serializer or deserializer raised an error, or gave something that is not bytes.
+
+    A consumer's position is still before the record, at `offset` of `partition`: seek to
+    `offset + 1` to pass it, or mend the deserializer.
+    """
 
 
 class DeliveryTimedOut(RequestTimedOut):
@@ -90,19 +94,12 @@ class DeliveryTimedOut(RequestTimedOut):
         return False
 
 
-class CorruptRecords(CorruptMessage):
+class CorruptRecords(_AtRecord, CorruptMessage):
     """Fetched records are damaged: fetch again, or seek past them.
 
     The position is still before them. The last one is at `offset` of `partition`, as far as can be
     told: a seek to `offset + 1` passes them.
     """
-
-    def __init__(
-        self, message: str, partition: TopicPartition | None = None, offset: int = -1
-    ) -> None:
-        super().__init__(message)
-        self.partition = partition
-        self.offset = offset
 
 
 class NoOffsetForPartition(PlogError):
