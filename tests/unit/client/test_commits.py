@@ -302,7 +302,7 @@ def test_commits_without_an_answer_do_not_keep_a_member_from_leaving(
     a = world.member("a")
     a.member.subscribe(["t"])
     a.member.polled()
-    world.sim.run(a.member.ensure_active())
+    world.sim.run(a.until_active())
     world.sim.deaf = True
     a.member.commit_async(at(3))
     before_s = world.sim.now_s()
