@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from plog.client.backoff import Backoff
 from plog.client.connection import Connection
-from plog.client.errors import ClosedError
+from plog.client.errors import ClosedError, error_about
 from plog.client.metadata import (
     NO_NODE,
     Broker,
@@ -82,6 +82,7 @@ class Cluster:
         self._freshener: Task | None = None
         self._said = ""
         """Why there was no metadata, the last time."""
+        self._has_warned = False
         self._is_closed = False
 
     @property
@@ -153,10 +154,14 @@ class Cluster:
                     error = failure
                 else:
                     self.trouble = None
+                    self._has_warned = False
                     return answer
                 if backoff.is_over:
                     break
             assert error is not None, "there is always a seed to ask"
+            if not self._has_warned:  # Once, until one answers: some wait for long.
+                log.warning("%s; trying again", error)
+                self._has_warned = True
             await backoff.wait_or_raise(error)
 
     async def ask_controller(
@@ -280,7 +285,7 @@ class Cluster:
         )
         response = await self.ask_any(request, MetadataResponse)
         if response.error_code:
-            raise error_from_code(response.error_code, "metadata")
+            raise error_about(response.error_code, "metadata")
         self._learn(response, replace_topics=every)
         return self.metadata
 
@@ -418,7 +423,9 @@ class Cluster:
             return failure
         found = answer.coordinators[0] if answer.coordinators else answer
         if found.error_code:
-            return error_from_code(found.error_code, found.error_message or f"of {key}")
+            if found.error_message:
+                return error_from_code(found.error_code, found.error_message)
+            return error_about(found.error_code, f"looking for who coordinates {key}")
         self._place(found.node_id, found.host, found.port)
         self._coordinators[kind, key] = found.node_id
         return None
@@ -455,7 +462,7 @@ def _problem(name: str, topic: TopicMetadata | None) -> KafkaError | None:
     if topic is None:
         return RequestTimedOut(f"nobody has told of topic {name}")
     if topic.error:
-        return error_from_code(topic.error, f"topic {name}")
+        return error_about(topic.error, f"topic {name}")
     if not topic.has_leaders:
-        return error_from_code(ErrorCode.LEADER_NOT_AVAILABLE, f"topic {name}")
+        return error_about(ErrorCode.LEADER_NOT_AVAILABLE, f"topic {name}")
     return None

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 from plog.client.cluster import Cluster
 from plog.client.connection import Connection
 from plog.client.coordinator_link import CoordinatorLink
-from plog.client.errors import CommitFailed
+from plog.client.errors import CommitFailed, error_about
 from plog.client.group_positions import GroupPositions
 from plog.client.heartbeats import fenced
 from plog.client.membership import Generation, Membership
@@ -41,7 +41,6 @@ from plog.errors import (
     KafkaError,
     RebalanceInProgress,
     TopicAuthorizationFailed,
-    error_from_code,
 )
 from plog.types import TopicPartition
 from plog.wire.messages.offset_commit import OffsetCommitResponse
@@ -196,7 +195,7 @@ class Commits:
     def _error(self, code: int, partition: TopicPartition, sent: Generation) -> Exception:
         is_current = self._membership.generation == sent
         group_id = self._link.group_id
-        error = error_from_code(code, f"group {group_id}: committing {partition}")
+        error = error_about(code, f"group {group_id}: committing {partition}")
         self._link.moved(error)
         match code:
             case ErrorCode.REQUEST_TIMED_OUT:

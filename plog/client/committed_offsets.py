@@ -9,6 +9,7 @@ from collections.abc import Collection
 
 from plog.client.cluster import Cluster
 from plog.client.coordinator_link import CoordinatorLink
+from plog.client.errors import error_about
 from plog.client.network import Network
 from plog.client.offset_messages import fetch_request, fetch_results
 from plog.client.settings import ConsumerSettings
@@ -20,7 +21,6 @@ from plog.errors import (
     KafkaError,
     UnknownTopicOrPartition,
     UnstableOffsetCommit,
-    error_from_code,
 )
 from plog.types import TopicPartition
 from plog.wire.messages.offset_fetch import OffsetFetchResponse
@@ -82,7 +82,7 @@ class CommittedOffsets:
                 f"group {group_id}: this user may not see its offsets: an ACL has to allow DESCRIBE"
             )
         if code:
-            raise error_from_code(code, f"group {group_id}: committed offsets")
+            raise error_about(code, f"group {group_id}: committed offsets")
         offsets: dict[TopicPartition, OffsetAndMetadata | None] = dict.fromkeys(partitions)
         for partition, (partition_code, offset) in results.items():
             if partition_code == ErrorCode.UNSTABLE_OFFSET_COMMIT:
@@ -91,7 +91,7 @@ class CommittedOffsets:
                     " ended"
                 )
             if partition_code:
-                raise error_from_code(
+                raise error_about(
                     partition_code, f"group {group_id}: the committed offset of {partition}"
                 )
             if partition in offsets:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from plog.client.backoff import timed_out
 from plog.client.cluster import Cluster
-from plog.client.errors import IllegalState
+from plog.client.errors import IllegalState, error_about
 from plog.client.fetch_buffer import FetchBuffer
 from plog.client.fetch_metrics import FetchMetrics
 from plog.client.fetch_results import FetchResults
@@ -37,7 +37,7 @@ from plog.client.values import (
     OffsetAndTimestamp,
     checked_partition,
 )
-from plog.errors import ErrorCode, KafkaError, error_from_code
+from plog.errors import ErrorCode, KafkaError
 from plog.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -433,7 +433,7 @@ class ConsumerCore:
         for name in assigned | self._member.subscription:
             topic = metadata.topics.get(name)
             if topic is not None and topic.error in _REFUSALS:
-                self.positions.fail_all(name, error_from_code(topic.error, f"topic {name}"))
+                self.positions.fail_all(name, error_about(topic.error, f"topic {name}"))
                 self._news()
 
     def _take_in_leaders(self, metadata: ClusterMetadata) -> None:

@@ -17,6 +17,7 @@ from plog.errors import (
     OffsetOutOfRange,
     PlogError,
     RequestTimedOut,
+    error_from_code,
 )
 from plog.settings import ConfigError as ConfigError  # Part of this module, for who imports them.
 from plog.types import TopicPartition
@@ -150,3 +151,13 @@ class WrongThread(PlogError):
 
 class ForkedError(PlogError):
     """The client was made before this process was forked off: make a new one in the child."""
+
+
+def error_about(code: int, about: str) -> KafkaError:
+    """The error a broker's code stands for, saying what it is about and what it means.
+
+    >>> error_about(3, "topic orders")
+    UnknownTopicOrPartition('topic orders: This broker hosts no such topic or partition.')
+    """
+    error = error_from_code(code)
+    return type(error)(f"{about}: {error.message}")

@@ -13,13 +13,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from plog.client.errors import CorruptRecords
+from plog.client.errors import CorruptRecords, error_about
 from plog.client.fetch_buffer import FetchBuffer
 from plog.client.fetch_plan import WantedPartition
 from plog.client.fetched import FetchedPartition, ReadingRules, split_batches
 from plog.client.position_keeper import MAY_PASS
 from plog.client.positions import Positions
-from plog.errors import ErrorCode, OffsetOutOfRange, error_from_code
+from plog.errors import ErrorCode, OffsetOutOfRange
 from plog.types import TopicPartition
 from plog.wire.messages.fetch import FetchResponse, PartitionData
 
@@ -139,7 +139,7 @@ class FetchResults:
             return
         elif self._positions.is_drained(state, generation):
             text = f"{partition}: it cannot be fetched from"
-            error = error_from_code(code, text)
+            error = error_about(code, text)
             if code == ErrorCode.CORRUPT_MESSAGE:
                 error = CorruptRecords(
                     f"{partition}, offset {wanted.offset}: the broker finds its records damaged. "

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from plog.client.backoff import Backoff
 from plog.client.cluster import Cluster
+from plog.client.errors import error_about
 from plog.client.network import Network
 from plog.client.offset_reset import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from plog.client.values import OffsetAndTimestamp
@@ -95,7 +96,7 @@ def read_list_offsets(
             answers.found[partition] = None  # Its records have no times: none is late enough.
         elif one.error_code:
             text = f"{partition}: its offsets cannot be looked up"
-            answers.failed[partition] = error_from_code(one.error_code, text)
+            answers.failed[partition] = error_about(one.error_code, text)
         elif one.offset == UNKNOWN_OFFSET:
             answers.found[partition] = None
         else:
@@ -189,7 +190,7 @@ class OffsetLookup:
     def _why_no_leader(self, partition: TopicPartition) -> KafkaError:
         topic = self._cluster.metadata.topics.get(partition.topic)
         if topic is not None and topic.error:
-            return error_from_code(topic.error, f"topic {partition.topic}")
+            return error_about(topic.error, f"topic {partition.topic}")
         if topic is None or partition.partition >= len(topic.partitions):
             return UnknownTopicOrPartition(f"{partition} does not exist")
         return error_from_code(ErrorCode.LEADER_NOT_AVAILABLE, f"{partition} has no leader")

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping,
 from typing import Any
 
 from plog.client.cluster import Cluster
-from plog.client.errors import ClosedError, LogTruncated, NoOffsetForPartition
+from plog.client.errors import ClosedError, LogTruncated, NoOffsetForPartition, error_about
 from plog.client.network import Cancelled, Network, Task
 from plog.client.offset_lookup import CONSUMER, OffsetLookup, TimeQuestion
 from plog.client.offset_reset import LATEST
@@ -256,7 +256,7 @@ class PositionKeeper:
         assert position is not None
         if end is None or end.error_code:
             code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if end is None else end.error_code
-            error = error_from_code(code, f"{partition}: its position cannot be validated")
+            error = error_about(code, f"{partition}: its position cannot be validated")
             self._failed(one.state, one.generation, error)
         elif end.leader_epoch > NO_EPOCH and position <= end.end_offset:
             self._positions.validated(one.state, one.generation)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 
 from plog.client.cluster import Cluster
+from plog.client.errors import error_about
 from plog.client.metadata import check_topic_names
 from plog.client.network import Network
 from plog.errors import (
@@ -16,7 +17,6 @@ from plog.errors import (
     PlogError,
     RequestTimedOut,
     UnknownTopicOrPartition,
-    error_from_code,
 )
 
 log = logging.getLogger("plog.client")
@@ -67,7 +67,7 @@ class TopicLookup:
             why = f": {trouble}" if trouble is not None else ""
             return RequestTimedOut(f"no broker has told of topic {topic} in time{why}")
         if known.error:
-            return error_from_code(known.error, f"topic {topic}")
+            return error_about(known.error, f"topic {topic}")
         if not known.partitions:
             return LeaderNotAvailable(f"topic {topic} has no partitions yet")
         if partition is not None and partition >= len(known.partitions):

@@ -6,8 +6,9 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from plog.client.errors import error_about
 from plog.client.metadata import ClusterMetadata
-from plog.errors import ErrorCode, KafkaError, error_from_code
+from plog.errors import ErrorCode, KafkaError
 
 _REFUSALS = (ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.INVALID_TOPIC_EXCEPTION)
 
@@ -66,5 +67,5 @@ def refusal(topics: Iterable[str], metadata: ClusterMetadata) -> KafkaError | No
     for name in topics:
         topic = metadata.topics.get(name)
         if topic is not None and topic.error in _REFUSALS:
-            return error_from_code(topic.error, f"topic {name} cannot be subscribed to")
+            return error_about(topic.error, f"topic {name} cannot be subscribed to")
     return None

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeVar, cast
 
+from plog.client.errors import error_about
 from plog.errors import KafkaError, error_from_code
 
 K = TypeVar("K")
@@ -95,8 +96,7 @@ def outcome(code: int, message: str | None, about: str, value: V) -> V | KafkaEr
         return value
     if message:
         return error_from_code(code, message)
-    error = error_from_code(code)
-    return type(error)(f"{about}: {error.message}")
+    return error_about(code, about)
 
 
 def raise_if_error(code: int, message: str | None, about: str) -> None:

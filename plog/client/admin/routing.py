@@ -14,6 +14,7 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from plog.client.admin.results import Results, several
+from plog.client.errors import error_about
 from plog.errors import ErrorCode, KafkaError, error_from_code
 from plog.types import TopicPartition
 
@@ -155,7 +156,7 @@ def _why_no_leader(partition: TopicPartition, metadata: ClusterMetadata) -> Kafk
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {partition.topic}"
         )
     if topic.error:
-        return error_from_code(topic.error, f"topic {partition.topic}")
+        return error_about(topic.error, f"topic {partition.topic}")
     if metadata.partition(partition) is None:
         return error_from_code(
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,

@@ -11,7 +11,11 @@ import pytest
 from plog.client.cluster import Cluster
 from plog.client.errors import ClosedError, ConnectionFailed
 from plog.client.settings import ClientSettings
-from plog.errors import KafkaError, RequestTimedOut, UnknownTopicOrPartition
+from plog.errors import (
+    KafkaError,
+    RequestTimedOut,
+    UnknownTopicOrPartition,
+)
 from plog.types import TopicPartition
 from plog.wire.messages.create_partitions import (
     CreatePartitionsRequest,
@@ -271,3 +275,19 @@ def test_a_port_that_answers_nothing_may_want_tls(sim: SimNetwork) -> None:
     sim.on_request = lambda _: "drop"
     with pytest.raises(ConnectionFailed, match="wants TLS, which security"):
         sim.run(make_cluster(sim, default_api_timeout_ms=500).refresh())
+
+
+def test_who_waits_for_a_broker_is_told_once(
+    sim: SimNetwork, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster = make_cluster(sim, default_api_timeout_ms=5_000)
+    for _ in range(2):  # Each time they go, until one has answered.
+        sim.refuses = True
+        with pytest.raises(ConnectionFailed):
+            sim.run(cluster.refresh(()))
+        [warning] = [record.message for record in caplog.records]
+        assert "127.0.0.1:9092" in warning
+        assert warning.endswith("; trying again")
+        caplog.clear()
+        sim.refuses = False
+        sim.run(cluster.refresh(()))
