@@ -26,6 +26,7 @@ from plog.cli.options import (
     raw_key_value,
 )
 from plog.cli.parser import add_examples, fail
+from plog.cli.standard_streams import reader_is_gone
 from plog.cli.stopping import Stopping
 from plog.error_base import PlogError
 
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from plog.client.values import ConsumerRecord
 
 _AT_ONCE: Final = 500
+_LOOK_UP_S: Final = 1.0
 _EARLIEST, _LATEST = "earliest", "latest"
 
 
@@ -263,7 +265,7 @@ def copy(
     while not is_stopped() and (limit < 0 or printer.count < limit):
         count = _AT_ONCE if limit < 0 else min(_AT_ONCE, limit - printer.count)
         try:
-            records = consumer.consume(count, timeout_s)
+            records = next_records(consumer, count, timeout_s, printer)
         except WokenUp:
             return
         if not records:
@@ -278,6 +280,19 @@ def copy(
         except PlogError:
             give_back(consumer, records[printer.count - before :])
             raise
+
+
+def next_records(
+    consumer: Consumer, count: int, timeout_s: float | None, printer: Printer
+) -> Sequence[ConsumerRecord]:
+    """The next records; none when time is up, or when nobody would see them any more."""
+    if timeout_s is not None:
+        return consumer.consume(count, timeout_s)
+    while not printer.is_in_vain:
+        records = consumer.consume(count, _LOOK_UP_S)
+        if records:
+            return records
+    return ()
 
 
 def give_back(consumer: Consumer, records: Sequence[ConsumerRecord]) -> None:
@@ -301,6 +316,14 @@ class Printer:
         self._stream = stream
         self._skips_errors = skips_errors
         self.count = 0
+
+    @property
+    def is_in_vain(self) -> bool:
+        """Whether the reader of the pipe it writes to has gone: ``| head -1`` has seen enough."""
+        try:
+            return reader_is_gone(self._stream.fileno())
+        except OSError:  # It has no descriptor.
+            return False
 
     def print(self, records: Sequence[ConsumerRecord]) -> None:
         """Print them all. Raises BrokenPipeError, and PlogError for one that cannot be printed."""

@@ -156,7 +156,7 @@ def run(arguments: argparse.Namespace) -> int:
         "kafka.tools."
     )
     if reader not in _READERS:
-        raise UsageError(f"there is no reader {arguments.line_reader}: it is {_READERS[0]}")
+        raise UsageError(f"there is no reader {arguments.line_reader}: take {_READERS[0]}")
     line_format = LineFormat.of(merged(arguments.reader_config, arguments.reader_properties))
     config = settings_of(arguments)
     tally = Tally(arguments.topic)

@@ -165,6 +165,8 @@ def check(arguments: argparse.Namespace, action: str) -> None:
     only_with(arguments, ["--list"], "--type")
     only_with(arguments, ["--reset-offsets", "--delete-offsets"], "--topic")
     only_with(arguments, ["--reset-offsets"], "--all-topics")
+    if action == "--list" and (arguments.group or arguments.all_groups):
+        raise UsageError("--list lists all groups: use --describe --group to see one")
     if arguments.group and arguments.all_groups:
         raise UsageError("--all-groups says what --group says: leave one out")
     if action != "--list" and not arguments.group and not arguments.all_groups:

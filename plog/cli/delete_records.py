@@ -55,14 +55,17 @@ def parse_offsets(text: str) -> dict[TopicPartition, int]:
     """
     try:
         document: Any = json.loads(text)
+        if not isinstance(document, dict):
+            raise TypeError("it is no JSON object")
         version = document.get("version", 1)
         rows = [
             (TopicPartition(str(row["topic"]), int(row["partition"])), int(row["offset"]))
             for row in document["partitions"]
         ]
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError) as error:
+        why = f"{error} is missing" if isinstance(error, KeyError) else error
         raise UsageError(
-            f"--offset-json-file has to be like {_EXAMPLE}, and is not: {error!r}"
+            f"--offset-json-file has to be like {_EXAMPLE}, and is not: {why}"
         ) from None
     if version != 1:
         raise UsageError(f"--offset-json-file is of version {version}; only 1 is known")

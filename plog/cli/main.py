@@ -13,6 +13,7 @@ from typing import Final
 
 from plog.cli.commands import COMMANDS, GROUP, Command, Configure, find_command
 from plog.cli.parser import Parser, add_version_option, fail, tool_parser
+from plog.cli.standard_streams import open_closed_streams, show_warnings
 
 FAILED: Final = 1
 STOPPED: Final = 130
@@ -25,6 +26,7 @@ which are not listed here."""
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line `argv`, or the process' own; its exit code."""
+    open_closed_streams()
     arguments = sys.argv[1:] if argv is None else list(argv)
     if "_ARGCOMPLETE" in os.environ:
         from plog.cli.completion import complete
@@ -98,6 +100,7 @@ def run_tool(name: str, configure: Configure, arguments: Sequence[str]) -> int:
     parsed = tool_parser(name, configure).parse_args(arguments)
     from plog.error_base import PlogError  # Not before there is work to do.
 
+    show_warnings()
     try:
         code: int = parsed.run(parsed)
     except BrokenPipeError:
@@ -113,6 +116,12 @@ def run_tool(name: str, configure: Configure, arguments: Sequence[str]) -> int:
 
 
 def describe(error: Exception) -> str:
-    """What an error that was raised on purpose tells people."""
+    """What an error that was raised on purpose tells people.
+
+    >>> describe(FileNotFoundError(2, "No such file or directory", "orders.txt"))
+    'orders.txt: No such file or directory'
+    """
+    if isinstance(error, OSError) and error.filename is not None and error.strerror:
+        return f"{os.fsdecode(error.filename)}: {error.strerror}"
     text: object = getattr(error, "message", None) or error
     return str(text) or type(error).__name__

@@ -133,8 +133,18 @@ def _add_way_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print that as JSON, for programs")
 
 
+def check(arguments: argparse.Namespace) -> None:
+    """Refuse a range that ends before it begins. Raises UsageError."""
+    for kind in ("offset", "time"):
+        first = getattr(arguments, f"from_{kind}")
+        until = getattr(arguments, f"until_{kind}")
+        if first is not None and until is not None and until <= first:
+            raise UsageError(f"--until-{kind} has to be later than --from-{kind}")
+
+
 def run(arguments: argparse.Namespace) -> int:
     """Copy what the options name."""
+    check(arguments)
     of_reader = _config(
         arguments.bootstrap_servers, arguments.command_config, arguments.consumer_properties
     )

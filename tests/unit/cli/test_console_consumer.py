@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import io
+import os
 from collections.abc import Sequence
 from typing import cast
 
@@ -111,8 +112,27 @@ def test_no_more_is_asked_for_than_is_wanted() -> None:
 
 def test_silence_ends_it_when_there_is_a_limit() -> None:
     consumer = FakeConsumer(_records(b"a"), [])
-    _copy(consumer, Printer(DefaultFormatter({}), io.BytesIO(), skips_errors=False))
+    printer = Printer(DefaultFormatter({}), io.BytesIO(), skips_errors=False)
+    _copy(consumer, printer, "--timeout-ms", "1000")
     assert len(consumer.asked) == 2
+
+
+def test_silence_is_no_end_without_a_limit() -> None:
+    consumer = FakeConsumer(_records(b"a"), [], [], _records(b"b"))
+    printer = Printer(DefaultFormatter({}), io.BytesIO(), skips_errors=False)
+    _copy(consumer, printer)
+    assert printer.count == 2
+
+
+def test_in_silence_it_ends_when_the_reader_of_its_pipe_has_gone() -> None:
+    consumer = FakeConsumer([], _records(b"a"))
+    read_end, write_end = os.pipe()
+    with open(write_end, "wb") as stream:
+        printer = Printer(DefaultFormatter({}), stream, skips_errors=False)
+        assert not printer.is_in_vain
+        os.close(read_end)
+        _copy(consumer, printer)
+    assert consumer.asked == []
 
 
 def test_what_a_closed_pipe_did_not_take_is_given_back(

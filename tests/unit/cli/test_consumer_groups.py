@@ -135,6 +135,7 @@ def test_a_pattern_is_tried_without_a_broker(site: CliSite, pattern: str, told: 
         ("--list --delete --group g", "exactly one of"),
         ("--describe", "--describe needs --group, or --all-groups"),
         ("--describe --group g --all-groups", "leave one out"),
+        ("--list --group g", "--list lists all groups"),
         ("--describe --group g --members --offsets", "--describe tells one of"),
         ("--describe --group g --state Stable", "takes no states"),
         ("--list --members", "--members only goes with --describe"),

@@ -70,8 +70,8 @@ def test_a_program_gets_json(delete_records: Deleting) -> None:
     ("document", "told"),
     [
         ("{", "has to be like"),
-        ("[]", "has to be like"),
-        ({"partitions": [{"topic": "t"}]}, "has to be like"),
+        ("[]", "it is no JSON object"),
+        ({"partitions": [{"topic": "t"}]}, "'partition' is missing"),
         ({"partitions": [_row(1)], "version": 2}, "of version 2"),
         ({"partitions": [_row(1), _row(2)]}, "names partitions twice: orders-0"),
     ],

@@ -1,4 +1,4 @@
-"""plog/cli/replay_plan.py: the file that a replay goes on from."""
+"""plog/cli/replay_plan.py: the range of a replay, and the file that it goes on from."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from plog.cli.options import UsageError
+from plog.cli.parser import tool_parser
+from plog.cli.replay import check, configure
 from plog.cli.replay_plan import PartitionRange, State, time_ms
 
 RANGES = [PartitionRange(0, 3, 10), PartitionRange(7, 5, 5)]
@@ -40,3 +42,12 @@ def test_another_file_is_refused_and_not_written_to(tmp_path: Path, text: str) -
 def test_what_is_no_time_is_refused() -> None:
     with pytest.raises(argparse.ArgumentTypeError, match="no time"):
         time_ms("noon")
+
+
+@pytest.mark.parametrize("bounds", [("offset", "5", "5"), ("time", "2026-03-02", "2026-03-01")])
+def test_a_range_that_ends_before_it_begins_is_refused(bounds: tuple[str, str, str]) -> None:
+    kind, first, until = bounds
+    words = ["--bootstrap-server", "a:1", "--topic", "t", "--to-topic", "u"]
+    words += [f"--from-{kind}", first, f"--until-{kind}", until]
+    with pytest.raises(UsageError, match=f"--until-{kind} has to be later"):
+        check(tool_parser("replay", configure).parse_args(words))
