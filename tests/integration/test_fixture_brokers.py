@@ -110,8 +110,13 @@ def test_a_port_that_is_taken_is_named(broker: RunningBroker, tmp_path: Path) ->
 
 
 def test_what_is_no_broker_yet_cannot_be_asked(make: Callable[..., RunningBroker]) -> None:
-    with pytest.raises(BrokerFailed):
+    with pytest.raises(BrokerFailed, match=r"start\(\) it"):
         make().advance_time(1)
+
+
+def test_a_broker_that_runs_is_not_started_again(broker: RunningBroker) -> None:
+    with pytest.raises(BrokerFailed, match="runs already"):
+        broker.start()
 
 
 def test_a_bug_is_told_with_the_last_lines(broker: RunningBroker) -> None:
@@ -277,7 +282,7 @@ def test_a_hook_ends_with_its_block_with_a_reset_and_with_the_broker(
 
 def test_a_hook_that_is_not_hit_is_not_waited_for_for_ever(broker: RunningBroker) -> None:
     hook = broker.hooks.drop("Fetch")
-    with pytest.raises(TimeoutError):
+    with pytest.raises(TimeoutError, match="had 0 of 1 requests"):
         hook.wait(timeout_s=0.05)
     assert hook.hits == 0, "and the answer that comes later is nobody else's"
 
@@ -311,6 +316,8 @@ def test_what_is_wrong_with_a_hook_is_told(broker: RunningBroker) -> None:
         hooks.fail("Produce", 4711)
     with pytest.raises(TypeError, match="RuntimeError"):
         hooks.fail("Produce", RuntimeError)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="'NOT_LEADER' is no error"):
+        hooks.fail("Produce", "NOT_LEADER")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="seconds=-1"):
         hooks.delay("Produce", -1)
 

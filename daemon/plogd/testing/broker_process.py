@@ -20,6 +20,8 @@ from plogd.testing.control_channel import ChannelClosed, ControlClient
 from plogd.testing.ready_socket import NotReadyError, ReadySocket
 from plogd.testing.running_broker import (
     ASK_TIMEOUT_S,
+    NOT_RUNNING,
+    RUNS_ALREADY,
     START_TIMEOUT_S,
     STOP_TIMEOUT_S,
     RunningBroker,
@@ -63,7 +65,8 @@ class BrokerProcess(RunningBroker):
 
     def start(self) -> None:
         """Start the broker and return when it serves. Raises BrokerFailed if it does not."""
-        assert not self.is_running, "one process at a time"
+        if self.is_running:
+            raise BrokerFailed(RUNS_ALREADY)
         self.data_dir.mkdir(parents=True, exist_ok=True)
         # Open until the process ends, which has a last word to say to it.
         self._ready_socket = ReadySocket()
@@ -113,7 +116,7 @@ class BrokerProcess(RunningBroker):
     def reload(self) -> None:
         """Let it read its settings again (SIGHUP); returns when it has done so."""
         process = self._running()
-        assert self._ready_socket is not None, "the broker does not run"
+        assert self._ready_socket is not None, NOT_RUNNING
         process.send_signal(signal.SIGHUP)
         self._ready_socket.wait(process, START_TIMEOUT_S)
 
@@ -135,14 +138,14 @@ class BrokerProcess(RunningBroker):
 
     def _running(self) -> subprocess.Popen[bytes]:
         if self._process is None:
-            raise BrokerFailed("the broker has not been started")
+            raise BrokerFailed(NOT_RUNNING)
         return self._process
 
     def _ask(self, command: str, *, timeout_s: float = ASK_TIMEOUT_S, **arguments: Any) -> Any:
         if not self._is_controlled:
             raise BrokerFailed(f"{command}: start it with BrokerProcess(..., controls=True)")
         if self._control is None:
-            raise BrokerFailed(f"{command}: the broker does not run")
+            raise BrokerFailed(f"{command}: {NOT_RUNNING}")
         try:
             return self._control.ask(command, arguments, timeout_s)
         except ChannelClosed as error:

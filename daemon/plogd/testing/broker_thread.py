@@ -31,6 +31,8 @@ from plogd.testing.guest import Guest, OfThread
 from plogd.testing.moving_time import MovableReactor
 from plogd.testing.running_broker import (
     ASK_TIMEOUT_S,
+    NOT_RUNNING,
+    RUNS_ALREADY,
     START_TIMEOUT_S,
     STOP_TIMEOUT_S,
     BrokerFailed,
@@ -58,7 +60,8 @@ class BrokerThread(RunningBroker):
 
     def start(self) -> None:
         """Start the broker and return when it serves. Raises BrokerFailed if it does not."""
-        assert not self.is_running, "one broker at a time"
+        if self.is_running:
+            raise BrokerFailed(RUNS_ALREADY)
         self.data_dir.mkdir(parents=True, exist_ok=True)
         started_s = time.monotonic()
         try:
@@ -119,7 +122,7 @@ class BrokerThread(RunningBroker):
 
     def _running(self) -> _Run:
         if self._run is None:
-            raise BrokerFailed("the broker has not been started")
+            raise BrokerFailed(NOT_RUNNING)
         return self._run
 
     def _ask(self, command: str, *, timeout_s: float = ASK_TIMEOUT_S, **arguments: Any) -> Any:
@@ -170,7 +173,7 @@ class _Run:
         """Call `function` on the reactor's thread. Raises BrokerFailed if that has ended."""
         with self._lock:
             if self._has_ended or not self.is_alive:
-                raise BrokerFailed("the broker does not run")
+                raise BrokerFailed(NOT_RUNNING)
             self.reactor.callFromThread(function)
 
     def asked(self, command: str, arguments: dict[str, Any]) -> Future[Any]:

@@ -48,7 +48,11 @@ class Hook:
     def wait(self, count: int = 1, timeout_s: float = WAIT_TIMEOUT_S) -> None:
         """Return when it has had `count` requests. Raises TimeoutError."""
         if self._hits is None:
-            self._ask("wait_for_hook", timeout_s=timeout_s, number=self._number, count=count)
+            try:
+                self._ask("wait_for_hook", timeout_s=timeout_s, number=self._number, count=count)
+            except TimeoutError:
+                text = f"the hook has had {self.hits} of {count} requests in {timeout_s:g} s"
+                raise TimeoutError(text) from None
         elif self._hits < count:
             raise TimeoutError(f"the hook has ended after {self._hits} requests")
 
@@ -187,4 +191,6 @@ def _code_and_text(error: Failing) -> tuple[int, str]:
         if not issubclass(error, KafkaError):
             raise TypeError(f"{error.__name__} has no code of Kafka's: take one of plog.errors")
         return int(error.code), ""
+    if not isinstance(error, int):
+        raise TypeError(f"{error!r} is no error: take a class of plog.errors, or an ErrorCode")
     return int(error), ""

@@ -19,6 +19,8 @@ from plogd.testing.hooks import Hooks
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 60.0
 ASK_TIMEOUT_S = 120.0
+NOT_RUNNING = "the broker does not run: start() it, or restart()"
+RUNS_ALREADY = "the broker runs already: stop() it before, or restart() it"
 _LOG_TAIL_CHARACTERS = 4000
 _BUG = re.compile(r"^\S+Z CRITICAL ", re.MULTILINE)
 _NAME_CHARACTERS_MAX = 60
