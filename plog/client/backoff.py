@@ -45,7 +45,8 @@ class Backoff:
         """Wait before the next try; without time left, raise `error` with how long it was tried."""
         if self.is_over:
             if str(error):
-                error.args = (f"{error} (tried for {self._timeout_s:g} s)",)
+                text = str(error).rstrip(".")
+                error.args = (f"{text} (tried for {self._timeout_s:g} s)",)
             raise error
         await self.wait()
 

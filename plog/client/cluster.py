@@ -160,7 +160,7 @@ class Cluster:
                     break
             assert error is not None, "there is always a seed to ask"
             if not self._has_warned:  # Once, until one answers: some wait for long.
-                log.warning("%s; trying again", error)
+                log.warning("%s; trying again", str(error).rstrip("."))
                 self._has_warned = True
             await backoff.wait_or_raise(error)
 

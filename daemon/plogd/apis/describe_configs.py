@@ -82,7 +82,7 @@ def _entries(resource: DescribeConfigsResource, broker: Broker) -> Sequence[Conf
             validate_name(name)
             topic = broker.cache.topic(name)
             if topic is None:
-                raise UnknownTopicOrPartition()
+                raise UnknownTopicOrPartition(f"The topic '{name}' does not exist.")
             return describe(broker.config, topic.config)
         case ConfigResourceType.BROKER:
             return _broker_entries(name, broker)

@@ -106,6 +106,7 @@ def test_a_program_gets_json(configs: Run) -> None:
     ("line", "told"),
     [
         ("--alter --topic none --add-config retention.ms=1", "none"),
+        ("--describe --topic none", "The topic 'none' does not exist."),
         ("--alter --topic orders --add-config retention.ms=x", "retention.ms"),
         ("--alter --topic orders --add-config no.such=1", "no.such"),
         (
