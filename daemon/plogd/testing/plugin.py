@@ -109,6 +109,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def _make(
     config: pytest.Config, folder: Path, settings: Mapping[str, str] | None, kind: str | None
 ) -> RunningBroker:
+    check_names(settings or {})
     kind = kind or config.getoption("--plog-broker") or config.getini("plog_broker") or KINDS[0]
     if kind == "process":
         from plogd.testing.broker_process import BrokerProcess
@@ -119,6 +120,29 @@ def _make(
     from plogd.testing.broker_thread import BrokerThread
 
     return BrokerThread(folder, settings)
+
+
+def check_names(settings: Mapping[str, str]) -> None:
+    """Refuse names of settings that nobody knows: the broker's warning would not be read here.
+
+    Those that Kafka knows and plog does not use are harmless. Raises ValueError.
+    """
+    if not settings:
+        return
+    from plog.settings import settings_of
+    from plogd.config.broker_config import BrokerConfig, why_unused
+    from plogd.config.known_settings import is_known_to_kafka
+    from plogd.config.listener_overrides import overridden_row
+
+    rows = settings_of(BrokerConfig)
+    names = {*rows, *(alias for row in rows.values() for alias in row.aliases)}
+    unknown = [
+        name
+        for name in settings
+        if name not in names and overridden_row(name) is None and not is_known_to_kafka(name)
+    ]
+    if unknown:
+        raise ValueError("; ".join(map(why_unused, unknown)))
 
 
 def _running(

@@ -5,6 +5,10 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
+from plogd.testing.plugin import check_names
+
 PROGRAM = """
 import sys
 import pytest
@@ -28,3 +32,16 @@ def test_a_broker_process_needs_no_twisted_in_the_tests_process() -> None:
         "assert not any(name.partition('.')[0] == 'twisted' for name in sys.modules)\n"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_a_setting_that_nobody_knows_is_an_error_of_the_test() -> None:
+    with pytest.raises(ValueError, match=r"num\.partition is not a setting; did you mean num\.p"):
+        check_names({"num.partitions": "4", "num.partition": "4"})
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["num.partitions", "log.cleaner.threads", "listener.name.tls.ssl.keystore.location"],
+)
+def test_a_setting_that_kafka_knows_is_taken(name: str) -> None:
+    check_names({name: "1"})
