@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 _AT_ONCE: Final = 500
 _LOOK_UP_S: Final = 1.0
+_UNREAD: Final = "unable to write to standard output, closing the consumer"
 _EARLIEST, _LATEST = "earliest", "latest"
 
 
@@ -269,13 +270,15 @@ def copy(
         except WokenUp:
             return
         if not records:
+            if timeout_s is None:
+                fail(_UNREAD)
             return
         before = printer.count
         try:
             printer.print(records)
         except BrokenPipeError:
             give_back(consumer, records)
-            fail("unable to write to standard output, closing the consumer")
+            fail(_UNREAD)
             return
         except PlogError:
             give_back(consumer, records[printer.count - before :])
