@@ -228,9 +228,11 @@ class GroupMember(Subscriber):
         """Give up what cannot be kept while the group meets."""
         generation = self._membership.generation
         if generation.is_member:
-            await self._commits.commit_automatically(
-                timeout_s=self._settings.max_poll_interval_ms / 1000
+            # The poll that waits for this cannot end before; then some records come twice.
+            longest_ms = min(
+                self._settings.max_poll_interval_ms, self._settings.default_api_timeout_ms
             )
+            await self._commits.commit_automatically(timeout_s=longest_ms / 1000)
         owned = self._positions.assigned
         if not self._membership.generation.is_member:
             if owned:

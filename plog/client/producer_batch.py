@@ -166,7 +166,7 @@ class ProducerBatch(SequencedBatch):
         error = self.error_at(index)
         try:
             on_delivery(None if error else self.metadata_at(index), error)
-        except Exception:
+        except BaseException:  # Also asyncio's CancelledError: the other records are told, too.
             log.exception("a callback for a record of %s failed", self.topic_partition)
 
     # -- of one record --------------------------------------------------------------------------

@@ -57,7 +57,7 @@ class SocketConnection:
         except OSError as error:
             self.close()
             raise tls_failure(error, address=self.address, host=host) or ConnectionFailed(
-                f"cannot connect to {self.address}: {error}"
+                f"cannot connect to {self.address}: {error.strerror or error}"
             ) from error
 
     @property

@@ -52,14 +52,14 @@ def test_a_reader_that_has_seen_enough_is_no_failure() -> None:
         assert process.wait(60) == 0
 
 
-def test_nobody_there_is_one_line() -> None:
+def test_who_is_not_there_is_told_at_once_and_at_the_end() -> None:
     ended = _plog(
         "consumer-groups", "--list", "--bootstrap-server", "127.0.0.1:1", "--timeout", "500"
     )
     assert ended.returncode == 1
-    [line] = ended.stderr.splitlines()
-    assert line.startswith("plog: ")
-    assert "127.0.0.1:1" in line
+    warning, error = ended.stderr.splitlines()
+    assert warning == "plog: cannot connect to 127.0.0.1:1: Connection refused; trying again"
+    assert error.startswith("plog: cannot connect to 127.0.0.1:1: Connection refused")
 
 
 def test_a_shell_is_told_what_could_follow() -> None:
