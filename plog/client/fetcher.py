@@ -171,17 +171,13 @@ class NodeFetcher:
         )
         began_s = fetcher.network.now_s()
         response = await connection.ask(request, FetchResponse, version=version)
+        latency_s = fetcher.network.now_s() - began_s
         self._session.answered(response)
         if response.error_code:
             await self._refused(response.error_code)
             return
         self._failures = 0
         news = fetcher.results.take_in(plan.partitions, response)
-        fetcher.metrics.fetched(
-            latency_s=fetcher.network.now_s() - began_s,
-            size_bytes=news.size_bytes,
-            throttle_ms=response.throttle_time_ms,
-        )
         if news.metadata_is_stale:
             fetcher.cluster.request_update()
         if news.needs_offset:
@@ -190,8 +186,14 @@ class NodeFetcher:
             fetcher.wake()
         if news.for_application:
             fetcher.on_data()
-        if response.throttle_time_ms > 0:
+        if news.for_application or response.throttle_time_ms > 0:
+            # First the application, which may wait on this very loop, and then the next fetch.
             await fetcher.network.sleep(response.throttle_time_ms / 1000)
+        fetcher.metrics.fetched(
+            latency_s=latency_s,
+            size_bytes=news.size_bytes,
+            throttle_ms=response.throttle_time_ms,
+        )
 
     async def _refused(self, code: int) -> None:
         """The fetch as a whole was answered with an error."""

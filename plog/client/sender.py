@@ -92,6 +92,8 @@ class Sender:
         self._ids = ProducerIds(cluster, network, self._without_id, self.wake)
         self._linger_s = settings.linger_ms / 1000
         self._slow_after_s = settings.partitioner_availability_timeout_ms / 1000 or math.inf
+        self._is_saturated = False
+        """No record that comes leads to a look: an answer does."""
         self._is_stopped = False
         self.hurries = 0
         """While above 0, no batch lingers: somebody waits for memory."""
@@ -140,14 +142,12 @@ class Sender:
             next_look_s = min(next_look_s, self._serve(node_id, queues, now_s))
         for node_id in self._nodes.keys() - ready.keys():
             self._unblocked(node_id)
-        self._accumulator.end_look(0.0 if self._is_saturated() else next_look_s)
+        self._is_saturated = self._no_broker_takes_more()
+        self._accumulator.end_look(0.0 if self._is_saturated else next_look_s)
         return next_look_s
 
-    def _is_saturated(self) -> bool:
-        """Whether no broker takes another request until it has answered one.
-
-        Never where it is to be noticed for how long.
-        """
+    def _no_broker_takes_more(self) -> bool:
+        """Until it has answered a request. Never so where it is to be noticed for how long."""
         if self._slow_after_s < math.inf:
             return False
         most = self._settings.max_in_flight_requests_per_connection
@@ -272,10 +272,6 @@ class Sender:
             known = self._cluster.metadata.partition(batch.topic_partition)
             batch.leader_epoch = -1 if known is None else known.leader_epoch
         request = self._request(batches)
-        self._metrics.request_sent(
-            records=sum(batch.count for batch in batches),
-            nbytes=sum(len(batch.encoded or b"") for batch in batches),
-        )
         try:
             if request.acks == 0:
                 rest = self._await_departure(node, connection.send(request), batches)
@@ -288,6 +284,10 @@ class Sender:
             for batch in batches:
                 self._deliveries.unsent(batch, error)
         else:
+            self._metrics.request_sent(
+                records=sum(batch.count for batch in batches),
+                nbytes=sum(len(batch.encoded or b"") for batch in batches),
+            )
             node.in_flight += 1
             self._metrics.requests_in_flight += 1
             self._network.spawn(rest, "a produce request")
@@ -346,7 +346,8 @@ class Sender:
     def _ended(self, node: _Node) -> None:
         node.in_flight -= 1
         self._metrics.requests_in_flight -= 1
-        self.wake()
+        if self._accumulator.waiting or self._is_saturated:
+            self.wake()
 
     def _answered(self, batches: Sequence[ProducerBatch], response: ProduceResponse) -> None:
         asked: dict[tuple[str, int], ProducerBatch] = {

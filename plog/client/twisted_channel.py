@@ -85,6 +85,8 @@ class TwistedChannel(Protocol):
         self._head = b""
         self._frame: bytearray | None = None
         self._filled = 0
+        self._tcp: Any = None
+        self._write_out: Callable[[], object] = lambda: None
 
     # -- asking -------------------------------------------------------------------------------
 
@@ -100,14 +102,15 @@ class TwistedChannel(Protocol):
         asked = _Asked(request, response, version, self._correlation_id, deadline_s)
         self._asked.append(asked)
         self._watch_until(deadline_s)
+        # Not in the reactor's next turn but now: half of what a small request waits for here. What
+        # does not go, or fails, the reactor tries again.
+        self._write_out()
         return asked.answer
 
     def send(self, request: ApiMessage, version: int, *, timeout_s: float) -> Awaitable[None]:
         self._write(request, version)
         if self._departures is None:
-            transport: Any = self.transport
-            has_tls = self._factory_of.expects_handshake
-            self._departures = Departures(transport.transport if has_tls else transport)
+            self._departures = Departures(self._tcp)
         deadline_s = self._clock.seconds() + timeout_s
         self._watch_until(deadline_s)
         return self._departures.of_all_written(deadline_s)
@@ -160,6 +163,12 @@ class TwistedChannel(Protocol):
         self._ready()
 
     def _ready(self) -> None:
+        transport: Any = self.transport
+        if self._factory_of.expects_handshake:
+            transport = getattr(transport, "transport", transport)
+        self._tcp = transport
+        # Where a reactor is told when to write, and does not itself say when it has written.
+        self._write_out = getattr(self._tcp, "doWrite", self._write_out)
         self.is_open = True
         self._factory_of.succeed(self)
 
