@@ -51,6 +51,30 @@ def test_a_session_names_what_changed_only() -> None:
     assert (named.partition, named.fetch_offset) == (1, 1)
 
 
+def test_the_application_comes_before_the_next_fetch() -> None:
+    site = ConsumerSite(fetch_max_wait_ms=100)
+    site.core.assign(site.create("t"))
+    site.nothing_for(50)
+    asked_by_then: list[int] = []
+    told = site.core.on_data
+
+    async def take_a_turn_later() -> None:
+        await site.sim.sleep(0)
+        asked_by_then.append(len(fetches(site)))
+
+    def on_data() -> None:
+        site.sim.spawn(take_a_turn_later(), "an application on the same loop")
+        told()
+
+    site.core.on_data = on_data
+    before = len(fetches(site))
+    site.produce("t", b"a")
+    assert site.values(1) == [b"a"]
+    assert asked_by_then == [before]
+    site.sim.advance(50)
+    assert len(fetches(site)) == before + 1
+
+
 def test_a_paused_partition_is_forgotten_and_comes_back() -> None:
     site = ConsumerSite(fetch_max_wait_ms=100)
     partitions = site.create("t", 2)

@@ -156,6 +156,35 @@ def test_no_more_requests_are_in_flight_than_allowed(most: int) -> None:
     assert site.values()[1:] == [b"x" * 60] * 20
 
 
+def test_what_comes_while_the_broker_is_busy_goes_when_it_has_answered() -> None:
+    site = ready(max_in_flight_requests_per_connection=1, linger_ms=0)
+    more = [b"b"]
+
+    def send_more(request: object) -> None:
+        if more and isinstance(request, ProduceRequest):
+            assert site.core.metrics()["requests-in-flight"] == 0  # It is counted a moment later.
+            site.sim.spawn(later(more.pop()), "a record that comes meanwhile")
+
+    async def later(value: bytes) -> None:
+        await site.sim.sleep(0)
+        assert site.core.metrics()["requests-in-flight"] == 1
+        assert site.core.send(TOPIC, value) is not None
+
+    site.sim.on_request = send_more
+    site.sent(b"a")
+    site.sim.advance(100)
+    assert len(site.produce_requests()) == 2
+    assert site.values()[1:] == [b"a", b"b"]
+
+
+def test_what_comes_after_all_was_answered_goes_at_once() -> None:
+    site = ready(max_in_flight_requests_per_connection=1, linger_ms=0)
+    for value in (b"a", b"b"):
+        site.sent(value)
+        site.sim.advance(100)
+    assert len(site.produce_requests()) == 2
+
+
 def test_acks_zero_waits_for_nothing() -> None:
     site = ready(acks="0")
     [handle] = site.sent(b"v")

@@ -100,6 +100,16 @@ def test_sends_a_request_before_ask_returns(site: _Site) -> None:
     assert (header.api_key, header.correlation_id, header.client_id) == (60, 1, "me")
 
 
+def test_a_request_is_written_before_ask_returns(monkeypatch: pytest.MonkeyPatch) -> None:
+    written: list[bytes] = []
+    monkeypatch.setattr(
+        _Transport, "doWrite", lambda self: written.append(self.value()), raising=False
+    )
+    site = _Site()
+    site.ask()
+    assert written == [site.transport.value()] != [b""]
+
+
 def test_answers_come_in_order(site: _Site) -> None:
     first, second = site.ask(), site.ask()
     assert site.channel.in_flight == 2
