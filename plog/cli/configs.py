@@ -21,7 +21,7 @@ from plog.cli.config_entities import (
 )
 from plog.cli.config_values import parse_assignments
 from plog.cli.options import UsageError, add_admin_options, comma_list, one_of, read_properties
-from plog.cli.output import Table, show
+from plog.cli.output import Table, show, tell
 from plog.cli.parser import add_examples
 from plog.client.admin.brokers import BrokerAdmin
 from plog.client.admin.configs import ConfigAdmin
@@ -93,7 +93,10 @@ def run(arguments: argparse.Namespace) -> int:
     added, deleted = changes_of(arguments)
     if any(entity.name is None for entity in entities):
         raise UsageError("--alter needs the name of what is to be changed, or its default")
-    return run_admin(arguments, lambda cluster: alter(cluster, entities, added, deleted))
+    as_json = arguments.json
+    return run_admin(
+        arguments, lambda cluster: alter(cluster, entities, added, deleted, as_json=as_json)
+    )
 
 
 def changes_of(arguments: argparse.Namespace) -> tuple[dict[str, str], list[str]]:
@@ -240,7 +243,12 @@ def _as_data(
 
 
 async def alter(
-    cluster: Cluster, entities: Sequence[Entity], added: Mapping[str, str], deleted: Sequence[str]
+    cluster: Cluster,
+    entities: Sequence[Entity],
+    added: Mapping[str, str],
+    deleted: Sequence[str],
+    *,
+    as_json: bool,
 ) -> int:
     """Set and take away, and tell that it is done."""
     first = entities[0]
@@ -253,10 +261,12 @@ async def alter(
         await _alter_resource(
             cluster, ConfigResource(RESOURCE_TYPES[first.type], first.name), added, deleted
         )
+    text = f"Completed updating default config for {first.type} in the cluster."
     if first.name:
-        print(f"Completed updating config for {first.type[:-1]} {first.name}.")
-    else:
-        print(f"Completed updating default config for {first.type} in the cluster.")
+        text = f"Completed updating config for {first.type[:-1]} {first.name}."
+    altered = [{"entity_type": each.type, "entity_name": each.name or None} for each in entities]
+    done = {"altered": altered, "set": sorted(added), "deleted": sorted(deleted)}
+    tell(text, done, as_json=as_json)
     return 0
 
 

@@ -22,7 +22,7 @@ from plog.cli.options import (
     only_with,
     positive,
 )
-from plog.cli.output import Table, show
+from plog.cli.output import Table, print_json, show, tell
 from plog.cli.parser import add_examples, fail
 from plog.client.admin.group_offsets import GroupOffsetAdmin
 from plog.client.admin.groups import GroupAdmin
@@ -273,6 +273,10 @@ async def delete(cluster: Cluster, arguments: argparse.Namespace) -> int:
     """``--delete``; 1 if not all could be."""
     groups = await group_names(cluster, arguments)
     done = await GroupAdmin(cluster).delete_groups(groups)
+    if arguments.json:
+        errors = {group: error.message for group, error in done.errors.items()}
+        print_json({"deleted": list(done.values_by_key), "errors": errors})
+        return 1 if errors else 0
     deleted = ", ".join(f"'{group}'" for group in done.values_by_key)
     if not done.errors:
         print(f"Deletion of requested consumer groups ({deleted}) was successful.")
@@ -307,10 +311,14 @@ async def delete_offsets(cluster: Cluster, arguments: argparse.Namespace) -> int
     failed = [error for error in outcomes.values() if error is not None]
     if failed:
         fail("some offsets could not be deleted; see the list")
-    else:
+    elif not arguments.json:
         print(f"Request succeeded for deleting offsets from group {group}.")
-    for line in _deletion_lines(outcomes):
-        print(line)
+    rows = [
+        {"topic": topic, "partition": number, "error": error and error.message}
+        for (topic, number), error in sorted(outcomes.items())
+    ]
+    told = {"group": group, "partitions": rows}
+    tell("\n".join(_deletion_lines(outcomes)), told, as_json=arguments.json)
     return 1 if failed else 0
 
 

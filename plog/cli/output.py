@@ -48,6 +48,14 @@ def show(
             print(line, file=stream)
 
 
+def tell(text: str, data: object, *, as_json: bool) -> None:
+    """Print what has been done: a sentence for people, if there is one to say, or JSON."""
+    if as_json:
+        print_json(data)
+    elif text:
+        print(text)
+
+
 def print_json(data: object, stream: IO[str] | None = None) -> None:
     """Print one JSON document."""
     import json

@@ -6,6 +6,7 @@ What a description looks like is in topics_report.py. Source: Kafka 4.3 TopicCom
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Sequence
 
 from plog.cli.admin import run_admin, topic_filter
@@ -18,7 +19,7 @@ from plog.cli.options import (
     only_with,
     positive,
 )
-from plog.cli.output import Table, show
+from plog.cli.output import Table, show, tell
 from plog.cli.parser import add_examples
 from plog.cli.topics_report import REPORTS, describe
 from plog.client.admin.topic_descriptions import TopicDescriptionAdmin
@@ -200,7 +201,8 @@ async def create(cluster: Cluster, arguments: argparse.Namespace) -> int:
     if "." in name or "_" in name:
         print(
             "WARNING: Due to limitations in metric names, topics with a period ('.') or underscore "
-            "('_') could collide. To avoid issues it is best to use either, but not both."
+            "('_') could collide. To avoid issues it is best to use either, but not both.",
+            file=sys.stderr if arguments.json else sys.stdout,
         )
     assignments = arguments.replica_assignment
     topic = NewTopic(
@@ -212,10 +214,11 @@ async def create(cluster: Cluster, arguments: argparse.Namespace) -> int:
     )
     created = (await TopicAdmin(cluster).create_topics([topic]))[name]
     if isinstance(created, TopicAlreadyExists) and arguments.if_not_exists:
+        tell("", {"created": []}, as_json=arguments.json)
         return 0
     if isinstance(created, Exception):
         raise created
-    print(f"Created topic {name}.")
+    tell(f"Created topic {name}.", {"created": [name]}, as_json=arguments.json)
     return 0
 
 
@@ -233,6 +236,7 @@ async def alter(cluster: Cluster, arguments: argparse.Namespace) -> int:
             )
     if totals:
         (await TopicAdmin(cluster).create_partitions(totals)).raise_first()
+    tell("", {"altered": names}, as_json=arguments.json)
     return 0
 
 
@@ -241,6 +245,7 @@ async def delete(cluster: Cluster, arguments: argparse.Namespace) -> int:
     names = await _existing(TopicDescriptionAdmin(cluster), arguments)
     if names:
         (await TopicAdmin(cluster).delete_topics(names)).raise_first()
+    tell("", {"deleted": names}, as_json=arguments.json)
     return 0
 
 

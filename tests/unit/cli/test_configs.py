@@ -88,6 +88,15 @@ def test_what_was_never_set_can_be_taken_away(configs: Run) -> None:
     assert (done.code, done.out) == (0, "Completed updating config for topic orders.\n")
 
 
+def test_a_program_hears_in_json_what_was_done(configs: Run) -> None:
+    done = configs("--alter", "--topic", "orders", "--add-config", "retention.ms=7", "--json")
+    assert json.loads(done.out) == {
+        "altered": [{"entity_type": "topics", "entity_name": "orders"}],
+        "set": ["retention.ms"],
+        "deleted": [],
+    }
+
+
 def test_a_program_gets_json(configs: Run) -> None:
     [topic] = json.loads(configs("--describe", "--topic", "clicks", "--json").out)
     assert (topic["entity_type"], topic["entity_name"]) == ("topics", "clicks")

@@ -113,6 +113,23 @@ def test_offsets_are_forgotten(groups: Run) -> None:
     assert groups("--describe", "--group", "billing").lines == []
 
 
+def test_a_program_hears_in_json_what_was_deleted(site: CliSite, groups: Run) -> None:
+    words = ("--group", "billing", "--json")
+    done = groups("--delete-offsets", "--topic", "orders:0", "--topic", "none", *words)
+    assert done.code == 1
+    deleted = json.loads(done.out)
+    assert [(x["topic"], x["partition"]) for x in deleted["partitions"]] == [
+        ("none", -1),
+        ("orders", 0),
+    ]
+    assert deleted["partitions"][1]["error"] is None
+    done = groups("--delete", "--group", GROUP, *words)
+    assert done.code == 1
+    told = json.loads(done.out)
+    assert told["deleted"] == ["billing"]
+    assert list(told["errors"]) == [GROUP]
+
+
 @pytest.mark.parametrize(
     ("pattern", "told"),
     [

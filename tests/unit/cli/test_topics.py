@@ -129,6 +129,18 @@ def test_a_program_gets_json(site: CliSite, topics: Run) -> None:
     assert [each["leader"] for each in topic["partitions"]] == [1, 1]
 
 
+def test_a_program_hears_in_json_what_was_done(topics: Run) -> None:
+    def told(*words: object) -> object:
+        ended = topics(*words, "--json")
+        assert ended.code == 0
+        return json.loads(ended.out)
+
+    assert told("--create", "--topic", "a_b") == {"created": ["a_b"]}
+    assert told("--create", "--topic", "a_b", "--if-not-exists") == {"created": []}
+    assert told("--alter", "--topic", "a_b", "--partitions", 3) == {"altered": ["a_b"]}
+    assert told("--delete", "--topic", "a_b") == {"deleted": ["a_b"]}
+
+
 def _partition(isr: tuple[int, ...], leader: int | None = 1, **fields: object) -> Partition:
     about = PartitionDescription(
         partition=0, leader=leader, leader_epoch=0, replicas=(1, 2, 3), isr=isr, offline_replicas=()
