@@ -222,11 +222,16 @@ class Topic:
             return cls(name, str(cluster_id), len(admin.describe_topic(name).partitions))
 
     def create(self, config: dict[str, object], partitions: int) -> None:
-        """Make it, with so many partitions."""
+        """Make it, with so many partitions, unless somebody has been faster."""
         from plog.client.blocking import Admin
+        from plog.errors import TopicAlreadyExists
 
         with Admin(config=config) as admin:
-            admin.create_topic(self.name, partitions=partitions)
+            try:
+                admin.create_topic(self.name, partitions=partitions)
+            except TopicAlreadyExists:  # A consumer, say, that waits for the copy.
+                self.partitions = len(admin.describe_topic(self.name).partitions)
+                return
         self.partitions = partitions
         print(f"Created topic {self.name} with {partitions} partitions.", file=sys.stderr)
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from plog import Producer
+from plog.cli.replay import Topic
 from plogd.testing.broker_process import BrokerProcess
 from tests.helpers.kafka_tools import RunTool
 from tests.helpers.plog_command import Plog
@@ -164,13 +165,22 @@ def test_it_goes_on_after_the_broker_was_killed(own_broker: BrokerProcess) -> No
     plog = Plog(own_broker.bootstrap_servers)
     plog.run("produce", "--topic", "t", stdin=b"".join(b"%d\n" % i for i in range(600)))
     with plog.start("replay", "--topic", "t", "--to-topic", "copy", "--speed", "300/s") as replay:
-        while not _end_offset(plog, "copy"):
-            pass
+        replay.wait_until(lambda _: _end_offset(plog, "copy") > 0, "the first records")
         own_broker.kill()
         own_broker.restart()
         assert replay.wait() == 0
     values = [int(x["value"]) for x in _records(plog, "copy", 600)]
     assert values == list(range(600))
+
+
+def test_a_topic_that_somebody_else_was_faster_to_create_will_do(
+    plog: Plog, new_topic: Callable[[], str]
+) -> None:
+    name = new_topic()
+    plog.run("topics", "--create", "--topic", name, "--partitions", "3")
+    target = Topic(name, "any cluster", None)
+    target.create({"bootstrap.servers": plog.bootstrap_servers}, 5)
+    assert target.partitions == 3
 
 
 def _end_offset(plog: Plog, topic: str) -> int:
