@@ -1,8 +1,8 @@
 """Sends batches: which go now, to whom, in which requests; and awaits what is answered.
 
 One coroutine looks at the queues whenever something happens: a batch is full, has lingered, or is
-to be sent again, an answer came, a connection is there, metadata is new. Each request has its
-coroutine that awaits the answer; what an answer means is decided in deliveries.py.
+to be sent again, an answer came while others wait, a connection is there, metadata is new. Each
+request has its coroutine that awaits the answer; what an answer means is decided in deliveries.py.
 
 A broker has at most max.in.flight.requests.per.connection requests, each with at most one batch of
 a partition. Trouble with one partition or broker holds up no other.

@@ -102,8 +102,7 @@ class TwistedChannel(Protocol):
         asked = _Asked(request, response, version, self._correlation_id, deadline_s)
         self._asked.append(asked)
         self._watch_until(deadline_s)
-        # Not in the reactor's next turn but now: half of what a small request waits for here. What
-        # does not go, or fails, the reactor tries again.
+        # Now, and not in the reactor's next turn; what does not go, or fails, it tries again.
         self._write_out()
         return asked.answer
 
