@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from plog.client.partition_queue import PartitionQueue
 from plog.client.producer_batch import ProducerBatch
-from plog.client.producer_metrics import ProducerMetrics
 from plog.client.settings import ProducerSettings
 from plog.records.batch import NO_PRODUCER_ID, Compression
 from plog.records.builder import build_batch
@@ -19,8 +18,7 @@ _NO_EPOCH = -1
 class BatchEncoder:
     """Encodes as the settings ``compression.type`` and ``compression.*.level`` say."""
 
-    def __init__(self, settings: ProducerSettings, metrics: ProducerMetrics) -> None:
-        self._metrics = metrics
+    def __init__(self, settings: ProducerSettings) -> None:
         self._compression = Compression[settings.compression_type.upper()]
         levels = {
             Compression.GZIP: settings.compression_gzip_level,
@@ -40,7 +38,13 @@ class BatchEncoder:
             return batch.size_bytes
         return int(batch.size_bytes * queue.topic.ratio)
 
-    def encode(self, batch: ProducerBatch, queue: PartitionQueue, now_s: float) -> bytes:
+    def uncompressed_bytes(self, batch: ProducerBatch) -> int:
+        """How large an encoded batch would be uncompressed, about."""
+        if self._compression is Compression.NONE and batch.encoded is not None:
+            return len(batch.encoded)
+        return batch.size_bytes
+
+    def encode(self, batch: ProducerBatch, queue: PartitionQueue) -> bytes:
         """The bytes of `batch`, with the numbers it has.
 
         Raises InvalidTimestamp for timestamps that do not fit into one batch.
@@ -57,14 +61,6 @@ class BatchEncoder:
             base_sequence=batch.base_sequence,
         )
         batch.encoded = encoded
-        uncompressed_bytes = len(encoded)
         if self._compression is not Compression.NONE:
-            uncompressed_bytes = batch.size_bytes
-            queue.topic.expect_ratio(len(encoded) / uncompressed_bytes)
-        self._metrics.batch_sent(
-            records=batch.count,
-            uncompressed_bytes=uncompressed_bytes,
-            encoded_bytes=len(encoded),
-            queue_ms=(now_s - batch.created_s) * 1000,
-        )
+            queue.topic.expect_ratio(len(encoded) / batch.size_bytes)
         return encoded

@@ -86,7 +86,7 @@ class Sender:
         self._deliveries = deliveries
         self._metrics = metrics
         self._on_slow = on_slow
-        self._encoder = BatchEncoder(settings, metrics)
+        self._encoder = BatchEncoder(settings)
         self._signal = network.signal()
         self._nodes: dict[int, _Node] = {}
         self._ids = ProducerIds(cluster, network, self._without_id, self.wake)
@@ -252,7 +252,7 @@ class Sender:
             if queue.sequences is not None:
                 queue.sequences.sent(batch, queue.sequences.identity or self._ids.identity)
             try:
-                encoded = self._encoder.encode(batch, queue, self._network.now_s())
+                encoded = self._encoder.encode(batch, queue)
             except Exception as error:
                 if not isinstance(error, PlogError | ValueError):  # Our bug, but of this batch.
                     log.exception("a batch for %s cannot be encoded", batch.topic_partition)
@@ -284,13 +284,25 @@ class Sender:
             for batch in batches:
                 self._deliveries.unsent(batch, error)
         else:
-            self._metrics.request_sent(
-                records=sum(batch.count for batch in batches),
-                nbytes=sum(len(batch.encoded or b"") for batch in batches),
-            )
             node.in_flight += 1
             self._metrics.requests_in_flight += 1
+            self._count(batches)
             self._network.spawn(rest, "a produce request")
+
+    def _count(self, batches: Sequence[ProducerBatch]) -> None:
+        """They are on their way: what is measured of them holds up nothing any more."""
+        now_s = self._network.now_s()
+        size_bytes = 0
+        for batch in batches:
+            encoded_bytes = len(batch.encoded or b"")
+            size_bytes += encoded_bytes
+            self._metrics.batch_sent(
+                records=batch.count,
+                uncompressed_bytes=self._encoder.uncompressed_bytes(batch),
+                encoded_bytes=encoded_bytes,
+                queue_ms=(now_s - batch.created_s) * 1000,
+            )
+        self._metrics.request_sent(records=sum(batch.count for batch in batches), nbytes=size_bytes)
 
     def _request(self, batches: Sequence[ProducerBatch]) -> ProduceRequest:
         by_topic: dict[str, list[PartitionProduceData]] = {}

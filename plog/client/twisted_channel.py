@@ -87,6 +87,7 @@ class TwistedChannel(Protocol):
         self._filled = 0
         self._tcp: Any = None
         self._write_out: Callable[[], object] = lambda: None
+        self._write_some: Callable[[bytes], int | Exception] | None = None
 
     # -- asking -------------------------------------------------------------------------------
 
@@ -97,30 +98,45 @@ class TwistedChannel(Protocol):
     def ask(
         self, request: ApiMessage, response: type[R], version: int, *, timeout_s: float
     ) -> Awaitable[R]:
-        self._write(request, version)
+        rest = self._write_what_goes(self._frame_of(request, version))
         deadline_s = self._clock.seconds() + timeout_s
         asked = _Asked(request, response, version, self._correlation_id, deadline_s)
         self._asked.append(asked)
         self._watch_until(deadline_s)
-        # Now, and not in the reactor's next turn; what does not go, or fails, it tries again.
-        self._write_out()
+        if rest:
+            assert self.transport is not None
+            self.transport.write(rest)
+            # Now, and not in the reactor's next turn; what does not go, or fails, it tries again.
+            self._write_out()
         return asked.answer
 
     def send(self, request: ApiMessage, version: int, *, timeout_s: float) -> Awaitable[None]:
-        self._write(request, version)
+        frame = self._frame_of(request, version)
+        assert self.transport is not None
+        self.transport.write(frame)
         if self._departures is None:
             self._departures = Departures(self._tcp)
         deadline_s = self._clock.seconds() + timeout_s
         self._watch_until(deadline_s)
         return self._departures.of_all_written(deadline_s)
 
-    def _write(self, request: ApiMessage, version: int) -> None:
+    def _frame_of(self, request: ApiMessage, version: int) -> bytes:
         if not self.is_open:
             raise ConnectionFailed(f"the connection to {self.address} is closed")
         self._correlation_id = self._correlation_id % _MAX_CORRELATION_ID + 1
         header = RequestHeader(request.api_key, version, self._correlation_id, self._client_id)
-        assert self.transport is not None
-        self.transport.write(encode_request(header, request))
+        return encode_request(header, request)
+
+    def _write_what_goes(self, frame: bytes) -> bytes:
+        """Give it to the system if nothing waits before it; what is left of it.
+
+        What all goes at once, as most requests do, need not have the reactor look whether it may.
+        """
+        if self._write_some is None or self._tcp.dataBuffer or self._departures is not None:
+            return frame
+        written = self._write_some(frame)
+        # An exception says that the connection is lost: the reactor finds that out as well.
+        return frame[written:] if isinstance(written, int) else frame
 
     def close(self) -> None:
         error = ConnectionFailed(f"the connection to {self.address} was closed")
@@ -165,6 +181,8 @@ class TwistedChannel(Protocol):
         transport: Any = self.transport
         if self._factory_of.expects_handshake:
             transport = getattr(transport, "transport", transport)
+        else:
+            self._write_some = getattr(transport, "writeSomeData", None)
         self._tcp = transport
         # Where a reactor is told when to write, and does not itself say when it has written.
         self._write_out = getattr(self._tcp, "doWrite", self._write_out)

@@ -42,11 +42,11 @@ class _Transport(StringTransport):
 class _Site:
     """A channel, what it has sent, and what can be answered."""
 
-    def __init__(self) -> None:
+    def __init__(self, transport: _Transport | None = None) -> None:
         self.clock = Clock()
         self.factory = ChannelFactory(self.clock, "broker:9092", client_id="me")
         self.channel: TwistedChannel = self.factory.buildProtocol(None)
-        self.transport = _Transport()
+        self.transport = transport or _Transport()
         self.channel.makeConnection(self.transport)
 
     def ask(self, timeout_s: float = 30, *, heartbeat: bool = False) -> list[Any]:
@@ -108,6 +108,47 @@ def test_a_request_is_written_before_ask_returns(monkeypatch: pytest.MonkeyPatch
     site = _Site()
     site.ask()
     assert written == [site.transport.value()] != [b""]
+
+
+class _Socket(_Transport):
+    """A transport whose system takes `room` bytes now, or has lost the connection."""
+
+    room: int | Exception = 1_000_000
+    dataBuffer = b""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.at_once: list[bytes] = []
+
+    def writeSomeData(self, data: bytes) -> int | Exception:
+        if isinstance(self.room, int):
+            self.at_once.append(data[: self.room])
+            return len(self.at_once[-1])
+        return self.room
+
+    def doWrite(self) -> None:
+        self.dataBuffer = self.value()
+
+
+def test_a_request_that_goes_at_once_is_no_matter_for_the_reactor() -> None:
+    transport = _Socket()
+    site = _Site(transport)
+    site.ask()
+    assert len(transport.at_once[0]) > 4 and transport.value() == b""
+
+
+@pytest.mark.parametrize("room", [0, 7, ConnectionError("lost")])
+def test_what_does_not_go_at_once_is_left_to_the_reactor(room: int | Exception) -> None:
+    transport = _Socket()
+    transport.room = room
+    site = _Site(transport)
+    site.ask()
+    whole = b"".join(transport.at_once) + transport.value()
+    assert int.from_bytes(whole[:4], "big") == len(whole) - 4
+    transport.room, transport.at_once = 1_000_000, []
+    waiting = transport.value()
+    site.ask()  # It must not overtake what waits.
+    assert transport.at_once == [] and transport.value().startswith(waiting)
 
 
 def test_answers_come_in_order(site: _Site) -> None:
