@@ -6,7 +6,8 @@ from collections.abc import Mapping
 
 from plog.client.admin import AdminCore
 from plog.client.asyncio_base import Client
-from plog.client.facing import Servers, awaitable
+from plog.client.facing import awaitable
+from plog.client.options import Servers
 from plog.client.settings import AdminSettings
 
 

@@ -18,7 +18,8 @@ from plog.client.asyncio_admin import Admin
 from plog.client.asyncio_base import Client
 from plog.client.cluster import Cluster
 from plog.client.consumer_face import ReactorConsumerFace
-from plog.client.facing import Servers, awaitable, here
+from plog.client.facing import awaitable, here
+from plog.client.options import Servers
 from plog.client.polling import ARROW_RECORDS_MAX, PollingConsumer
 from plog.client.producer import Headers, ProducerCore, Serializer
 from plog.client.producer_batch import OnDelivery, SendHandle

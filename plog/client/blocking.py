@@ -23,8 +23,9 @@ from plog.client.blocking_admin import Admin
 from plog.client.blocking_base import Client
 from plog.client.consumer_face import ConsumerFace
 from plog.client.errors import ForkedError, WrongThread
-from plog.client.facing import Servers, blocking, elsewhere, here
+from plog.client.facing import blocking, elsewhere, here
 from plog.client.network import Cancelled
+from plog.client.options import Servers
 from plog.client.polling import ARROW_RECORDS_MAX, PollingConsumer
 from plog.client.private_reactor import PrivateReactor
 from plog.client.producer import Headers, ProducerCore, Serializer

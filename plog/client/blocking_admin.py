@@ -6,7 +6,8 @@ from collections.abc import Mapping
 
 from plog.client.admin import AdminCore
 from plog.client.blocking_base import Client
-from plog.client.facing import Servers, blocking
+from plog.client.facing import blocking
+from plog.client.options import Servers
 from plog.client.settings import AdminSettings
 
 

@@ -11,7 +11,7 @@ because there a checker, and who reads, can see what a call returns.
 from __future__ import annotations
 
 import functools
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from twisted.internet.defer import Deferred
@@ -20,9 +20,6 @@ P = ParamSpec("P")
 T = TypeVar("T")
 Core = TypeVar("Core")
 F = TypeVar("F", bound=Callable[..., Any])
-
-Servers = str | Sequence[str] | None
-"""How an application names brokers: ``host:port,…``, or each for itself."""
 
 
 def _named(call: F, method: Callable[..., Any]) -> F:

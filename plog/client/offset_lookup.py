@@ -176,7 +176,7 @@ class OffsetLookup:
             known = metadata.partition(partition)
             leader = metadata.leader_of(partition)
             if known is None or leader is None:
-                answers.failed[partition] = self._why_no_leader(partition)
+                answers.failed[partition] = self.why_no_leader(partition)
                 continue
             question = TimeQuestion(partition, timestamp, known.leader_epoch)
             by_leader.setdefault(leader, []).append(question)
@@ -187,7 +187,8 @@ class OffsetLookup:
             answers.failed.update(one.failed)
         return answers
 
-    def _why_no_leader(self, partition: TopicPartition) -> KafkaError:
+    def why_no_leader(self, partition: TopicPartition) -> KafkaError:
+        """The error for a partition that has no leader, as far as is known."""
         topic = self._cluster.metadata.topics.get(partition.topic)
         if topic is not None and topic.error:
             return error_about(topic.error, f"topic {partition.topic}")

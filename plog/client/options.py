@@ -7,12 +7,15 @@ settings there are comes in as a table's rows; what they mean together is the ta
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from plog.client.known_options import AS_IT_IS, PREFIXES_OF_OTHERS, REFUSED, why_without_effect
 from plog.properties import PropertiesError, decode_properties, parse_properties
 from plog.settings import Setting, Value, nearest_name
+
+Servers = str | Sequence[str] | None
+"""How an application names brokers: ``host:port,…``, or each for itself."""
 
 _SECURITY = ("ssl.", "sasl.", "security.")
 

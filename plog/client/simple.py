@@ -1,8 +1,10 @@
-"""Produce and fetch over one plain socket: the smallest useful client.
+"""Clients over plain sockets, without a reactor or a thread.
 
-For scripts, smoke tests and first steps: it asks the one broker it was given, one request at a
-time, waits for each answer, and neither retries nor follows a leader to another broker. After a
-broken connection a new client is needed. One thread at a time may use a client.
+`SimpleConsumer` (simple_consumer.py) reads ranges of partitions from a cluster: for workers of
+batch jobs and for tools. `SimpleClient` is the smallest client there can be, for smoke tests and
+first steps: it asks the one broker it was given, one request at a time, waits for each answer, and
+neither retries nor follows a leader to another broker. After a broken connection a new one is
+needed. One thread at a time may use either.
 
     with SimpleClient("127.0.0.1", 9092) as client:
         offset = client.produce("page-views", 0, [Record(value=b"/index.html")])
@@ -13,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from time import time
-from typing import Self, TypeVar
+from typing import TYPE_CHECKING, Self, TypeVar
 
 from plog.client.socket_connection import SocketConnection
 from plog.client.versions import Ranges, common_version, ranges_of
@@ -25,10 +27,22 @@ from plog.records.reader import iter_records
 from plog.wire.messages import api_versions, create_topics, fetch, list_offsets, metadata, produce
 from plog.wire.schema import ApiMessage, WireError
 
+if TYPE_CHECKING:  # So that checkers see what `__getattr__` gives.
+    from plog.client.simple_consumer import SimpleConsumer as SimpleConsumer
+
 LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
 """Times that are none: the end of the log, its start, and its newest record."""
 
 _BROKER_DEFAULT = -1
+
+
+def __getattr__(name: str) -> object:
+    if name != "SimpleConsumer":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from plog.client.simple_consumer import SimpleConsumer  # Settings and metadata: 0.1 s.
+
+    return SimpleConsumer
+
 
 _Answer = TypeVar("_Answer")
 _Response = TypeVar("_Response", bound=ApiMessage)
@@ -143,8 +157,8 @@ class SimpleClient:
     ) -> list[Record]:
         """Records from `offset` on; none if the log holds none before `max_wait_ms` have passed.
 
-        About `max_bytes` of them, but one batch at least. Raises OffsetOutOfRange. Transactions are
-        not followed: records of aborted ones are among the rest, control records are left out.
+        About `max_bytes` of them, but one batch at least. Raises OffsetOutOfRange. Records of
+        aborted transactions are among the rest (`SimpleConsumer` can leave them out).
         """
         wanted = fetch.FetchPartition(
             partition=partition, fetch_offset=offset, partition_max_bytes=max_bytes

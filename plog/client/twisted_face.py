@@ -16,7 +16,8 @@ from twisted.python.failure import Failure
 from plog.client.admin import AdminCore
 from plog.client.cluster import Cluster
 from plog.client.consumer_face import ReactorConsumerFace
-from plog.client.facing import Servers, deferred, here
+from plog.client.facing import deferred, here
+from plog.client.options import Servers
 from plog.client.polling import PollingConsumer
 from plog.client.producer import Headers, ProducerCore, Serializer
 from plog.client.producer_batch import SendHandle

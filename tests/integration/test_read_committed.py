@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 import plog
+from plog.client.simple import SimpleConsumer
 from plog.errors import RequestTimedOut, UnstableOffsetCommit
 from tests.helpers import confluent
 from tests.helpers.faces import NAMES, open_face
@@ -238,6 +239,25 @@ def test_columns_hold_the_same(
             for row in [] if batch is None else batch.to_pylist():
                 records.append((row["offset"], row["value"].decode()))
     assert records == history.at(level)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("bytes_per_fetch", [1, 1 << 20])
+def test_any_range_of_it_can_be_read(
+    server: Server, history: Storyteller, level: str, bytes_per_fetch: int
+) -> None:
+    partition = plog.TopicPartition(history.topic, 0)
+    with SimpleConsumer(
+        isolation_level=level, max_partition_fetch_bytes=bytes_per_fetch, **server.settings
+    ) as consumer:
+        [end] = consumer.end_offsets([partition]).values()
+        for start in range(end):
+            expected = history.at(level, start)
+            records = consumer.records(partition, start, end)
+            assert [(record.offset, record.value.decode()) for record in records] == expected
+            columns = consumer.arrow_batches(partition, start, end, max_records=2)
+            rows = [row for batch in columns for row in batch.to_pylist()]
+            assert [(row["offset"], row["value"].decode()) for row in rows] == expected
 
 
 @pytest.mark.parametrize("level", LEVELS)
