@@ -1,11 +1,12 @@
-"""`ZooKeeper` of zookeeper_commands.py, filled by kazoo.
+"""`ZooKeeper` of zookeeper_port.py, filled by kazoo.
 
 The only module of the command line that imports kazoo, and imported by zookeeper-shell alone. What
-kazoo has no call for (containers, TTLs, whoami and others of ZooKeeper 3.5 to 3.7) is encoded here.
-TLS is ours and not kazoo's, which does not look whose name a certificate bears. kazoo calls
-`on_event` in a thread of its own.
+kazoo has no call for (containers, TTLs, whoami and others of ZooKeeper 3.5 to 3.7) is encoded in
+zookeeper_requests.py. Watches are ours, too: kazoo knows only those that fire once, and forgets
+them with the connection. TLS is ours and not kazoo's, which does not look whose name a certificate
+bears. kazoo calls `on_event` in a thread of its own.
 
-Source: ZooKeeper 3.8 zookeeper.jute, ZooDefs.OpCode, CreateMode, CliWrapperException.
+Source: ZooKeeper 3.8 CliWrapperException, KeeperException, ClientCnxn.
 """
 
 from __future__ import annotations
@@ -14,39 +15,38 @@ import logging
 import socket
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Generic, TypeVar
+from functools import partial
+from typing import Any, Final, TypeVar
 
 from kazoo.client import KazooClient, KazooState
 from kazoo.exceptions import (
+    EXCEPTIONS,
     BadArgumentsError,
     BadVersionError,
     ConnectionClosedError,
     ConnectionLoss,
     InvalidACLError,
     KazooException,
+    NewConfigNoQuorumError,
     NoAuthError,
     NoChildrenForEphemeralsError,
     NodeExistsError,
     NoNodeError,
     NotEmptyError,
     NotReadOnlyCallError,
+    ReconfigInProcessError,
     SessionExpiredError,
     UnimplementedError,
+    ZookeeperError,
 )
 from kazoo.handlers.threading import KazooTimeoutError, SequentialThreadingHandler
-from kazoo.protocol.serialization import (
-    int_struct,
-    long_struct,
-    read_buffer,
-    read_string,
-    stat_struct,
-    write_buffer,
-    write_string,
-)
-from kazoo.protocol.states import KeeperState
+from kazoo.protocol.states import Callback, KeeperState
 from kazoo.security import ACL, Id
 
-from plog.cli.zookeeper_text import Acl, CommandRefused, Stat
+from plog.cli import zookeeper_requests as requests
+from plog.cli.zookeeper_requests import Request
+from plog.cli.zookeeper_text import Acl, CommandRefused, NoSuchNode, Stat
+from plog.cli.zookeeper_watches import ABSENT, CHILDREN, DATA, PERSISTENT, RECURSIVE, Watches
 from plog.client.errors import TlsFailed
 from plog.client.security import Security
 from plog.client.tls_failures import tls_failure
@@ -70,36 +70,46 @@ _TEXTS: Final[dict[type[Exception], str]] = {
     NoAuthError: "Insufficient permission : {path}",
     BadArgumentsError: "Arguments are not valid : {path}",
     BadVersionError: "version No is not valid : {path}",
+    ReconfigInProcessError: "Another reconfiguration is in progress -- concurrent reconfigs "
+    "not supported (yet)",
+    NewConfigNoQuorumError: "No quorum of new config is connected and up-to-date with the leader "
+    "of last committed config - try invoking reconfiguration after new servers are connected "
+    "and synced",
     UnimplementedError: "KeeperErrorCode = Unimplemented for {path}: this server is too old for it",
     ConnectionLoss: "KeeperErrorCode = ConnectionLoss for {path}",
     ConnectionClosedError: "KeeperErrorCode = ConnectionLoss for {path}",
     SessionExpiredError: "KeeperErrorCode = Session expired for {path}",
     KazooTimeoutError: "KeeperErrorCode = ConnectionLoss for {path}: it does not answer",
 }
-_EVENTS: Final = {
-    "CREATED": "NodeCreated",
-    "DELETED": "NodeDeleted",
-    "CHANGED": "NodeDataChanged",
-    "CHILD": "NodeChildrenChanged",
-}
 _STATES: Final = {
     KazooState.CONNECTED: "SyncConnected",
     KazooState.SUSPENDED: "Disconnected",
     KazooState.LOST: "Expired",
 }
-# Type of the request and flags of ZooKeeper's CreateMode, by the letters of the options.
-_CREATE: Final = {
-    "": (1, 0),
-    "e": (1, 1),
-    "s": (1, 2),
-    "es": (1, 3),
-    "c": (19, 4),
-    "t": (21, 5),
-    "st": (21, 6),
-}
 _CONFIG_PATH: Final = "/zookeeper/config"
-_GET_DATA = 4
-_GET_EPHEMERALS, _GET_ALL_CHILDREN_NUMBER, _WHO_AM_I = 103, 104, 107
+# Errors kazoo does not know, at which it would give up the connection.
+_CODES: Final = {
+    -120: "Ephemeral node on local session",
+    -121: "No such watcher",
+    -122: "Request timeout",
+    -123: "Reconfig is disabled",
+    -124: "Session closed because client failed to authenticate",
+    -125: "Quota has exceeded",
+    -127: "Op throttled due to high load",
+}
+_QUOTA_EXCEEDED, _NO_WATCHER = -125, -121
+
+
+class _CodeError(ZookeeperError):  # type: ignore[misc]
+    """An error of _CODES."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__()
+        self.code = code
+
+
+for _code in _CODES:
+    EXCEPTIONS.setdefault(_code, partial(_CodeError, _code))
 
 
 class ZooKeeperUnreachable(PlogError):
@@ -113,6 +123,7 @@ class KazooConnection:
         self._client = client
         self._sockets = sockets
         self._on_event = on_event
+        self._watches = Watches()
 
     @property
     def state(self) -> str:
@@ -123,38 +134,29 @@ class KazooConnection:
 
     def get(self, path: str, *, watch: bool = False) -> tuple[bytes | None, Stat]:
         """A znode's data and statistics."""
-        data, stat = self._ask(path, self._client.get_async(path, self._watch(watch)))
-        return data, Stat(*stat)
+        return self._get(path, self._server_path(path), watch)
 
     def exists(self, path: str, *, watch: bool = False) -> Stat | None:
         """A znode's statistics; None if there is none."""
-        stat = self._ask(path, self._client.exists_async(path, self._watch(watch)))
-        return None if stat is None else Stat(*stat)
+        on_server = self._server_path(path)
+        request = requests.exists(on_server, watch=watch)
+        stat: Stat | None = self._send(path, self._watching(request, DATA, on_server, watch))
+        if stat is None and watch:
+            self._watches.add(ABSENT, on_server)
+        return stat
 
     def children(self, path: str, *, watch: bool = False) -> tuple[list[str], Stat]:
         """The names of a znode's children, and its statistics."""
-        asked = self._client.get_children_async(path, self._watch(watch), include_data=True)
-        names, stat = self._ask(path, asked)
-        return list(names), Stat(*stat)
+        on_server = self._server_path(path)
+        request = requests.get_children(on_server, watch=watch)
+        return self._send(path, self._watching(request, CHILDREN, on_server, watch))
 
     def create(
         self, path: str, data: bytes | None, acls: Sequence[Acl], mode: str, ttl_ms: int
     ) -> str:
         """Create a znode; its path, which the server completes if it is sequential."""
-        kind, flags = _CREATE[mode]
-        entries = [
-            int_struct.pack(acl.permissions) + _string(acl.scheme) + _string(acl.id) for acl in acls
-        ]
-        body = [
-            _string(self._below_chroot(path)),
-            write_buffer(data),
-            int_struct.pack(len(entries)),
-            *entries,
-            int_struct.pack(flags),
-        ]
-        if kind == _CREATE["t"][0]:
-            body.append(long_struct.pack(ttl_ms))
-        created: str = self._send(path, _Request(kind, b"".join(body), _read_text))
+        request = requests.create(self._server_path(path), data, acls, mode, ttl_ms)
+        created = self._send(path, request)
         return str(self._client.unchroot(created))
 
     def set(self, path: str, data: bytes, version: int) -> Stat:
@@ -198,23 +200,49 @@ class KazooConnection:
 
     def ephemerals(self, path: str) -> list[str]:
         """Paths of this session's ephemeral znodes at and below a path."""
-        body = _string(self._below_chroot(path))
-        found = self._send(path, _Request(_GET_EPHEMERALS, body, _read_texts))
+        found = self._send(path, requests.get_ephemerals(self._server_path(path)))
         return [str(self._client.unchroot(each)) for each in found]
 
     def count_below(self, path: str) -> int:
         """How many znodes are below a path."""
-        body = _string(self._below_chroot(path))
-        return self._send(path, _Request(_GET_ALL_CHILDREN_NUMBER, body, _read_int))
+        return self._send(path, requests.get_all_children_number(self._server_path(path)))
 
     def identities(self) -> list[tuple[str, str]]:
         """Scheme and user of all that this session is logged in as."""
-        return self._send("/", _Request(_WHO_AM_I, b"", _read_pairs))
+        return self._send("/", requests.who_am_i())
 
-    def config(self) -> tuple[bytes | None, Stat]:
+    def config(self, *, watch: bool = False) -> tuple[bytes | None, Stat]:
         """The ensemble's configuration, wherever the root is."""
-        request = _Request(_GET_DATA, _string(_CONFIG_PATH) + b"\0", _read_data)
-        return self._send(_CONFIG_PATH, request)
+        return self._get(_CONFIG_PATH, _CONFIG_PATH, watch)
+
+    def reconfigure(
+        self, joining: str | None, leaving: str | None, members: str | None, version: int
+    ) -> tuple[bytes | None, Stat]:
+        """Change the ensemble; its configuration from then on."""
+        return self._send("", requests.reconfig(joining, leaving, members, version))
+
+    def add_watch(self, path: str, *, recursive: bool) -> None:
+        """Tell of a path, and of what is below it if `recursive`, until that is revoked."""
+        on_server = self._server_path(path)
+        kind = RECURSIVE if recursive else PERSISTENT
+        request = requests.add_watch(on_server, recursive=recursive)
+        self._send(path, self._watching(request, kind, on_server, True))
+
+    def remove_watches(self, path: str, option: str, *, local: bool) -> None:
+        """Revoke watches of children (c), data (d) or all (a); `local`: without a server, too."""
+        on_server = self._server_path(path)
+        events = self._watches.revocable(on_server, option)
+        if not events:  # The server is not asked: it would take half of a persistent one.
+            raise CommandRefused(_text(_CodeError(_NO_WATCHER), path))
+        try:
+            self._send(path, requests.remove_watches(on_server, option))
+        except CommandRefused:
+            if not local:
+                raise
+        self._watches.revoke(on_server, option)
+        state = "SyncConnected" if self._client.connected else "Disconnected"
+        for event in events:
+            self._tell_in_turn(state, event, path)
 
     def close(self) -> None:
         """End the session: its ephemeral znodes go."""
@@ -223,26 +251,48 @@ class KazooConnection:
         self._client.close()
 
     def listen(self) -> None:
-        """Tell of the connection from now on."""
+        """Tell of the connection and of watches from now on."""
         self._client.add_listener(self._on_state)
+        # What kazoo would drop as an event nobody waits for.
+        self._client._connection._read_watch_event = self._read_event
 
     def _on_state(self, state: str) -> None:
         has_failed = self._client.client_state == KeeperState.AUTH_FAILED
+        if state == KazooState.LOST:
+            self._watches.clear()
+        elif state == KazooState.CONNECTED:
+            for paths in self._watches.batches():
+                request = requests.set_watches(self._client.last_zxid, *paths)
+                self._client._call(request, self._client.handler.async_result())
         self._on_event("AuthFailed" if has_failed else _STATES[state], "None", None)
 
-    def _watch(self, wanted: bool) -> Callable[[Any], None] | None:
-        return self._on_watch if wanted else None
+    def _read_event(self, data: bytes, position: int) -> None:
+        """Take an event, in the thread that reads, and let another one tell it."""
+        kind, on_server = requests.read_event(data, position)
+        if kind is None or self._client._stopped.is_set():
+            return
+        self._watches.fired(kind, on_server)
+        self._tell_in_turn("SyncConnected", kind, self._client.unchroot(on_server))
 
-    def _on_watch(self, event: Any) -> None:
-        kind = _EVENTS.get(event.type)
-        if kind is not None:  # Else it concerns the connection, of which `_on_state` tells.
-            self._on_event("SyncConnected", kind, event.path)
+    def _tell_in_turn(self, state: str, kind: str, path: str) -> None:
+        told = Callback("watch", self._on_event, (state, kind, path))
+        self._client.handler.dispatch_callback(told)
 
-    def _below_chroot(self, path: str) -> str:
+    def _watching(self, request: Request[T], kind: str, on_server: str, watch: bool) -> Request[T]:
+        """The request, by whose answer there will be a watch."""
+        if watch:
+            request.on_answer = partial(self._watches.add, kind, on_server)
+        return request
+
+    def _server_path(self, path: str) -> str:
         chroot: str = self._client.chroot
-        return path if not chroot else chroot + path.rstrip("/")
+        return chroot if chroot and path == "/" else chroot + path
 
-    def _send(self, path: str, request: _Request[T]) -> T:
+    def _get(self, path: str, on_server: str, watch: bool) -> tuple[bytes | None, Stat]:
+        request = requests.get_data(on_server, watch=watch)
+        return self._send(path, self._watching(request, DATA, on_server, watch))
+
+    def _send(self, path: str, request: Request[T]) -> T:
         asked = self._client.handler.async_result()
         self._client._call(request, asked)
         answer: T = self._ask(path, asked)
@@ -252,11 +302,10 @@ class KazooConnection:
         """What comes of an asynchronous call. Raises CommandRefused."""
         try:
             return self._wait(asked)
+        except NoNodeError as error:
+            raise NoSuchNode(_text(error, path)) from error
         except (KazooException, KazooTimeoutError) as error:
-            text = _TEXTS.get(type(error))
-            name = type(error).__name__.removesuffix("Error")
-            text = text or f"KeeperErrorCode = {name} for {{path}}"
-            raise CommandRefused(text.format(path=path)) from error
+            raise CommandRefused(_text(error, path)) from error
 
     def _wait(self, asked: Any) -> Any:
         """The answer; no longer than ANSWER_S, and not for a server that is not there any more."""
@@ -268,6 +317,18 @@ class KazooConnection:
                 is_lost = not self._client.connected and self._sockets.has_tried_all
                 if is_lost or time.monotonic() > deadline:
                     raise
+
+
+def _text(error: Exception, path: str) -> str:
+    """What ZooKeeper's shell says of an error; it names no path where there is none."""
+    text = _TEXTS.get(type(error))
+    if text is not None:
+        return text.format(path=path)
+    code = getattr(error, "code", None)
+    if code == _QUOTA_EXCEEDED:
+        return f"Quota has exceeded : {path}"
+    name = _CODES.get(code or 0, type(error).__name__.removesuffix("Error"))
+    return f"KeeperErrorCode = {name}{f' for {path}' if path else ''}"
 
 
 def connect(
@@ -369,57 +430,3 @@ class _Sockets(SequentialThreadingHandler):  # type: ignore[misc]
             self.problem = str(explained or getattr(error, "strerror", None) or error)
             self._untried.discard(address[0])
             raise OSError(self.problem) from error
-
-
-# -- requests kazoo does not have ----------------------------------------------------------------
-
-
-class _Request(Generic[T]):
-    """A request as kazoo's connection takes one: it encodes itself, and decodes its answer."""
-
-    def __init__(self, kind: int, body: bytes, decode: Callable[[bytes, int], T]) -> None:
-        self.type = kind
-        self._body = body
-        self.deserialize = decode
-
-    def serialize(self) -> bytes:
-        """The request behind its header."""
-        return self._body
-
-
-def _string(text: str) -> bytes:
-    return bytes(write_string(text))
-
-
-def _read_int(data: bytes, position: int) -> int:
-    number: int = int_struct.unpack_from(data, position)[0]
-    return number
-
-
-def _read_data(data: bytes, position: int) -> tuple[bytes | None, Stat]:
-    content, position = read_buffer(data, position)
-    return content, Stat(*stat_struct.unpack_from(data, position))
-
-
-def _read_text(data: bytes, position: int) -> str:
-    return read_string(data, position)[0] or ""
-
-
-def _read_texts(data: bytes, position: int) -> list[str]:
-    return _read_many(data, position, 1)
-
-
-def _read_pairs(data: bytes, position: int) -> list[tuple[str, str]]:
-    texts = _read_many(data, position, 2)
-    return list(zip(texts[::2], texts[1::2], strict=True))
-
-
-def _read_many(data: bytes, position: int, texts_each: int) -> list[str]:
-    """A vector of records that are texts; null, which is -1 long, is an empty one."""
-    count = max(_read_int(data, position), 0)
-    position += int_struct.size
-    texts = []
-    for _ in range(count * texts_each):
-        text, position = read_string(data, position)
-        texts.append(text or "")
-    return texts

@@ -1,27 +1,24 @@
 """The commands of ZooKeeper's shell: what they take, ask and print.
 
-Pure over one port, `ZooKeeper`, which zookeeper_client.py fills with kazoo. A command yields the
-lines of its output; remarks, such as ``Created /a``, go through `Console.note`, because ZooKeeper
-prints them on standard error. What it cannot do raises CommandRefused with ZooKeeper's words.
-
-Not there: addWatch, removewatches, reconfig and the quotas. Source: ZooKeeper 3.8
-org.apache.zookeeper.cli.
+Pure over zookeeper_port.py, which says what a command is. Those of quotas are in
+zookeeper_quotas.py, those of the ensemble in zookeeper_ensemble.py, but the table of all is here.
+Source: ZooKeeper 3.8 org.apache.zookeeper.cli.
 """
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Iterator, Sequence
-from typing import Final, NamedTuple, Protocol
+from collections.abc import Iterator, Sequence
+from typing import Final
 
+from plog.cli import zookeeper_ensemble, zookeeper_quotas
+from plog.cli.zookeeper_port import ANY_VERSION, OPEN_TO_ALL, Command, Console, paths_below
 from plog.cli.zookeeper_text import (
     Acl,
     CommandRefused,
     Given,
-    Stat,
     acl_lines,
     check_path,
-    join_path,
     list_text,
     parse_acls,
     parse_options,
@@ -29,64 +26,10 @@ from plog.cli.zookeeper_text import (
 )
 from plog.version import VERSION
 
-OPEN_TO_ALL: Final = Acl("world", "anyone", 31)
-_ANY_VERSION: Final = -1
 _TTL_MAX_MS: Final = (1 << 40) - 1
 _BATCH: Final = 1000
+_WATCH_MODES: Final = ("PERSISTENT", "PERSISTENT_RECURSIVE")
 _INT: Final = range(-(1 << 31), 1 << 31)
-
-
-class ZooKeeper(Protocol):
-    """A connection. Paths are checked; what fails raises CommandRefused."""
-
-    def get(self, path: str, *, watch: bool = False) -> tuple[bytes | None, Stat]: ...
-    def exists(self, path: str, *, watch: bool = False) -> Stat | None: ...
-    def children(self, path: str, *, watch: bool = False) -> tuple[list[str], Stat]: ...
-    def create(
-        self, path: str, data: bytes | None, acls: Sequence[Acl], mode: str, ttl_ms: int
-    ) -> str:
-        """`mode` is made of the options' letters: e, s, c, t."""
-
-    def set(self, path: str, data: bytes, version: int) -> Stat: ...
-    def delete(self, path: str, version: int) -> None: ...
-    def delete_all(self, paths: Sequence[str]) -> bool:
-        """Delete these in this order, all or none; whether that went well."""
-
-    def acls(self, path: str) -> tuple[list[Acl], Stat]: ...
-    def set_acls(self, path: str, acls: Sequence[Acl], version: int) -> Stat: ...
-    def add_auth(self, scheme: str, credential: str) -> None: ...
-    def sync(self, path: str) -> None: ...
-    def ephemerals(self, path: str) -> list[str]: ...
-    def count_below(self, path: str) -> int: ...
-    def identities(self) -> list[tuple[str, str]]: ...
-    def config(self) -> tuple[bytes | None, Stat]:
-        """The ensemble's configuration, wherever the root is."""
-
-    def close(self) -> None: ...
-
-    @property
-    def state(self) -> str:
-        """CONNECTED, CONNECTING or CLOSED."""
-
-
-class Console(NamedTuple):
-    """What a command works with: a connection, and who hears its remarks."""
-
-    client: ZooKeeper
-    note: Callable[[str], None]
-
-
-class Command(NamedTuple):
-    """A command: how it is used, and the options it takes."""
-
-    usage: str
-    run: Callable[[Console, Given], Iterator[str]]
-    flags: str = ""
-    with_value: str = ""
-    least: int = 0
-    """Words it needs behind its name."""
-    old_watch: str = ""
-    """What is said instead today, where another word behind the path once asked for a watch."""
 
 
 def run_command(console: Console, words: Sequence[str]) -> Iterator[str]:
@@ -94,6 +37,8 @@ def run_command(console: Console, words: Sequence[str]) -> Iterator[str]:
     name = words[0]
     command = COMMANDS[name]
     given = parse_options(words[1:], command.flags, command.with_value)
+    if command.check is not None:
+        command.check(given)
     if len(given.words) < command.least:
         raise CommandRefused(f"{name} {command.usage}")
     if command.old_watch and len(given.words) > 1:
@@ -148,28 +93,12 @@ def _ls(console: Console, given: Given) -> Iterator[str]:
         # Asks for the data, so that a path that is not there is refused.
         console.client.get(path, watch=watch)
         yield path
-        yield from _below(console.client, path, watch=watch)
+        yield from paths_below(console.client, path, watch=watch)
         return
     names, stat = console.client.children(path, watch=watch)
     yield list_text(sorted(names))
     if "s" in given.options:
         yield from stat_lines(stat)
-
-
-def _below(client: ZooKeeper, path: str, *, watch: bool = False) -> Iterator[str]:
-    """All paths below one, in ZooKeeper's order: a node's children, then what is below each."""
-    waiting = [path]
-    while waiting:
-        parent = waiting.pop()
-        try:
-            names, _ = client.children(parent, watch=watch)
-        except CommandRefused:
-            if client.exists(parent) is not None:
-                raise
-            continue  # Deleted while we were on the way.
-        paths = [join_path(parent, name) for name in sorted(names)]
-        yield from paths
-        waiting += reversed(paths)
 
 
 def _count(console: Console, given: Given) -> Iterator[str]:
@@ -181,11 +110,20 @@ def _ephemerals(console: Console, given: Given) -> Iterator[str]:
     yield list_text(console.client.ephemerals(path))
 
 
-def _config(console: Console, given: Given) -> Iterator[str]:
-    data, stat = console.client.config()
-    yield (b"null" if data is None else data).decode(errors="replace")
-    if "s" in given.options:
-        yield from stat_lines(stat)
+def _add_watch(console: Console, given: Given) -> Iterator[str]:
+    mode = given.options.get("m", "PERSISTENT_RECURSIVE").upper()
+    if len(given.words) > 1 or mode not in _WATCH_MODES:
+        raise CommandRefused(f"addWatch {COMMANDS['addWatch'].usage}")
+    recursive = mode == "PERSISTENT_RECURSIVE"
+    console.client.add_watch(check_path(given.words[0]), recursive=recursive)
+    yield from ()
+
+
+def _remove_watches(console: Console, given: Given) -> Iterator[str]:
+    option = next((each for each in "cd" if each in given.options), "a")
+    path = check_path(given.words[0])
+    console.client.remove_watches(path, option, local="l" in given.options)
+    yield from ()
 
 
 # -- changing ----------------------------------------------------------------------------------
@@ -250,7 +188,7 @@ def _delete_all(console: Console, given: Given) -> Iterator[str]:
     path = check_path(given.words[0])
     batch = max(given.number("b", _BATCH), 1)
     console.client.children(path)  # Refused if it is not there.
-    paths = [path, *_below(console.client, path)]
+    paths = [path, *paths_below(console.client, path)]
     # Those below a node come behind it, so backwards each node is empty when its turn comes.
     paths.reverse()
     for start in range(0, len(paths), batch):
@@ -261,7 +199,7 @@ def _delete_all(console: Console, given: Given) -> Iterator[str]:
 
 
 def _version(given: Given) -> int:
-    version = given.number("v", _ANY_VERSION)
+    version = given.number("v", ANY_VERSION)
     if version not in _INT:
         raise CommandRefused("-v argument must be an int value")
     return version
@@ -282,7 +220,7 @@ def _set_acl(console: Console, given: Given) -> Iterator[str]:
     acls, version = _acls(console, given.words[1], path), _version(given)
     stat = console.client.set_acls(path, acls, version)
     if "R" in given.options:
-        for each in _below(console.client, path):
+        for each in paths_below(console.client, path):
             console.client.set_acls(each, acls, version)
     elif "s" in given.options:
         yield from stat_lines(stat)
@@ -322,22 +260,34 @@ def _show_version(_: Console, __: Given) -> Iterator[str]:
 
 
 COMMANDS: Final[dict[str, Command]] = {
+    "addWatch": Command(
+        f"[-m mode] path # optional mode is one of [{', '.join(_WATCH_MODES)}]"
+        " - default is PERSISTENT_RECURSIVE",
+        _add_watch,
+        with_value="m",
+        least=1,
+    ),
     "addauth": Command("scheme auth", _add_auth, least=1),
-    "config": Command("[-s]", _config, flags="s"),
+    "config": zookeeper_ensemble.CONFIG,
     "create": Command(
         "[-s] [-e] [-c] [-t ttl] path [data] [acl]", _create, flags="esc", with_value="t", least=1
     ),
     "delete": Command("[-v version] path", _delete, with_value="v", least=1),
     "deleteall": Command("path [-b batch size]", _delete_all, with_value="b", least=1),
+    "delquota": zookeeper_quotas.DELETE,
     "get": Command("[-s] [-w] [-b] [-x] path", _get, flags="swbx", least=1, old_watch="[-s] [-w]"),
     "getAcl": Command("[-s] path", _get_acl, flags="s", least=1),
     "getAllChildrenNumber": Command("path", _count, least=1),
     "getEphemerals": Command("[path]", _ephemerals),
+    "listquota": zookeeper_quotas.LIST,
     "ls": Command("[-s] [-w] [-R] path", _ls, flags="swR", least=1, old_watch="[-w]"),
+    "reconfig": zookeeper_ensemble.RECONFIG,
+    "removewatches": Command("path [-c|-d|-a] [-l]", _remove_watches, flags="cdal", least=1),
     "set": Command("[-s] [-v version] [-b] path data", _set, flags="sb", with_value="v", least=2),
     "setAcl": Command(
         "[-s] [-v version] [-R] path acl", _set_acl, flags="sR", with_value="v", least=2
     ),
+    "setquota": zookeeper_quotas.SET,
     "stat": Command("[-w] path", _stat, flags="w", least=1, old_watch="[-w]"),
     "sync": Command("path", _sync, least=1),
     "version": Command("", _show_version),

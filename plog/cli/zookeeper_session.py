@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from plog.cli.zookeeper_commands import COMMANDS, Console, ZooKeeper, run_command
+from plog.cli.zookeeper_commands import COMMANDS, run_command
+from plog.cli.zookeeper_port import Console, ZooKeeper
 from plog.cli.zookeeper_text import (
     CommandRefused,
     NoSuchCommand,

@@ -3,6 +3,7 @@
 One command as arguments, lines of standard input, or a prompt. zookeeper_session.py runs them.
 Ends with the exit code of the last command, as ZooKeeper's. A connection that cannot be made is an
 error within ten seconds; ZooKeeper's goes on trying behind its prompt.
+ZooKeeper's SASL is not there: for it kazoo needs one more package; addauth logs in by password.
 Source: Kafka 3.9 ZooKeeperMainWithTlsSupportForKafka, ZooKeeper 3.8 ZooKeeperMain.
 """
 
@@ -46,6 +47,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         ("where a partition is", _example("get /brokers/topics/orders/partitions/0/state")),
         ("the brokers there are", _example("ls /brokers/ids")),
         ("elect another controller", _example("deleteall /controller")),
+        ("what a tree may hold", _example("setquota -N 100 /brokers/topics")),
         ("a shell", _example("")),
     )
     parser.set_defaults(run=run)
@@ -73,6 +75,11 @@ def _add_connection_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "-r", dest="read_only", action="store_true", help="a server without a quorum will do"
+    )
+    parser.add_argument(
+        "-waitforconnection",
+        action="store_true",
+        help="wait for the connection before a command; always so here",
     )
 
 

@@ -6,7 +6,7 @@ Pure. Source: ZooKeeper 3.8 PathUtils, AclParser, StatPrinter, ZooKeeperMain.MyC
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Final, NamedTuple
 
@@ -24,6 +24,10 @@ class CommandRefused(PlogError):
     """A command did not work; the text is ZooKeeper's."""
 
     exit_code = 1
+
+
+class NoSuchNode(CommandRefused):
+    """There is no znode of that path."""
 
 
 class NoSuchCommand(CommandRefused):
@@ -83,30 +87,56 @@ def split_words(line: str) -> list[str]:
     return [word[1:-1] if word[0] in "\"'" else word for word in words]
 
 
-def parse_options(words: Sequence[str], flags: str, with_value: str) -> Given:
+def parse_options(words: Sequence[str], flags: str, with_value: Collection[str]) -> Given:
     """Take the options out of a command's words, wherever they stand.
 
     Raises CommandRefused.
 
     >>> parse_options(["ls", "/a", "-sR"], "sRw", "")
     Given(words=['ls', '/a'], options={'s': '', 'R': ''})
+    >>> parse_options(["-sv1", "-file", "x"], "s", ("v", "file"))
+    Given(words=[], options={'s': '', 'v': '1', 'file': 'x'})
     """
     plain: list[str] = []
     options: dict[str, str] = {}
-    rest = iter(words)
-    for word in rest:
-        if len(word) < 2 or word[0] != "-" or (_NUMBER.fullmatch(word) and word[1] not in flags):
+    rest = list(reversed(words))
+    while rest:
+        word = rest.pop()
+        if not _is_option(word, flags):
             plain.append(word)
-        elif word[1:] in with_value:
-            value = next(rest, None)
+            continue
+        for name, value in _options_of(word, flags, with_value):
             if value is None:
-                raise CommandRefused(f"Missing argument for option: {word[1:]}")
-            options[word[1:]] = value
-        elif all(letter in flags for letter in word[1:]):
-            options.update(dict.fromkeys(word[1:], ""))
-        else:
-            raise CommandRefused(f"Unrecognized option: {word}")
+                # What begins as an option does is one; but a number below zero is a value.
+                letters = {*flags, *(each[0] for each in with_value)}
+                if not rest or (_is_option(rest[-1], "") and rest[-1][1] in letters):
+                    raise CommandRefused(f"Missing argument for option: {name}")
+                value = rest.pop()
+            options[name] = value
     return Given(plain, options)
+
+
+def _is_option(word: str, flags: str) -> bool:
+    if len(word) < 2 or word[0] != "-":
+        return False
+    return word[1] in flags or not _NUMBER.fullmatch(word)
+
+
+def _options_of(
+    word: str, flags: str, with_value: Collection[str]
+) -> Iterator[tuple[str, str | None]]:
+    """The options in one word, the last one with its value if that follows in the same word."""
+    name, equals, value = word[1:].partition("=")
+    if name in with_value and (not equals or len(name) == 1):
+        yield name, value if equals else None
+        return
+    for position, letter in enumerate(word[1:], 2):
+        if letter in with_value:
+            yield letter, word[position:] or None
+            return
+        if letter not in flags:
+            raise CommandRefused(f"Unrecognized option: {word}")
+        yield letter, ""
 
 
 def check_path(path: str) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from plog.cli.zookeeper_commands import OPEN_TO_ALL
-from plog.cli.zookeeper_text import Acl, CommandRefused, Stat
+from plog.cli.zookeeper_port import OPEN_TO_ALL
+from plog.cli.zookeeper_text import Acl, CommandRefused, NoSuchNode, Stat
 
 
 @dataclass
@@ -28,6 +28,7 @@ class FakeZooKeeper:
         self.asked: list[str] = []
         self.state = "CONNECTED"
         self.is_undeletable = False
+        self.configuration = b"version=0"
 
     def get(self, path: str, *, watch: bool = False) -> tuple[bytes | None, Stat]:
         node = self._node(path, watch)
@@ -97,15 +98,28 @@ class FakeZooKeeper:
     def identities(self) -> list[tuple[str, str]]:
         return [("ip", "127.0.0.1"), ("digest", "u")]
 
-    def config(self) -> tuple[bytes | None, Stat]:
-        return b"version=0", self._stat("/")
+    def config(self, *, watch: bool = False) -> tuple[bytes | None, Stat]:
+        self.watched += ["config"] if watch else []
+        return self.configuration, self._stat("/")
+
+    def reconfigure(
+        self, joining: str | None, leaving: str | None, members: str | None, version: int
+    ) -> tuple[bytes | None, Stat]:
+        self.asked.append(f"reconfig {joining} {leaving} {members} {version}")
+        return self.configuration, self._stat("/")
+
+    def add_watch(self, path: str, *, recursive: bool) -> None:
+        self.asked.append(f"watch {path} {recursive}")
+
+    def remove_watches(self, path: str, option: str, *, local: bool) -> None:
+        self.asked.append(f"unwatch {path} {option} {local}")
 
     def close(self) -> None:
         self.state = "CLOSED"
 
     def _node(self, path: str, watch: bool = False) -> Node:
         if path not in self.nodes:
-            raise CommandRefused(f"Node does not exist: {path}")
+            raise NoSuchNode(f"Node does not exist: {path}")
         self.watched += [path] if watch else []
         return self.nodes[path]
 

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from plog.cli.zookeeper_commands import Console, hex_lines, run_command
+from plog.cli.zookeeper_commands import hex_lines, run_command
+from plog.cli.zookeeper_port import Console
 from plog.cli.zookeeper_text import CommandRefused, split_words
 from tests.helpers.fake_zookeeper import FakeZooKeeper
 
@@ -164,3 +165,18 @@ def test_the_rest_asks_and_prints(shell: Shell) -> None:
     assert shell.run("config -s")[:2] == ["version=0", "cZxid = 0x1"]
     assert shell.run("version")[0].startswith("ZooKeeper CLI version: plog ")
     assert shell.zookeeper.asked == ["auth digest u:p", "auth ip ", "sync /"]
+
+
+def test_watches_that_last_are_asked_for_and_revoked(shell: Shell) -> None:
+    shell.run("addWatch /a", "addWatch -m persistent /nope", "removewatches /a")
+    shell.run("removewatches -d /a", "removewatches /a -c -l")
+    assert shell.zookeeper.asked == [
+        "watch /a True",
+        "watch /nope False",
+        "unwatch /a a False",
+        "unwatch /a d False",
+        "unwatch /a c True",
+    ]
+    usage = shell.refusal("addWatch -m ever /a")
+    assert usage.endswith("of [PERSISTENT, PERSISTENT_RECURSIVE] - default is PERSISTENT_RECURSIVE")
+    assert shell.refusal("addWatch /a /b") == shell.refusal("addWatch") == usage

@@ -99,6 +99,9 @@ def test_a_tls_file_that_says_nonsense_is_refused(
     file.write_text("zookeeper.ssl.truststore.lokation=/ca.pem\n")
     assert _run("a:1", "-zk-tls-config-file", file, "ls", "/") == 1
     assert "ssl.truststore.location" in capsys.readouterr().err
+    file.write_text("zookeeper.ssl.truststore.type=JKS\n")
+    assert _run("a:1", "-waitforconnection", "-zk-tls-config-file", file, "ls", "/") == 1
+    assert "convert it once: keytool -list -rfc" in capsys.readouterr().err
     assert _run("a:1", "ls", "/", "-zk-tls-config-file") == 1
     assert "needs the name of a file" in capsys.readouterr().err
     assert connections.asked == []

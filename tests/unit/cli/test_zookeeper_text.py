@@ -42,11 +42,28 @@ def test_options_stand_anywhere_and_numbers_are_none() -> None:
 
 
 @pytest.mark.parametrize(
+    ("words", "options"),
+    [
+        (["-v5"], {"v": "5"}),
+        (["-v=5"], {"v": "5"}),
+        (["-sv", "5"], {"s": "", "v": "5"}),
+        (["-file", "-x"], {"file": "-x"}),
+        (["-file", "x", "-v", "-1"], {"file": "x", "v": "-1"}),
+    ],
+)
+def test_a_value_stands_behind_its_option_or_with_it(
+    words: list[str], options: dict[str, str]
+) -> None:
+    assert parse_options(words, "s", ("v", "file")) == ([], options)
+
+
+@pytest.mark.parametrize(
     ("words", "problem"),
     [
         (["-q"], "Unrecognized option: -q"),
         (["-sq"], "Unrecognized option: -sq"),
         (["/a", "-v"], "Missing argument for option: v"),
+        (["-v", "-s", "/a"], "Missing argument for option: v"),
     ],
 )
 def test_wrong_options_are_refused_with_zookeepers_words(words: list[str], problem: str) -> None:
