@@ -1,11 +1,15 @@
 """A real Apache ZooKeeper on loopback, and its own shell: the judges of `plog zookeeper-shell`.
 
-The jars come from Maven, once, by zookeeper-jars. A server is up in about a second; with a
-certificate it also listens for TLS.
+The jars come from Maven, once, by zookeeper-jars. A server is up in about a second. It is an
+ensemble of one, so that it can be reconfigured, by the superuser `SUPERUSER`; it also listens for
+TLS, and its hard quotas bind.
 """
 
 from __future__ import annotations
 
+import base64
+import contextlib
+import hashlib
 import os
 import socket
 import subprocess
@@ -19,6 +23,9 @@ _JARS = Path(__file__).with_name("zookeeper-jars")
 _INSTALL_TIMEOUT_S = 600
 _SHELL_TIMEOUT_S = 60
 _JVM = ("java", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx128m")
+# User and password, and their SHA-1 as ZooKeeper is told it.
+SUPERUSER = "super:secret"
+_SUPER_DIGEST = base64.b64encode(hashlib.sha1(SUPERUSER.encode()).digest()).decode()
 _QUIET = "<configuration><root level='OFF'/></configuration>"
 
 
@@ -38,17 +45,21 @@ class ZooKeeperServer:
         self._jars = Path(done.stdout.split()[0])
         self._directory = directory
         (directory / "logback.xml").write_text(_QUIET)
-        with socket.socket() as plain, socket.socket() as tls:
-            for each in (plain, tls):
-                each.bind(("127.0.0.1", 0))
-            ports = [each.getsockname()[1] for each in (plain, tls)]
-        self.address, self.tls_address = (f"127.0.0.1:{port}" for port in ports)
+        plain, tls, quorum, election = _free_ports(4)
+        self.address, self.tls_address = f"127.0.0.1:{plain}", f"127.0.0.1:{tls}"
+        self.member = f"127.0.0.1:{quorum}:{election}:participant;{self.address}"
+        (directory / "data").mkdir()
+        (directory / "data" / "myid").write_text("1")
         settings = {
             "tickTime": 500,
+            "initLimit": 10,
+            "syncLimit": 10,
             "dataDir": directory / "data",
-            "clientPort": ports[0],
-            "secureClientPort": ports[1],
-            "clientPortAddress": "127.0.0.1",
+            "server.1": self.member,
+            "standaloneEnabled": "false",
+            "reconfigEnabled": "true",
+            "enforceQuota": "true",
+            "secureClientPort": tls,
             "secureClientPortAddress": "127.0.0.1",
             "serverCnxnFactory": "org.apache.zookeeper.server.NettyServerCnxnFactory",
             "ssl.keyStore.location": keystore,
@@ -57,11 +68,15 @@ class ZooKeeperServer:
             "ssl.trustStore.type": "PEM",
             "admin.enableServer": "false",
         }
-        config = directory / "zoo.cfg"
-        config.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+        self._config = directory / "zoo.cfg"
+        self._config.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+        self.start()
+
+    def start(self) -> None:
+        """Start it, again after `stop`."""
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed by stop().
         self._process = subprocess.Popen(
-            self._java("org.apache.zookeeper.server.ZooKeeperServerMain", str(config)),
+            self._java("org.apache.zookeeper.server.quorum.QuorumPeerMain", str(self._config)),
             stdout=self._errors,
             stderr=self._errors,
         )
@@ -89,6 +104,7 @@ class ZooKeeperServer:
         options = (
             f"-Dlogback.configurationFile={self._directory}/logback.xml",
             "-Dzookeeper.extendedTypesEnabled=true",
+            f"-Dzookeeper.DigestAuthenticationProvider.superDigest=super:{_SUPER_DIGEST}",
         )
         return [*_JVM, *options, "-cp", f"{self._jars}/*", main, *arguments]
 
@@ -97,8 +113,13 @@ class ZooKeeperServer:
             self._errors.seek(0)
             missing(f"ZooKeeper ended at once: {self._errors.read().decode()[-500:]}")
         host, _, port = self.address.rpartition(":")
-        with socket.socket() as probe:
-            return probe.connect_ex((host, int(port))) == 0
+        try:
+            with socket.create_connection((host, int(port)), 1) as probe:
+                probe.sendall(b"srvr")
+                # Listens before it serves.
+                return b"Mode: leader" in probe.recv(4096)
+        except OSError:
+            return False
 
     def __enter__(self) -> ZooKeeperServer:
         return self
@@ -111,3 +132,11 @@ class ZooKeeperServer:
         self._process.kill()
         self._process.wait()
         self._errors.close()
+
+
+def _free_ports(count: int) -> list[int]:
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in sockets]

@@ -16,7 +16,7 @@ from plog.cli.parser import examples_of, tool_parser
 from plog.cli.zookeeper_shell import configure
 from tests.helpers.certificates import Authority
 from tests.helpers.plog_command import RunningPlog
-from tests.helpers.zookeeper_server import ZooKeeperServer
+from tests.helpers.zookeeper_server import SUPERUSER, ZooKeeperServer
 
 _STATE = '{"controller_epoch":1,"leader":1,"version":1,"leader_epoch":0,"isr":[1]}'
 _CONNECTED = "\nWATCHER::\n\nWatchedEvent state:SyncConnected type:None path:null\n"
@@ -80,6 +80,46 @@ deleteall /kept
 setAcl -R /a world:anyone:cdrwa
 deleteall /a
 config
+config -cws
+config -x
+bogus
+create /w
+addWatch /w
+addWatch -m PERSISTENT /w
+addWatch -m ever /w
+addWatch /w /v
+addWatch
+stat -w /w/y
+create /w/x
+ls /w
+create /w/y
+ls /w
+set /w/y 1
+ls /w
+ls -w /w
+get -w /w
+set /w 1
+ls /w
+delete /w/x
+ls /w
+removewatches /w
+set /w 2
+removewatches /w
+removewatches w
+create /v
+ls -w /v
+get -w /v
+removewatches -d /v
+removewatches /v -d
+removewatches -c -l /v
+ls -w /v
+get -w /v
+delete /v
+ls /
+get -sw -v1 /a
+setquota -n 4 /w
+listquota /w
+delquota /w
 printwatches off
 printwatches
 ls /
@@ -89,6 +129,73 @@ connect
 ls /
 quit
 ls /
+"""
+
+
+# Below the true root: the servers count there.
+_ADMINISTRATION = """\
+create {root}
+create {root}/a hello
+setquota {root}
+setquota -n
+setquota -n 3
+setquota -n 3 -b 5 {root}
+setquota -n x {root}
+setquota -n 0 {root}
+setquota -N -1 {root}
+setquota -B -1 {root}
+setquota -n 5 /zookeeper/quota/x
+setquota -n 5 {root}/nope
+setquota -n 5 nope
+setquota -n 5 /
+listquota {root}
+setquota -n1 {root}
+listquota {root}
+setquota -N 3 {root}
+setquota -b 100 {root}
+setquota -B 7 {root}
+setquota -B 3 {root}
+setquota -n 5 {root}/a
+create {root}/a/b
+setquota -n 5 {root}/a/b
+create {root}/c
+set {root}/a 12345678
+listquota {root}
+listquota {root}/nope
+listquota /
+listquota
+delquota -n {root}
+delquota -n -b {root}
+listquota {root}
+delquota {root}
+delquota {root}
+delquota nope
+delquota
+setquota -n 5 {root}/a/b
+setquota -n 5 {root}
+delquota {root}/a/b
+ls -R /zookeeper/quota
+config -s
+config -c
+reconfig
+reconfig -s -v 1
+reconfig -add
+reconfig -v g -remove 2
+reconfig -remove 2 -members x
+reconfig -file x -members x
+reconfig -add {second}
+addauth digest {superuser}
+config -w
+reconfig -s -add {second}
+config
+reconfig -v 1 -remove 2
+reconfig -remove 2
+reconfig -remove 2
+reconfig -add nonsense
+reconfig -members {first}
+reconfig -file {file}
+reconfig -remove 1
+config
 """
 
 
@@ -150,7 +257,7 @@ def test_the_examples_of_the_help_work(zookeeper: ZooKeeperServer) -> None:
         words = example.replace("localhost:2181", zookeeper.address).split()[2:]
         done = _plog(*words)
         assert (done.returncode, done.stderr) == (0, ""), example
-    assert len(examples) == 4
+    assert len(examples) == 5
 
 
 def test_a_session_prints_what_zookeepers_own_shell_prints(zookeeper: ZooKeeperServer) -> None:
@@ -163,12 +270,41 @@ def test_a_session_prints_what_zookeepers_own_shell_prints(zookeeper: ZooKeeperS
     assert _comparable(ours.stderr) == _comparable(theirs.stderr)
 
 
-def _comparable(text: str) -> list[str]:
-    """Lines without what differs from run to run, and without what differs on purpose."""
+def test_administrators_see_what_zookeepers_own_shell_shows_them(
+    zookeeper: ZooKeeperServer, tmp_path: Path
+) -> None:
+    file = tmp_path / "members.cfg"
+    file.write_text(f"server.1={zookeeper.member}\n")
+    known = {
+        "superuser": SUPERUSER,
+        "first": f"server.1={zookeeper.member}",
+        "second": "server.2=127.0.0.1:2:3:observer;127.0.0.1:4",
+        "file": file,
+    }
+    ours = _plog(zookeeper.address, lines=_ADMINISTRATION.format(root="/ours-q", **known))
+    theirs = zookeeper.shell("", lines=_ADMINISTRATION.format(root="/theirs-q", **known))
+    assert ours.returncode == theirs.returncode == 0
+    assert _comparable(ours.stdout) == _comparable(theirs.stdout)
+    assert _comparable(ours.stderr) == _comparable(theirs.stderr)
+
+
+def _comparable(text: str) -> tuple[list[str], list[str]]:
+    """Lines without what differs from run to run or on purpose, and the events among them.
+
+    Another thread tells those, so they may come between others.
+    """
     replaced = [
         (r"/(theirs|ours)\b", ""),
         (r"= 0x[0-9a-f]+", "= 0xN"),
         (r"(?<=time = )\w{3} \w{3} \d\d [\d:]{8} UTC \d{4}$", "T"),
+        (r"(?<=^version=)[0-9a-f]+", "V"),
+        (r"^[0-9a-f]+(?= 127\.0\.0\.1:)", "V"),
+        # Of the usage: the program's own name, blanks at ends, and what only ours has.
+        (r"^(ZooKeeper -server|plog zookeeper-shell) .*\n", ""),
+        (r"^\t(exit|help)\n", ""),
+        (r"(?<=^\t)([gs]et .*)\[-b\] (\[-x\] )?", r"\1"),
+        (r"(?<=^\tgetEphemerals )\[path\]", "path"),
+        (r"(?<=^\t)(\w+) $", r"\1"),
         (r"^JLine support is disabled\n", ""),
         # A commons-cli exception's name.
         (r"^org\.apache\.\S+Exception: ", ""),
@@ -177,7 +313,9 @@ def _comparable(text: str) -> list[str]:
     ]
     for pattern, by in replaced:
         text = re.sub(pattern, by, text, flags=re.MULTILINE)
-    return text.splitlines()
+    lines = [line for line in text.splitlines() if line not in ("", "WATCHER::")]
+    events = [line for line in lines if line.startswith("WatchedEvent")]
+    return [line for line in lines if line not in events], events
 
 
 def test_tls_is_spoken_and_explained(
@@ -208,18 +346,41 @@ def test_a_server_that_is_not_there_is_one_line_at_once(tmp_path: Path) -> None:
     assert done.stderr == ("plog: cannot connect to ZooKeeper at 127.0.0.1:1: Connection refused\n")
 
 
+def test_a_server_that_comes_back_is_asked_for_the_watches_again(
+    tmp_path: Path, certificates: Path
+) -> None:
+    with _server(tmp_path, certificates) as server:
+        command = [sys.executable, "-m", "plog.cli", "zookeeper-shell", server.address]
+        with RunningPlog(command) as shell:
+            shell.type("addWatch /\nstat -w /once\nsync /\n")
+            shell.wait_until(lambda lines: "Sync is OK" in lines, "answer")
+            server.stop()
+            shell.wait_until(lambda lines: "state:Disconnected" in lines[-1], "event")
+            server.start()
+            shell.wait_until(lambda lines: "state:SyncConnected" in lines[-1], "event")
+            assert _plog(server.address, "create", "/once").returncode == 0
+            shell.wait_until(lambda lines: lines[-1].endswith("path:/once"), "event")
+            shell.type("removewatches /\nquit\n")
+            assert shell.wait() == 0
+    assert [line.split(" ", 2)[2] for line in shell.lines if "path:/" in line] == [
+        "type:NodeCreated path:/once",
+        "type:PersistentWatchRemoved path:/",
+    ]
+
+
 def test_a_server_that_goes_away_is_told_at_once(tmp_path: Path, certificates: Path) -> None:
     with _server(tmp_path, certificates) as server:
         command = [sys.executable, "-m", "plog.cli", "zookeeper-shell", server.address]
         with RunningPlog(command) as shell:
-            shell.type("ls /\n")
+            shell.type("addWatch /\nls /\n")
             shell.wait_until(lambda lines: "[zookeeper]" in lines, "list")
             server.stop()
             shell.wait_until(lambda lines: "state:Disconnected" in lines[-1], "event")
             begin = time.monotonic()
-            shell.type("ls /\nconnect\nls /\n")
+            shell.type("ls /\nremovewatches -l /\nconnect\nls /\n")
             assert shell.wait() == 0
         assert time.monotonic() - begin < 10
     assert shell.errors[0].startswith("KeeperErrorCode = ConnectionLoss for /")
     assert shell.errors[1].startswith("plog: cannot connect to ZooKeeper")
-    assert shell.lines[-1] == "Not connected"
+    event = "WatchedEvent state:Disconnected type:PersistentWatchRemoved path:/"
+    assert shell.lines[-5:] == ["", "WATCHER::", "", event, "Not connected"]
