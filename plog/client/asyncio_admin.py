@@ -72,4 +72,5 @@ class Admin(Client[AdminCore]):
     list_partition_reassignments = awaitable(AdminCore.list_partition_reassignments)
     list_topics = awaitable(AdminCore.list_topics)
     remove_members = awaitable(AdminCore.remove_members)
+    unregister_broker = awaitable(AdminCore.unregister_broker)
     update_features = awaitable(AdminCore.update_features)

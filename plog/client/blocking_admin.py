@@ -73,6 +73,7 @@ class Admin(Client):
     list_partition_reassignments = blocking(AdminCore.list_partition_reassignments)
     list_topics = blocking(AdminCore.list_topics)
     remove_members = blocking(AdminCore.remove_members)
+    unregister_broker = blocking(AdminCore.unregister_broker)
     update_features = blocking(AdminCore.update_features)
 
     def close(self) -> None:

@@ -14,7 +14,14 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Self, TypeAlias
 
-from plog.client.common_settings import CommonSettings, check_common, doubtful_common
+from plog.client.common_settings import (
+    Address,
+    CommonSettings,
+    check_common,
+    check_servers,
+    doubtful_common,
+    parse_address,
+)
 from plog.client.options import log_warnings, read_options
 from plog.client.security_settings import (
     SecuritySettings,
@@ -144,3 +151,30 @@ class AdminSettings(ClientSettings):
         also=(-1,),
         unit="ms",
     )
+
+    bootstrap_controllers: tuple[str, ...] = setting(
+        "bootstrap.controllers",
+        (),
+        "Instead of `bootstrap.servers`: controllers of an Apache Kafka cluster, to talk to them"
+        " directly. They answer about the cluster, features, configs, quotas and users; topics and"
+        " groups are brokers' business. A plog broker has no listener for this.",
+        group="Brokers",
+    )
+
+    @property
+    def uses_controllers(self) -> bool:
+        """Whether this client talks to the controllers of a KRaft quorum, not to brokers."""
+        return bool(self.bootstrap_controllers)
+
+    def bootstrap_addresses(self) -> tuple[Address, ...]:
+        """Those to ask first as addresses. Raises ValueError, which `from_options` reports."""
+        servers = self.bootstrap_controllers or self.bootstrap_servers
+        return tuple(parse_address(server)[1] for server in servers)
+
+    def problems(self) -> Iterator[tuple[str, str]]:
+        """What is wrong with the values together, as (name of one of them, problem)."""
+        yield from ClientSettings.problems(self)
+        controllers = self.bootstrap_controllers
+        yield from check_servers("bootstrap.controllers", controllers, self.security_protocol)
+        if controllers and self.bootstrap_servers:
+            yield "bootstrap.controllers", "say where to begin in one way: bootstrap.servers is set"

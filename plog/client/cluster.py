@@ -140,6 +140,14 @@ class Cluster:
 
         Raises the last error then, and at once one that trying again would not cure.
         """
+        if self._settings.uses_controllers and self.metadata.controller_id == NO_NODE:
+            await self.refresh(())  # Only the active controller knows what is being changed.
+        return await self._ask_some(request, response, timeout_s)
+
+    async def _ask_some(
+        self, request: ApiMessage, response: type[R], timeout_s: float | None = None
+    ) -> R:
+        """As `ask_any`, whatever is known."""
         backoff = self.backoff()
         while True:
             error: KafkaError | None = None
@@ -223,10 +231,13 @@ class Cluster:
     def _candidates(self) -> Sequence[Node]:
         """All who could be asked anything: the open and least busy first, the seeds last."""
 
-        def cost(node: Node) -> tuple[bool, int, float, float]:
+        active = self.metadata.controller_id if self._settings.uses_controllers else None
+
+        def cost(node: Node) -> tuple[bool, bool, int, float, float]:
             connection = node.open_connection
             busy = connection.in_flight if connection is not None else 0
-            return connection is None, busy, node.next_try_s, self.network.random()
+            is_second = active is not None and node.id != active
+            return is_second, connection is None, busy, node.next_try_s, self.network.random()
 
         known = {(node.host, node.port) for node in self._nodes.values()}
         nodes = sorted(self._nodes.values(), key=cost)
@@ -277,6 +288,8 @@ class Cluster:
 
         Raises as `ask_any`.
         """
+        if self._settings.uses_controllers:
+            return await self._refresh_controllers()
         every = all_topics or (topics is None and self._wants_all)
         names = sorted(self._wanted if topics is None else topics)
         request = MetadataRequest(
@@ -287,6 +300,12 @@ class Cluster:
         if response.error_code:
             raise error_about(response.error_code, "metadata")
         self._learn(response, replace_topics=every)
+        return self.metadata
+
+    async def _refresh_controllers(self) -> ClusterMetadata:
+        from plog.client.controllers import ask_controllers  # Few need it.
+
+        self._learn(await ask_controllers(self._ask_some), replace_topics=True)
         return self.metadata
 
     def _learn(self, response: MetadataResponse, *, replace_topics: bool) -> None:

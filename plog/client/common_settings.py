@@ -7,7 +7,7 @@ one of these is ours, the text says so. Source: Kafka 4.3 CommonClientConfigs, C
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -185,8 +185,13 @@ class CommonSettings:
         unit="bytes",
     )
 
+    @property
+    def uses_controllers(self) -> bool:
+        """Whether this client talks to the controllers of a KRaft quorum, not to brokers."""
+        return False
+
     def bootstrap_addresses(self) -> tuple[Address, ...]:
-        """`bootstrap_servers` as addresses. Raises ValueError, which `from_options` reports."""
+        """Those to ask first as addresses. Raises ValueError, which `from_options` reports."""
         return tuple(parse_address(server)[1] for server in self.bootstrap_servers)
 
 
@@ -209,19 +214,21 @@ def parse_address(text: str) -> tuple[str, Address]:
 
 def check_common(settings: CommonSettings, protocol: str) -> Iterator[tuple[str, str]]:
     """What is wrong with these settings together, as (name of one of them, problem)."""
-    if not settings.bootstrap_servers:
+    if not settings.bootstrap_servers and not settings.uses_controllers:
         yield "bootstrap.servers", "name one or more brokers, as host:port"
-    for server in settings.bootstrap_servers:
+    yield from check_servers("bootstrap.servers", settings.bootstrap_servers, protocol)
+
+
+def check_servers(name: str, servers: Iterable[str], protocol: str) -> Iterator[tuple[str, str]]:
+    """What is wrong with the addresses in the setting `name`."""
+    for server in servers:
         try:
             scheme, _ = parse_address(server)
         except ValueError as error:
-            yield "bootstrap.servers", str(error)
+            yield name, str(error)
             continue
         if scheme and scheme != protocol:
-            yield (
-                "bootstrap.servers",
-                f"{server} begins with {scheme}, but security.protocol is {protocol}",
-            )
+            yield name, f"{server} begins with {scheme}, but security.protocol is {protocol}"
 
 
 def doubtful_common(settings: CommonSettings) -> Iterator[str]:

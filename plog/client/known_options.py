@@ -103,8 +103,11 @@ partition.assignment.strategy
 session.timeout.ms
 """
 
-_UNUSED = """
+_ONLY_ADMINS = """
 bootstrap.controllers
+"""
+
+_UNUSED = """
 client.metadata
 sasl.kerberos.kinit.cmd
 sasl.kerberos.min.time.before.relogin
@@ -151,6 +154,7 @@ share.acquire.mode
 
 ONLY_PRODUCERS = frozenset(_ONLY_PRODUCERS.split())
 ONLY_CONSUMERS = frozenset(_ONLY_CONSUMERS.split())
+ONLY_ADMINS = frozenset(_ONLY_ADMINS.split())
 UNUSED = frozenset(_UNUSED.split())
 
 # Values that ask for what is done anyway, in lower case: nothing to warn of.
@@ -177,4 +181,6 @@ def why_without_effect(name: str) -> str | None:
         return "it is a setting of producers"
     if name in ONLY_CONSUMERS:
         return "it is a setting of consumers"
+    if name in ONLY_ADMINS:
+        return "it is a setting of admin clients"
     return "it is known to Kafka and not used by plog" if name in UNUSED else None

@@ -80,6 +80,7 @@ _SECTIONS = (
     ),
     ("Producers", "", ProducerSettings),
     ("Consumers", "", ConsumerSettings),
+    ("Admin clients", "", AdminSettings),
 )
 _KINDS = (
     ("producers", ProducerSettings),

@@ -304,6 +304,7 @@ class Admin(_Client):
     list_partition_reassignments = deferred(AdminCore.list_partition_reassignments)
     list_topics = deferred(AdminCore.list_topics)
     remove_members = deferred(AdminCore.remove_members)
+    unregister_broker = deferred(AdminCore.unregister_broker)
     update_features = deferred(AdminCore.update_features)
 
 

@@ -34,12 +34,15 @@ class AdminBase:
         return (await self._cluster.connection(node_id)).version_of(request)
 
     async def _some_broker(self) -> int:
-        """A broker that is there."""
+        """A broker that is there, or the active controller of a client that asks those."""
         brokers = (await self._cluster.refresh(())).brokers
         if not brokers:
             raise error_from_code(
                 ErrorCode.BROKER_NOT_AVAILABLE, "the cluster tells of no broker: try again"
             )
+        controller = self._cluster.metadata.controller_id
+        if self._cluster.settings.uses_controllers and controller in brokers:
+            return controller
         return min(brokers)
 
     async def _broker(self, node_id: int) -> BrokerDescription:

@@ -16,11 +16,13 @@ from plog.client.admin.values import (
     operations_of,
 )
 from plog.client.connection import api_versions_request
+from plog.client.controllers import BROKER_ENDPOINTS, CONTROLLER_ENDPOINTS
 from plog.enums import UpgradeType
 from plog.errors import ErrorCode, KafkaError, UnsupportedVersion
 from plog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from plog.wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from plog.wire.messages.metadata import MetadataRequest, MetadataResponse
+from plog.wire.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 from plog.wire.messages.update_features import (
     FeatureUpdateKey,
     UpdateFeaturesRequest,
@@ -65,16 +67,19 @@ class BrokerAdmin(AdminBase):
     ) -> ClusterDescription:
         """The cluster and its brokers, also the fenced ones where the broker (Kafka 4.0) can tell.
 
-        The controller of a KRaft cluster is not told: it is some broker, which hands on.
+        The controller of a KRaft cluster is not told: it is some broker, which hands on. A client
+        of controllers is told of those instead, and which of them is active.
         """
+        asks_controllers = self._cluster.settings.uses_controllers
         request = DescribeClusterRequest(
             include_cluster_authorized_operations=include_authorized_operations,
+            endpoint_type=CONTROLLER_ENDPOINTS if asks_controllers else BROKER_ENDPOINTS,
             include_fenced_brokers=include_fenced,
         )
         try:
             response = await self._cluster.ask_any(request, DescribeClusterResponse)
         except UnsupportedVersion:
-            if include_fenced:
+            if include_fenced or asks_controllers:
                 raise
             return await self._describe_by_metadata(include_authorized_operations)
         raise_if_error(response.error_code, response.error_message, "the cluster")
@@ -130,6 +135,18 @@ class BrokerAdmin(AdminBase):
             retry_on=lambda answer: answer.error_code == ErrorCode.NOT_CONTROLLER,
         )
         return Results(updated_features(updates, response))
+
+    async def unregister_broker(self, broker: int) -> None:
+        """Let an Apache Kafka cluster forget a broker that has stopped and will not come back.
+
+        Raises BrokerIdNotRegistered for one there is not, UnsupportedVersion at a plog broker.
+        """
+        response = await self._cluster.ask_controller(
+            UnregisterBrokerRequest(broker_id=broker),
+            UnregisterBrokerResponse,
+            retry_on=lambda answer: answer.error_code == ErrorCode.NOT_CONTROLLER,
+        )
+        raise_if_error(response.error_code, response.error_message, f"broker {broker}")
 
 
 def update_features_request(

@@ -20,7 +20,7 @@ from plog.client.admin.values import (
     ConfigType,
 )
 from plog.enums import AlterOperation, ConfigResourceType, ConfigSource
-from plog.errors import KafkaError
+from plog.errors import KafkaError, UnsupportedVersion
 from plog.wire.messages.alter_configs import (
     AlterableConfig,
     AlterConfigsRequest,
@@ -162,10 +162,19 @@ class ConfigAdmin(AdminBase):
     ) -> list[ConfigResource]:
         """What there is that has settings, or may have some: of these types, or of all.
 
-        Before Kafka 4.1 a broker lists client metrics only. Raises UnsupportedVersion there.
+        Before Kafka 4.1 a broker lists client metrics only. Raises UnsupportedVersion there for
+        others.
         """
-        request = ListConfigResourcesRequest(resource_types=[int(kind) for kind in types])
-        response = await self._cluster.ask_any(request, ListConfigResourcesResponse)
+        wanted = list(types)
+        request = ListConfigResourcesRequest(resource_types=[int(kind) for kind in wanted])
+        try:
+            response = await self._cluster.ask_any(request, ListConfigResourcesResponse)
+        except UnsupportedVersion:
+            if wanted != [ConfigResourceType.CLIENT_METRICS]:
+                raise
+            # A version in which types cannot be asked for has only these.
+            anything = ListConfigResourcesRequest()
+            response = await self._cluster.ask_any(anything, ListConfigResourcesResponse)
         raise_if_error(response.error_code, None, "resources that have settings")
         return [
             ConfigResource(ConfigResourceType(found.resource_type), found.resource_name)

@@ -87,6 +87,7 @@ from plog.wire.messages.produce import ProduceRequest, ProduceResponse
 from plog.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from plog.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from plog.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from plog.wire.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 from plog.wire.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
 from plog.wire.messages.user_scram_credentials import (
     AlterUserScramCredentialsRequest,
@@ -149,6 +150,7 @@ APIS = (
     Api(UpdateFeaturesRequest, UpdateFeaturesResponse),
     Api(DescribeClusterRequest, DescribeClusterResponse),
     Api(DescribeProducersRequest, DescribeProducersResponse),
+    Api(UnregisterBrokerRequest, UnregisterBrokerResponse),
     Api(ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse),
     Api(ListConfigResourcesRequest, ListConfigResourcesResponse),
     Api(DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse),

@@ -19,6 +19,7 @@ from plog.errors import (
     InvalidRequest,
     KafkaError,
     UnknownTopicOrPartition,
+    UnsupportedVersion,
 )
 from plog.wire.messages.alter_configs import AlterConfigsResourceResponse
 from plog.wire.messages.describe_configs import (
@@ -26,6 +27,11 @@ from plog.wire.messages.describe_configs import (
     DescribeConfigsResponse,
     DescribeConfigsResult,
     DescribeConfigsSynonym,
+)
+from plog.wire.messages.list_config_resources import ConfigResource as ListedResource
+from plog.wire.messages.list_config_resources import (
+    ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
 )
 from tests.helpers.fake_cluster import ANY, FakeCluster
 from tests.unit.client.admin.conftest import Site
@@ -214,3 +220,20 @@ def test_what_has_settings_is_listed(site: Site) -> None:
     assert TOPIC in site.run(site.admin.list_config_resources())
     brokers = site.run(site.admin.list_config_resources([ConfigResourceType.BROKER]))
     assert brokers == [ConfigResource.broker(site.sim.broker.config.node_id)]
+
+
+def test_subscriptions_are_listed_where_types_cannot_be_asked_for() -> None:
+    """Before Kafka 4.1."""
+
+    def answer(node_id: int, request: ListConfigResourcesRequest) -> ListConfigResourcesResponse:
+        if request.resource_types:
+            raise UnsupportedVersion("no types")
+        return ListConfigResourcesResponse(config_resources=[ListedResource(resource_name="s")])
+
+    cluster = FakeCluster()
+    cluster.answer = answer
+    admin = ConfigAdmin(cluster.as_cluster())
+    metrics = ConfigResourceType.CLIENT_METRICS
+    assert run_blocking(admin.list_config_resources([metrics])) == [ConfigResource(metrics, "s")]
+    with pytest.raises(UnsupportedVersion):
+        run_blocking(admin.list_config_resources([ConfigResourceType.GROUP]))

@@ -1,0 +1,48 @@
+"""Asking the controllers of an Apache Kafka cluster, which answer no Metadata (KIP-919).
+
+The question for who they are, and its answer in the form in which brokers tell of themselves, so
+that the rest of the client need not know the difference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from plog.errors import UnsupportedVersion, error_from_code
+from plog.wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
+from plog.wire.messages.metadata import MetadataResponse, MetadataResponseBroker
+
+BROKER_ENDPOINTS: Final = 1
+CONTROLLER_ENDPOINTS: Final = 2
+
+
+async def ask_controllers(
+    ask: Callable[
+        [DescribeClusterRequest, type[DescribeClusterResponse]], Awaitable[DescribeClusterResponse]
+    ],
+) -> MetadataResponse:
+    """Who the controllers are, and which of them is active. Raises as `as_metadata`."""
+    request = DescribeClusterRequest(endpoint_type=CONTROLLER_ENDPOINTS)
+    return as_metadata(await ask(request, DescribeClusterResponse))
+
+
+def as_metadata(response: DescribeClusterResponse) -> MetadataResponse:
+    """The controllers, as if they were brokers without topics.
+
+    Raises MismatchedEndpointType if a broker was asked, UnsupportedVersion before Kafka 3.7.
+    """
+    if response.error_code:
+        raise error_from_code(response.error_code, response.error_message or "the controllers")
+    if response.endpoint_type != CONTROLLER_ENDPOINTS:
+        raise UnsupportedVersion("no controller can be asked there: that is so before Kafka 3.7")
+    return MetadataResponse(
+        cluster_id=response.cluster_id,
+        controller_id=response.controller_id,
+        brokers=[
+            MetadataResponseBroker(
+                node_id=node.broker_id, host=node.host, port=node.port, rack=node.rack
+            )
+            for node in response.brokers
+        ],
+    )
