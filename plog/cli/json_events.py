@@ -17,6 +17,7 @@ _PACKAGE: Final = "org.apache.kafka.common.errors."
 _JAVA_NAMES: Final[Mapping[str, str]] = {
     "AuthenticationFailed": _PACKAGE + "SaslAuthenticationException",
     "BufferExhausted": "org.apache.kafka.clients.producer.BufferExhaustedException",
+    "ClosedError": "org.apache.kafka.common.KafkaException",
     "ConnectionFailed": _PACKAGE + "NetworkException",
     "CorruptMessage": _PACKAGE + "CorruptRecordException",
     "DeliveryTimedOut": _PACKAGE + "TimeoutException",

@@ -7,8 +7,9 @@ VerifiableProducer.
 from __future__ import annotations
 
 import argparse
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from plog.cli.client_properties import add_client_config_option, client_config
@@ -81,15 +82,40 @@ def run(arguments: argparse.Namespace) -> int:
     from plog.client.blocking import Producer
 
     begin_s = time.monotonic()
-    with Stopping() as stopping:
-        producer = Producer(config=config)
+    producer = Producer(config=config)
+    closing = Closing(producer.close)
+    with Stopping(closing.begin) as stopping:
         sender = VerifiableSender(arguments, producer, Events())
         try:
             sender.send_all(stopping)
         finally:
-            producer.close()
-            sender.conclude(time.monotonic() - begin_s)
+            try:
+                closing.finish()
+            finally:
+                sender.conclude(time.monotonic() - begin_s)
     return stopping.exit_code
+
+
+class Closing:
+    """Closes the producer once, from a thread of its own: as Kafka's tool does on a signal.
+
+    So a send that waits for a broker ends at once, and what was sent before is waited for.
+    """
+
+    def __init__(self, close: Callable[[], object]) -> None:
+        self._thread = threading.Thread(target=close, name="closing", daemon=True)
+        self._has_begun = False
+
+    def begin(self) -> None:
+        """Close it, and do not wait for the end. A signal may call this, at any moment."""
+        if not self._has_begun:
+            self._has_begun = True
+            self._thread.start()
+
+    def finish(self) -> None:
+        """Close it, and wait until all that was sent has its outcome."""
+        self.begin()
+        self._thread.join()
 
 
 class VerifiableSender:

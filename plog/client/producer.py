@@ -353,6 +353,7 @@ class ProducerCore(Generic[H]):
             return
         self._is_closed = True
         self._accumulator.close()
+        self._lookup.close()
         self._progress.set()
         self.woken()
         try:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 
 from plog.client.cluster import Cluster
-from plog.client.errors import error_about
+from plog.client.errors import ClosedError, error_about
 from plog.client.metadata import check_topic_names
 from plog.client.network import Network
 from plog.errors import (
@@ -32,6 +32,7 @@ class TopicLookup:
         self._answered: set[str] = set()
         self._failures: dict[str, PlogError] = {}
         self._news = network.signal()
+        self._is_closed = False
         cluster.on_update.append(lambda _: self._news.set())
 
     async def find(self, topic: str, partition: int | None, timeout_s: float) -> None:
@@ -39,7 +40,7 @@ class TopicLookup:
 
         One without leaders counts as known: records can wait for that. Raises at once what waiting
         would not cure, and UnknownTopicOrPartition, LeaderNotAvailable, RequestTimedOut or the last
-        error of asking when time is up.
+        error of asking when time is up; ClosedError if nobody needs it any more.
         """
         check_topic_names((topic,))
         deadline_s = self._network.now_s() + timeout_s
@@ -52,12 +53,19 @@ class TopicLookup:
             self._ask(topic)
             if not await self._news.wait(max(0.0, deadline_s - self._network.now_s())):
                 raise self._failures.pop(topic, self._missing(topic, partition) or error)
+            if self._is_closed:
+                raise ClosedError(f"the producer was closed before it knew topic {topic}")
             failure = self._failures.get(topic)
             if failure is not None and not getattr(failure, "retriable", False):
                 raise self._failures.pop(topic)
             error = self._missing(topic, partition)
             if error is not None and not error.retriable and topic in self._answered:
                 raise error
+
+    def close(self) -> None:
+        """Let nobody wait any longer."""
+        self._is_closed = True
+        self._news.set()
 
     def _missing(self, topic: str, partition: int | None) -> KafkaError | None:
         """What is not as it has to be, as far as is known."""

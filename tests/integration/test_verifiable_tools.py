@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import signal
+import time
 from typing import Any
 
 import pytest
@@ -127,4 +129,18 @@ def test_a_failure_is_an_event(plog: Plog) -> None:
     assert failure["name"] == "producer_send_error"
     assert failure["exception"] == "class org.apache.kafka.common.errors.TimeoutException"
     assert list(failure) == ["timestamp", "name", "key", "value", "topic", "exception", "message"]
+    assert (data["sent"], data["acked"]) == (1, 0)
+
+
+def test_an_end_is_not_waited_for_where_there_is_no_broker() -> None:
+    """As Kafka's tool: the record that could not be sent is an event, and the totals follow."""
+    with Plog("127.0.0.1:1").start("verifiable-producer", "--topic", "t") as producer:
+        producer.wait_for_lines(1)
+        begin_s = time.monotonic()
+        assert producer.stop(signal.SIGTERM) == 143
+        assert time.monotonic() - begin_s < 20, "max.block.ms is a minute"
+    [_, failure, shutdown, data] = _events("\n".join(producer.lines))
+    assert failure["name"] == "producer_send_error"
+    assert failure["exception"] == "class org.apache.kafka.common.KafkaException"
+    assert shutdown["name"] == "shutdown_complete"
     assert (data["sent"], data["acked"]) == (1, 0)

@@ -8,7 +8,7 @@ import json
 import pytest
 
 from plog.cli.json_events import Events, java_class_of
-from plog.client.errors import BufferExhausted, DeliveryTimedOut, RecordTooLarge
+from plog.client.errors import BufferExhausted, ClosedError, DeliveryTimedOut, RecordTooLarge
 from plog.errors import NotLeaderOrFollower, TopicAuthorizationFailed
 
 
@@ -27,6 +27,7 @@ def test_an_event_is_a_line_of_json_that_begins_with_its_time() -> None:
     [
         (DeliveryTimedOut(), "org.apache.kafka.common.errors.TimeoutException"),
         (RecordTooLarge("x"), "org.apache.kafka.common.errors.RecordTooLargeException"),
+        (ClosedError("x"), "org.apache.kafka.common.KafkaException"),
         (BufferExhausted("x"), "org.apache.kafka.clients.producer.BufferExhaustedException"),
         (TopicAuthorizationFailed(),
          "org.apache.kafka.common.errors.TopicAuthorizationException"),

@@ -438,3 +438,11 @@ def test_a_record_that_could_never_be_sent_was_not_written() -> None:
     site.sim.advance(5_100)
     assert isinstance(handle.error(), DeliveryTimedOut)
     assert "it was not written" in str(handle.error())
+
+
+def test_who_waits_for_a_topic_hears_of_the_end() -> None:
+    site = ProducerSite(max_block_ms=60_000)
+    site.sim.call_later(1, lambda: site.sim.spawn(site.core.close(0), "closing"))
+    with pytest.raises(ClosedError, match="before it knew topic nowhere"):
+        site.run(site.core.send_soon("nowhere", b"x"))
+    assert site.sim.now_s() < 10
