@@ -15,11 +15,21 @@ import confluent_kafka as kafka
 import pytest
 
 from plog.cli.main import run_tool
+from plog.records.builder import build_batch
+from plog.records.codec import Record
+from plog.wire.internal.metadata_records import encode_metadata_record
+from plog.wire.internal.share_records import (
+    SharePartitionKey,
+    ShareSnapshotValue,
+    ShareUpdateValue,
+    StateBatch,
+)
 from plogd.testing.broker_process import BrokerProcess
 from plogd.tools.dump_log import configure
 from tests.helpers.confluent import admin_client, consumer, create_topic, produce, until_end
 from tests.helpers.kafka_server import KafkaServer, kafka_jars
 from tests.helpers.kafka_tools import KafkaTools, ToolOutput
+from tests.unit.tools.test_dump_remote_log import RECORDS as REMOTE_LOG_TEXTS
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 SMALL = {"segment.bytes": str(1 << 20), "index.interval.bytes": "1000"}
@@ -218,6 +228,39 @@ def test_transactions(kafka_tools: KafkaTools, kafka_dir: Path) -> None:
     assert " endTxnMarker: ABORT coordinatorEpoch: " in out
     [aborted] = kafka_dir.glob("paid-0/*.txnindex")
     assert _assert_same(kafka_tools, "--files", aborted).count("lastStableOffset: ") == 3
+
+
+def test_what_share_groups_and_tiered_storage_remember(
+    kafka_tools: KafkaTools, tmp_path: Path
+) -> None:
+    """Records made by hand: neither is in a cluster that does not use it."""
+    key = SharePartitionKey(group_id="g", topic_id=bytes(15) + b"\x01", partition=2).encode(0)
+    states = [StateBatch(first_offset=5, last_offset=6, delivery_state=2, delivery_count=7)]
+    snapshot = ShareSnapshotValue(snapshot_epoch=1, start_offset=4, state_batches=states)
+    update = ShareUpdateValue(start_offset=-1, delivery_complete_count=3, state_batches=states)
+    shares = _segment(
+        tmp_path / "share",
+        Record(key=b"\0\0" + key, value=b"\0\0" + snapshot.encode(0)),
+        Record(key=b"\0\1" + key, value=b"\0\0" + update.encode(0)),
+        Record(key=b"\0\0" + key, value=None),
+        Record(key=b"\0\7" + key, value=b"\0\0"),
+    )
+    out = _assert_same(kafka_tools, "--share-group-state-decoder", "--files", shares)
+    assert '"deliveryCompleteCount":3' in out
+    remote = _segment(
+        tmp_path / "remote",
+        *(Record(value=encode_metadata_record(record, 0)) for record, _ in REMOTE_LOG_TEXTS),
+    )
+    out = _assert_same(kafka_tools, "--remote-log-metadata-decoder", "--files", remote)
+    for _, text in REMOTE_LOG_TEXTS:
+        assert f" payload: {text}\n" in out
+
+
+def _segment(directory: Path, *records: Record) -> Path:
+    directory.mkdir()
+    path = directory / "00000000000000000000.log"
+    path.write_bytes(build_batch(records, base_offset=0, partition_leader_epoch=0))
+    return path
 
 
 def test_other_decoders(kafka_tools: KafkaTools, plog_dir: Path) -> None:

@@ -30,10 +30,12 @@ from plog.wire.internal.group_records import (
 from plog.wire.internal.kraft_records import KNOWN_RECORDS
 from plog.wire.internal.metadata_records import decode_known_record
 from plog.wire.internal.newer_group_records import NEWER_GROUP_RECORDS
+from plog.wire.internal.share_records import SHARE_RECORDS
 from plog.wire.internal.transaction_records import TransactionLogKey, TransactionLogValue
 from plog.wire.primitives import WireError
 from plog.wire.schema import Message
 from plogd.tools.dump_records import Decode
+from plogd.tools.dump_remote_log import remote_log_text
 
 STRING_DECODER: Final = "org.apache.kafka.tools.api.StringDecoder"
 _VERSION_BYTES = 2
@@ -67,6 +69,10 @@ def choose_decoder(flag: str, key_class: str, value_class: str) -> Decode:
             return lambda record: _coordinator_record(record, _TRANSACTION_RECORDS)
         case "cluster_metadata_decoder":
             return _metadata_record
+        case "remote_log_metadata_decoder":
+            return _remote_log_record
+        case "share_group_state_decoder":
+            return lambda record: _coordinator_record(record, SHARE_RECORDS)
     key, value = decoder_class(key_class), decoder_class(value_class)
     return lambda record: (
         None if record.key is None else key(record.key),
@@ -158,3 +164,10 @@ def _metadata_record(record: Record) -> tuple[str | None, str | None]:
         return None, f"Error at {record.offset}, skipping. {error}"
     name = re.sub(r"(?<!^)(?=[A-Z])", "_", type(message).__name__).upper()
     return None, compact_json({"type": name, "version": version, "data": as_json(message, version)})
+
+
+def _remote_log_record(record: Record) -> tuple[str | None, str | None]:
+    try:
+        return None, remote_log_text(record.value or b"")
+    except PlogError as error:
+        return None, f"Error at offset {record.offset}, skipping. {error}"

@@ -30,7 +30,14 @@ from plogd.tools.dump_findings import Findings
 from plogd.tools.dump_indexes import dump_index, dump_snapshot, dump_time_index, dump_txn_index
 from plogd.tools.dump_records import CHECKPOINT_SUFFIX, NO_LIMIT, RecordOptions, dump_log
 
-_DECODER_FLAGS = ("offsets_decoder", "transaction_log_decoder", "cluster_metadata_decoder")
+_DECODERS = {
+    "--offsets-decoder": "decode records of __consumer_offsets",
+    "--transaction-log-decoder": "decode records of __transaction_state",
+    "--cluster-metadata-decoder": "decode records of __cluster_metadata and its snapshots",
+    "--remote-log-metadata-decoder": "decode records of __remote_log_metadata",
+    "--share-group-state-decoder": "decode records of __share_group_state",
+}
+"""Flags by which internal topic they are for; if several are given, the first of these counts."""
 _DEFAULT_MAX_MESSAGE_BYTES = 5 << 20
 
 
@@ -84,19 +91,8 @@ def _add_record_options(parser: argparse.ArgumentParser) -> None:
         metavar="SIZE",
         help="read no more than this of each .log file",
     )
-    group.add_argument(
-        "--offsets-decoder", action="store_true", help="decode records of __consumer_offsets"
-    )
-    group.add_argument(
-        "--transaction-log-decoder",
-        action="store_true",
-        help="decode records of __transaction_state",
-    )
-    group.add_argument(
-        "--cluster-metadata-decoder",
-        action="store_true",
-        help="decode records of __cluster_metadata and its snapshots",
-    )
+    for flag, what in _DECODERS.items():
+        group.add_argument(flag, action="store_true", help=what)
     for what in ("key", "value"):
         group.add_argument(
             f"--{what}-decoder-class",
@@ -165,7 +161,8 @@ def dump_file(path: str, arguments: argparse.Namespace, findings: Findings) -> I
 
 def record_options(arguments: argparse.Namespace) -> RecordOptions:
     """How the options want records printed."""
-    decoder = next((name for name in _DECODER_FLAGS if getattr(arguments, name)), "")
+    names = (flag.lstrip("-").replace("-", "_") for flag in _DECODERS)
+    decoder = next((name for name in names if getattr(arguments, name)), "")
     classes = (arguments.key_decoder_class, arguments.value_decoder_class)
     print_contents = arguments.print_data_log or bool(decoder) or any(classes)
     return RecordOptions(

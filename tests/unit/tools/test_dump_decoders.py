@@ -24,6 +24,8 @@ from plog.wire.internal.group_records import (
 )
 from plog.wire.internal.kraft_records import FenceBrokerRecord
 from plog.wire.internal.metadata_records import TopicRecord, encode_metadata_record
+from plog.wire.internal.remote_log_records import RemotePartitionDeleteMetadataRecord
+from plog.wire.internal.share_records import SharePartitionKey, ShareUpdateValue, StateBatch
 from plogd.tools.dump_decoders import STRING_DECODER, choose_decoder, decoder_class
 
 OFFSETS = choose_decoder("offsets_decoder", STRING_DECODER, STRING_DECODER)
@@ -157,3 +159,34 @@ def test_metadata_is_json_with_its_kind() -> None:
     _, broken = METADATA(Record(offset=3, value=b"\x01"))
     assert broken is not None
     assert broken.startswith("Error at 3, skipping. ")
+
+
+def test_the_state_of_share_groups_is_json() -> None:
+    shares = choose_decoder("share_group_state_decoder", STRING_DECODER, STRING_DECODER)
+    key = SharePartitionKey(group_id="g", topic_id=bytes(16), partition=2).encode(0)
+    value = ShareUpdateValue(
+        snapshot_epoch=1,
+        leader_epoch=3,
+        start_offset=-1,
+        state_batches=[StateBatch(first_offset=5, last_offset=6, delivery_count=7)],
+    )
+    record = Record(key=b"\0\1" + key, value=b"\0\0" + value.encode(0))
+    assert shares(record) == (
+        '{"type":"1","data":{"groupId":"g","topicId":"AAAAAAAAAAAAAAAAAAAAAA","partition":2}}',
+        '{"version":"0","data":{"snapshotEpoch":1,"leaderEpoch":3,"startOffset":-1,'
+        '"stateBatches":[{"firstOffset":5,"lastOffset":6,"deliveryState":0,"deliveryCount":7}]}}',
+    )
+    assert shares(Record(key=b"\0\1" + key, value=None))[1] == "<DELETE>"
+
+
+def test_what_lies_in_tiered_storage_is_told() -> None:
+    remote = choose_decoder("remote_log_metadata_decoder", STRING_DECODER, STRING_DECODER)
+    record = RemotePartitionDeleteMetadataRecord(broker_id=1)
+    key, text = remote(Record(value=encode_metadata_record(record, 0)))
+    assert key is None
+    assert text is not None
+    assert text.startswith("RemotePartitionDeleteMetadata{topicPartition=")
+    assert remote(Record(offset=3, value=None)) == (
+        None,
+        "Error at offset 3, skipping. a metadata record of 0 bytes is cut short",
+    )

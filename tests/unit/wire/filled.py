@@ -16,6 +16,8 @@ from plog.wire.internal.kraft_records import KRAFT_RECORDS
 from plog.wire.internal.metadata_records import METADATA_RECORDS
 from plog.wire.internal.newer_group_records import NEWER_GROUP_MESSAGES
 from plog.wire.internal.raft_records import RAFT_RECORDS
+from plog.wire.internal.remote_log_records import REMOTE_LOG_RECORDS
+from plog.wire.internal.share_records import SHARE_MESSAGES
 from plog.wire.internal.transaction_records import TRANSACTION_MESSAGES
 from plog.wire.messages import APIS
 from plog.wire.schema import Message, Struct
@@ -34,6 +36,8 @@ MESSAGES = (
     *GROUP_MESSAGES,
     *NEWER_GROUP_MESSAGES,
     *TRANSACTION_MESSAGES,
+    *REMOTE_LOG_RECORDS,
+    *SHARE_MESSAGES,
 )
 
 

@@ -1,0 +1,100 @@
+"""The records of `__remote_log_metadata`: what Kafka keeps in tiered storage (KIP-405).
+
+A log of Kafka's holds them, and whoever shows it has to read them. They are framed like the records
+of `__cluster_metadata`, with keys of their own. Source: Kafka 4.3 storage messages.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from plog.wire.internal.metadata_records import MetadataRecord
+from plog.wire.schema import Struct, field, int8, int32, int64, uuid
+
+
+class RemoteTopicPartition(Struct):
+    """A partition of one topic of this name."""
+
+    name: str = field()
+    id: uuid = field()
+    partition: int32 = field()
+
+
+class RemoteSegmentId(Struct):
+    """A segment of a partition."""
+
+    topic_id_partition: RemoteTopicPartition = field()
+    id: uuid = field()
+
+
+class SegmentLeaderEpoch(Struct):
+    """Where a leader epoch begins."""
+
+    leader_epoch: int32 = field()
+    offset: int64 = field()
+
+
+class RemoteLogSegmentMetadataRecord(MetadataRecord, record_key=0, versions="0", flexible="0+"):
+    """A segment is being copied, or was: its end offset is its last one."""
+
+    remote_log_segment_id: RemoteSegmentId = field()
+    start_offset: int64 = field()
+    end_offset: int64 = field()
+    broker_id: int32 = field()
+    max_timestamp_ms: int64 = field()
+    event_timestamp_ms: int64 = field()
+    segment_leader_epochs: list[SegmentLeaderEpoch] = field()
+    segment_size_in_bytes: int32 = field()
+    custom_metadata: bytes | None = field(default=None)
+    remote_log_segment_state: int8 = field()
+    txn_index_empty: bool = field(tag=0)
+
+
+class RemoteLogSegmentMetadataUpdateRecord(
+    MetadataRecord, record_key=1, versions="0", flexible="0+"
+):
+    """A segment has another state."""
+
+    remote_log_segment_id: RemoteSegmentId = field()
+    broker_id: int32 = field()
+    event_timestamp_ms: int64 = field()
+    custom_metadata: bytes | None = field(default=None)
+    remote_log_segment_state: int8 = field()
+
+
+class RemotePartitionDeleteMetadataRecord(
+    MetadataRecord, record_key=2, versions="0", flexible="0+"
+):
+    """A partition is being deleted, or was."""
+
+    topic_id_partition: RemoteTopicPartition = field()
+    broker_id: int32 = field()
+    event_timestamp_ms: int64 = field()
+    remote_partition_delete_state: int8 = field()
+
+
+class RemoteLogSegmentMetadataSnapshotRecord(
+    MetadataRecord, record_key=3, versions="0", flexible="0+"
+):
+    """A segment of a partition that is known from elsewhere."""
+
+    segment_id: uuid = field()
+    start_offset: int64 = field()
+    end_offset: int64 = field()
+    broker_id: int32 = field()
+    max_timestamp_ms: int64 = field()
+    event_timestamp_ms: int64 = field()
+    segment_leader_epochs: list[SegmentLeaderEpoch] = field()
+    segment_size_in_bytes: int32 = field()
+    custom_metadata: bytes | None = field(default=None)
+    remote_log_segment_state: int8 = field()
+    txn_index_empty: bool = field(tag=0)
+
+
+REMOTE_LOG_RECORDS: Final[tuple[type[MetadataRecord], ...]] = (
+    RemoteLogSegmentMetadataRecord,
+    RemoteLogSegmentMetadataUpdateRecord,
+    RemotePartitionDeleteMetadataRecord,
+    RemoteLogSegmentMetadataSnapshotRecord,
+)
+REMOTE_LOG_RECORD_BY_KEY: Final = {record.record_key: record for record in REMOTE_LOG_RECORDS}
