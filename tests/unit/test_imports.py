@@ -29,6 +29,7 @@ BASE = (
     "plog.enums",
     "plog.hashing",
     "plog.metadata_versions",
+    "plog.release_features",
     "plog.cipher_suites",
     "plog.pem",
     "plog.scram",

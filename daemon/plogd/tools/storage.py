@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 
+from plog.cli.feature_tools import configure_feature_dependencies, configure_version_mapping
 from plog.cli.parser import first_line
 from plogd.tools.storage_format import configure_format, configure_info, configure_random_uuid
 from plogd.tools.storage_import import configure_import
@@ -17,6 +18,8 @@ _TOOLS = {
     "import": configure_import,
     "info": configure_info,
     "random-uuid": configure_random_uuid,
+    "version-mapping": configure_version_mapping,
+    "feature-dependencies": configure_feature_dependencies,
 }
 
 

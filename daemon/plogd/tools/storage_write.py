@@ -16,24 +16,14 @@ Everything that changes a directory goes through a Files port but for the copyin
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from plog.errors import PlogError
-from plog.records.batch import parse_header
-from plog.records.builder import build_batch
-from plog.records.codec import Record
 from plog.types import uuid_to_text
-from plog.wire.internal.metadata_records import (
-    FeatureLevelRecord,
-    MetadataRecord,
-    encode_metadata_record,
-)
-from plogd.features import METADATA_VERSION, METADATA_VERSION_LEVEL
+from plog.wire.internal.metadata_records import MetadataRecord
 from plogd.log import checkpoints, names
-from plogd.log.checkpoints import EpochEntry, MetaProperties
-from plogd.log.log_segment import LogSegment
-from plogd.metadata.embedded import METADATA_TOPIC_ID
+from plogd.log.checkpoints import MetaProperties
 from plogd.metadata.image import MetadataImage
 from plogd.metadata.store import (
     ABSENT,
@@ -44,16 +34,14 @@ from plogd.metadata.store import (
     TopicValue,
 )
 from plogd.ports import Files
+from plogd.tools.metadata_log import STAGING_DIR, level_record, write_metadata_log
 from plogd.tools.storage_convert import convert_segment, replace_segment
 from plogd.tools.storage_plan import Plan, PlannedPartition, PlannedTopic
 from plogd.tools.storage_source import METADATA_DIR
-from plogd.topic_config import TopicConfig
 
-STAGING_DIR = "__cluster_metadata-1"
 KAFKA_METADATA_ASIDE = "kafka-metadata-before-plog"
 """Where Kafka's own metadata log is kept after an import in place; of no interest to plog."""
 
-_RECORDS_PER_BATCH = 500
 _NOT_COPIED = (names.INDEX_SUFFIX, names.TIME_INDEX_SUFFIX)
 
 
@@ -90,7 +78,7 @@ def metadata_records(plan: Plan) -> list[MetadataRecord]:
     changes = list(_changes(plan))
     topics = {str(x.key[1]): x.value for x in changes if isinstance(x.value, TopicValue)}
     return [
-        FeatureLevelRecord(name=METADATA_VERSION, feature_level=METADATA_VERSION_LEVEL),
+        level_record(),
         *(record for change in changes for record in nothing.records_for(change, topics)),
     ]
 
@@ -126,37 +114,6 @@ def _topic_changes(topic: PlannedTopic, node_id: int) -> Iterator[Change]:
 
 def _new(key: Key, value: object) -> Change:
     return Change(key=key, value=value, expected=ABSENT)
-
-
-def _write_metadata_log(world: World, directory: str, records: Sequence[MetadataRecord]) -> None:
-    """A metadata log in `directory`, durable but for the directory's own name."""
-    files = world.files
-    segment = LogSegment.create(files, directory, 0, TopicConfig())
-    try:
-        for start in range(0, len(records), _RECORDS_PER_BATCH):
-            batch = build_batch(
-                [
-                    Record(timestamp=world.now_ms, value=encode_metadata_record(record, 0))
-                    for record in records[start : start + _RECORDS_PER_BATCH]
-                ],
-                base_offset=start,
-                partition_leader_epoch=0,
-            )
-            last_offset = parse_header(batch).last_offset
-            segment.append(
-                batch,
-                last_offset=last_offset,
-                max_timestamp=world.now_ms,
-                offset_of_max_timestamp=last_offset,
-            )
-        segment.on_become_inactive()
-        for file in segment.sync_files():
-            file.sync()
-    finally:
-        segment.close()
-    checkpoints.write_leader_epochs(files, directory, [EpochEntry(0, 0)])
-    checkpoints.write_topic_id(files, directory, METADATA_TOPIC_ID)
-    files.sync_dir(directory)
 
 
 # -- into new directories ----------------------------------------------------------------------
@@ -197,7 +154,7 @@ def copy_into(plan: Plan, world: World) -> None:
             _copy_partition(plan, topic, partition, world)
     for target in plan.log_dirs:
         _write_small_files(plan, target, world)
-    _write_metadata_log(world, staging, metadata_records(plan))
+    write_metadata_log(files, staging, metadata_records(plan), now_ms=world.now_ms)
     world.check_sources()
     for target in plan.log_dirs:
         if target in plan.clean_dirs:
@@ -337,7 +294,7 @@ def adopt_in_place(plan: Plan, world: World) -> None:
     files.mkdir(staging)
     for leftover in files.listdir(staging):
         files.unlink(posixpath.join(staging, leftover))
-    _write_metadata_log(world, staging, metadata_records(plan))
+    write_metadata_log(files, staging, metadata_records(plan), now_ms=world.now_ms)
     files.sync_dir(plan.metadata_dir)
     place = posixpath.join(plan.metadata_dir, METADATA_DIR)
     if files.exists(place):

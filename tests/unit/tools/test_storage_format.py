@@ -139,3 +139,60 @@ def test_a_broken_setting_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[
     config.write_text("node.id=many\n")
     assert _run("info", "-c", config) == 1
     assert "node.id" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        "--no-initial-controllers",
+        "--release-version 3.5-IV2",
+        "--release-version 3.5 --feature kraft.version=0",
+        "--feature metadata.version=11 -f group.version=0 -N",
+    ],
+)
+def test_what_a_plog_broker_is_anyway_may_be_asked_for(
+    options: str, config: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert _run("format", "-t", CLUSTER, "-c", config, *options.split()) == 0
+    assert "metadata.version 3.5-IV2" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (
+            "--initial-controllers 7@localhost:9093:AAAAAAAAAAAAAAAAAAAAAA",
+            "no quorum of controllers",
+        ),
+        ("--release-version 4.0", "writes its metadata as 3.5-IV2 does, leave it out"),
+        ("--release-version 1.0", "Unknown release version '1.0'"),
+        ("--release-version 3.5 --feature metadata.version=11", "give one"),
+        ("--feature metadata.version=21", "has level 11"),
+        ("--feature kraft.version=1", "a plog broker has level 0"),
+        ("--feature foo=1", "Kafka has no such feature"),
+        ("--feature kraft.version=x", "a level is a whole number"),
+        ("--add-scram alice", "begin with SCRAM-SHA-256"),
+    ],
+)
+def test_what_a_plog_broker_cannot_be_is_refused(
+    options: str, told: str, config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert _run("format", "-t", CLUSTER, "-c", config, *options.split()) == 1
+    [line] = capsys.readouterr().err.splitlines()
+    assert told in line
+    assert not (tmp_path / "a").exists()
+
+
+def test_a_broker_has_one_way_of_controllers(
+    config: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        _run("format", "-t", CLUSTER, "-c", config, "-s", "-N")
+    assert "not allowed with" in capsys.readouterr().err
+
+
+def test_releases_of_kafka_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+    assert _run("version-mapping", "-r", "3.9-IV0") == 0
+    assert capsys.readouterr().out.startswith("metadata.version=21 (3.9-IV0)\nkraft.version=1\n")
+    assert _run("feature-dependencies", "--feature", "group.version=1") == 0
+    assert capsys.readouterr().out == "group.version=1 has no dependencies.\n"

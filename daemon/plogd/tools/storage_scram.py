@@ -1,0 +1,105 @@
+"""``--add-scram`` of ``plog storage format``: users there are before a broker's first start.
+
+What an option says becomes the record the broker would write if somebody set the same credential by
+``plog configs``, within the same bounds. Passwords and salted passwords are in no error's text.
+Source: Kafka 4.3 ScramParser.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Callable, Sequence
+
+from plog.cli.options import UsageError
+from plog.errors import KafkaError
+from plog.scram import ScramMechanism, salted_password
+from plog.wire.internal.metadata_records import UserScramCredentialRecord
+from plogd.security.scram import MIN_ITERATIONS, check_user, credential_of
+
+_MECHANISMS = {mechanism.sasl_name: mechanism for mechanism in ScramMechanism}
+_PARTS = ("name", "iterations", "salt", "password", "saltedpassword")
+_FORM = "SCRAM-SHA-256=[name=USER,password=PASSWORD]"
+_SALT_BYTES = 26
+"""As many as Kafka's tool draws."""
+
+
+def scram_records(
+    arguments: Sequence[str], random_bytes: Callable[[int], bytes]
+) -> list[UserScramCredentialRecord]:
+    """The credentials of all options. Raises UsageError, and for one named twice, too."""
+    records: dict[tuple[str, int], UserScramCredentialRecord] = {}
+    for text in arguments:
+        record = _record(text, random_bytes)
+        key = record.name, record.mechanism
+        if key in records:
+            raise UsageError(f"--add-scram: {record.name!r} is given twice for one mechanism")
+        records[key] = record
+    return list(records.values())
+
+
+def _record(text: str, random_bytes: Callable[[int], bytes]) -> UserScramCredentialRecord:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise UsageError("--add-scram: what it says is to be UTF-8") from None
+    name, _, rest = text.strip().partition("=")
+    mechanism = _MECHANISMS.get(name)
+    if mechanism is None:
+        raise UsageError(f"--add-scram: begin with {' or '.join(_MECHANISMS)}, as in {_FORM}")
+    if not (rest.startswith("[") and rest.endswith("]")):
+        raise UsageError(f"--add-scram: after {name}= comes what stands in brackets, as in {_FORM}")
+    parts = _parts(rest[1:-1])
+    salt = _decoded(parts, "salt")
+    salted = _decoded(parts, "saltedpassword")
+    iterations = parts.get("iterations", str(MIN_ITERATIONS))
+    if not (iterations.isascii() and iterations.isdecimal()):
+        raise UsageError(f"--add-scram: iterations={iterations} is not a whole number")
+    if "name" not in parts:
+        raise UsageError(f"--add-scram: say whose credential it is, as in {_FORM}")
+    if ("password" in parts) == ("saltedpassword" in parts):
+        raise UsageError("--add-scram: give either password or saltedpassword")
+    if salted is not None and salt is None:
+        raise UsageError("--add-scram: a saltedpassword needs the salt it was made with")
+    salt = random_bytes(_SALT_BYTES) if salt is None else salt
+    try:
+        check_user(parts["name"])
+        # The bounds come before the work, which grows with the iterations.
+        credential_of(mechanism, salt=salt, salted_password=b"-", iterations=int(iterations))
+        if salted is None:
+            password = parts["password"].encode()
+            salted = salted_password(mechanism, password, salt=salt, iterations=int(iterations))
+        made = credential_of(
+            mechanism, salt=salt, salted_password=salted, iterations=int(iterations)
+        )
+    except KafkaError as error:
+        raise UsageError(f"--add-scram: {error.message}") from None
+    return UserScramCredentialRecord(
+        name=parts["name"],
+        mechanism=mechanism,
+        salt=made.salt,
+        stored_key=made.stored_key,
+        server_key=made.server_key,
+        iterations=made.iterations,
+    )
+
+
+def _parts(text: str) -> dict[str, str]:
+    parts: dict[str, str] = {}
+    for part in text.split(","):
+        name, separator, value = part.partition("=")
+        if not separator or name not in _PARTS:
+            raise UsageError(f"--add-scram: the brackets hold NAME=VALUE of {', '.join(_PARTS)}")
+        if len(value) > 1 and value[0] == value[-1] == '"':
+            value = value[1:-1]
+        parts[name] = value
+    return parts
+
+
+def _decoded(parts: dict[str, str], name: str) -> bytes | None:
+    if name not in parts:
+        return None
+    try:
+        return base64.b64decode(parts[name], validate=True)
+    except binascii.Error:
+        raise UsageError(f"--add-scram: {name} is to be base64") from None

@@ -1,0 +1,112 @@
+"""What ``plog features`` and ``plog storage`` both tell of Kafka's features; nobody is asked.
+
+Source: Kafka 4.3 FeatureCommand, StorageTool.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from plog.cli.options import UsageError, key_value
+from plog.cli.output import Table, show
+from plog.metadata_versions import METADATA_VERSIONS
+from plog.release_features import (
+    FIRST_RELEASE,
+    LAST_RELEASE,
+    METADATA_VERSION,
+    default_levels,
+    needed_levels,
+    release_level,
+)
+
+
+def configure_version_mapping(parser: argparse.ArgumentParser) -> None:
+    """Tell which levels of its features a release of Apache Kafka runs."""
+    parser.add_argument(
+        "--release-version",
+        "-r",
+        default=METADATA_VERSIONS[LAST_RELEASE],
+        metavar="RELEASE",
+        help=f"from {METADATA_VERSIONS[FIRST_RELEASE]} on, such as 4.0 (default: %(default)s)",
+    )
+    parser.set_defaults(run=run_version_mapping)
+
+
+def configure_feature_dependencies(parser: argparse.ArgumentParser) -> None:
+    """Tell what a level of a feature of Apache Kafka needs of other features."""
+    parser.add_argument(
+        "--feature",
+        "-f",
+        action="append",
+        required=True,
+        type=key_value,
+        metavar="NAME=LEVEL",
+        help="may be repeated",
+    )
+    parser.set_defaults(run=run_feature_dependencies)
+
+
+def run_version_mapping(arguments: argparse.Namespace) -> int:
+    """Print the levels. Raises UnknownFeature."""
+    release = arguments.release_version
+    levels = default_levels(release_level(release))
+    show(
+        lambda: (
+            f"{name}={level} ({release})" if name == METADATA_VERSION else f"{name}={level}"
+            for name, level in levels.items()
+        ),
+        lambda: [Table(("FEATURE", "LEVEL"), [(n, str(level)) for n, level in levels.items()])],
+        lambda: {"release_version": release, "levels": levels},
+        as_json=getattr(arguments, "json", False),
+    )
+    return 0
+
+
+def run_feature_dependencies(arguments: argparse.Namespace) -> int:
+    """Print what each level needs. Raises UnknownFeature, UsageError."""
+    wanted = [(name, level_of(name, text)) for name, text in arguments.feature]
+    needs = [(name, level, dict(needed_levels(name, level))) for name, level in wanted]
+    show(
+        lambda: (line for name, level, needed in needs for line in _lines(name, level, needed)),
+        lambda: [
+            Table(
+                ("FEATURE", "NEEDS"),
+                [
+                    (
+                        named_level(name, level),
+                        " ".join(named_level(*each) for each in some.items()),
+                    )
+                    for name, level, some in needs
+                ],
+            )
+        ],
+        lambda: [{"feature": name, "level": level, "needs": some} for name, level, some in needs],
+        as_json=getattr(arguments, "json", False),
+    )
+    return 0
+
+
+def _lines(name: str, level: int, needed: dict[str, int]) -> list[str]:
+    if not needed:
+        return [f"{named_level(name, level)} has no dependencies."]
+    return [
+        f"{name}={level} requires:",
+        *(f"    {named_level(*each)}" for each in needed.items()),
+    ]
+
+
+def named_level(feature: str, level: int) -> str:
+    """A feature at a level, with the name of the release if that is what it means.
+
+    >>> named_level("metadata.version", 21), named_level("group.version", 1)
+    ('metadata.version=21 (3.9-IV0)', 'group.version=1')
+    """
+    text = f"{feature}={level}"
+    return f"{text} ({METADATA_VERSIONS[level]})" if feature == METADATA_VERSION else text
+
+
+def level_of(feature: str, text: str) -> int:
+    """The level an option names. Raises UsageError."""
+    if not (text.isascii() and text.isdecimal()):
+        raise UsageError(f"{feature}={text}: a level is a whole number")
+    return int(text)

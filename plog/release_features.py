@@ -1,0 +1,96 @@
+"""Which levels of its features a release of Apache Kafka runs, and what each level needs.
+
+`version-mapping` and `feature-dependencies` tell it, and `features upgrade --release-version` asks
+for it. It is knowledge about Kafka: which features a plog broker runs is plogd/features.py's.
+Source: Kafka 4.3 Feature, MetadataVersion and the versions of each feature; KIP-1022.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from plog.error_base import PlogError
+from plog.metadata_versions import METADATA_VERSIONS
+
+METADATA_VERSION: Final = "metadata.version"
+FIRST_RELEASE: Final = 7
+"""The oldest level of metadata.version that Kafka 4 knows: 3.3-IV3."""
+LAST_RELEASE: Final = 30
+
+
+class FeatureLevel(NamedTuple):
+    """A level of a feature."""
+
+    level: int
+    release: int
+    """The level of metadata.version from which on it is the default."""
+    needs: Mapping[str, int] = {}
+    """The levels other features have to have."""
+
+
+FEATURES: Final[Mapping[str, tuple[FeatureLevel, ...]]] = {
+    "kraft.version": (FeatureLevel(0, FIRST_RELEASE), FeatureLevel(1, 21)),
+    "transaction.version": (
+        FeatureLevel(0, FIRST_RELEASE),
+        FeatureLevel(1, 24),
+        FeatureLevel(2, 24),
+    ),
+    "group.version": (FeatureLevel(0, FIRST_RELEASE), FeatureLevel(1, 22)),
+    "eligible.leader.replicas.version": (
+        FeatureLevel(0, FIRST_RELEASE),
+        FeatureLevel(1, 26, {METADATA_VERSION: 23}),
+    ),
+    "share.version": (FeatureLevel(0, FIRST_RELEASE), FeatureLevel(1, 28)),
+    "streams.version": (FeatureLevel(0, FIRST_RELEASE), FeatureLevel(1, 29)),
+}
+"""Every feature but metadata.version, in the order of Kafka's tools, with its levels."""
+
+
+class UnknownFeature(PlogError):
+    """There is no such release, feature or level; the text says which there are."""
+
+
+def release_level(release: str) -> int:
+    """The level of metadata.version a release begins with. Raises UnknownFeature.
+
+    A release without its internal version stands for the last of those.
+
+    >>> release_level("3.9-IV0"), release_level("4.0"), release_level("4.0.1")
+    (21, 25, 25)
+    """
+    short = ".".join(release.split(".")[:2])
+    for level in range(LAST_RELEASE, FIRST_RELEASE - 1, -1):
+        name = METADATA_VERSIONS[level]
+        if short in (name, name.partition("-")[0]):
+            return level
+    raise UnknownFeature(
+        f"Unknown release version '{release}'. Supported versions are: "
+        f"{METADATA_VERSIONS[FIRST_RELEASE]} to {METADATA_VERSIONS[LAST_RELEASE]}"
+    )
+
+
+def default_levels(release: int) -> dict[str, int]:
+    """The levels a cluster gets with this level of metadata.version, that one first."""
+    levels = {METADATA_VERSION: release}
+    for name, known in FEATURES.items():
+        levels[name] = max(each.level for each in known if each.release <= release)
+    return levels
+
+
+def needed_levels(feature: str, level: int) -> Mapping[str, int]:
+    """What other features have to have for a level of this one. Raises UnknownFeature."""
+    if feature == METADATA_VERSION:
+        if not FIRST_RELEASE <= level <= LAST_RELEASE:
+            raise UnknownFeature(f"Unknown metadata.version {level}")
+        return {}
+    if feature not in FEATURES:
+        names = ", ".join((METADATA_VERSION, *FEATURES))
+        raise UnknownFeature(f"Unknown feature: {feature}. Known are {names}")
+    for known in FEATURES[feature]:
+        if known.level == level:
+            return known.needs
+    levels = ", ".join(str(each.level) for each in FEATURES[feature])
+    raise UnknownFeature(
+        f"Feature level {level} is not supported for feature {feature}, which has {levels}"
+    )
