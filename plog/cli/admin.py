@@ -18,7 +18,7 @@ from plog.client.cluster import Cluster
 from plog.client.network import Network
 from plog.client.settings import AdminSettings
 from plog.client.socket_network import SocketNetwork, run_blocking
-from plog.error_base import KafkaError
+from plog.errors import KafkaError, UnsupportedVersion
 
 T = TypeVar("T")
 
@@ -37,8 +37,13 @@ def run_admin(
 def admin_settings(arguments: argparse.Namespace) -> AdminSettings:
     """The client's settings: those of ``--command-config``, and what the command line says."""
     given: dict[str, object] = {}
-    if arguments.bootstrap_servers is not None:
-        given["bootstrap.servers"] = arguments.bootstrap_servers
+    servers = arguments.bootstrap_servers
+    controllers = getattr(arguments, "bootstrap_controllers", None)
+    if servers is not None and controllers is not None:
+        raise UsageError("say whom to ask in one way: --bootstrap-server or --bootstrap-controller")
+    if servers is not None or controllers is not None:  # Either is stronger than both in a file.
+        given["bootstrap.servers"] = servers or ""
+        given["bootstrap.controllers"] = controllers or ""
     timeout_ms = getattr(arguments, "timeout_ms", None)
     if timeout_ms is not None:
         given["default.api.timeout.ms"] = timeout_ms
@@ -52,6 +57,12 @@ async def _with_cluster(
     cluster = Cluster(network, settings)
     try:
         return await work(cluster)
+    except UnsupportedVersion as error:
+        if not settings.uses_controllers:
+            raise
+        raise UnsupportedVersion(
+            f"{error.message}. Controllers answer few questions: use --bootstrap-server"
+        ) from None
     finally:
         await cluster.close()
 

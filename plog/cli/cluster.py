@@ -1,31 +1,38 @@
-"""``plog cluster``: the cluster's id, and where its brokers are.
+"""``plog cluster``: its id, where its brokers or controllers are, and forgetting a broker.
 
-Removing a broker's registration, as Kafka's tool can besides, needs a KRaft quorum.
-Source: Kafka 4.3 ClusterTool.
+Controllers, and brokers that can be forgotten, are Apache Kafka's: a plog broker is its own
+controller. Source: Kafka 4.3 ClusterTool.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, Final
 
 from plog.cli.admin import run_admin
-from plog.cli.options import add_json_option
-from plog.cli.output import Table, show
+from plog.cli.options import UsageError, add_bootstrap_controller_option, add_json_option
+from plog.cli.output import Table, show, tell
 from plog.cli.parser import add_examples, first_line
 from plog.client.admin.brokers import BrokerAdmin
 from plog.client.admin.values import BrokerDescription
 from plog.client.cluster import Cluster
+from plog.errors import UnsupportedVersion
 
 _COLUMNS: Final = ("ID", "HOST", "PORT", "RACK", "STATE", "ENDPOINT_TYPE")
+_STATE: Final = _COLUMNS.index("STATE")
+_LEAST_WIDTHS: Final = (10, 0, 10, 10, 10, 15)
+"""Kafka's columns are never narrower; hosts are as wide as the longest."""
+
+_Tool = Callable[[Cluster, argparse.Namespace], Coroutine[Any, Any, int]]
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Tell the id of a cluster, and where its brokers are."""
+    """Tell the id of a cluster, and where its brokers are; let it forget one."""
     tools = parser.add_subparsers(title="tools", metavar="TOOL", required=True)
     for name, configure_tool in (
         ("cluster-id", configure_cluster_id),
+        ("unregister", configure_unregister),
         ("list-endpoints", configure_list_endpoints),
     ):
         summary = first_line(configure_tool.__doc__)
@@ -36,17 +43,35 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def configure_cluster_id(parser: argparse.ArgumentParser) -> None:
     """Tell the id of a cluster."""
     _add_connection(parser)
-    parser.set_defaults(run=lambda arguments: run_admin(arguments, lambda c: tell_id(c, arguments)))
+    _set_run(parser, tell_id)
+
+
+def configure_unregister(parser: argparse.ArgumentParser) -> None:
+    """Let an Apache Kafka cluster forget a broker that will not come back."""
+    _add_connection(parser)
+    parser.add_argument(
+        "--id",
+        "-i",
+        type=int,
+        required=True,
+        metavar="BROKER",
+        help="the broker, which has to be stopped for good",
+    )
+    _set_run(parser, unregister)
 
 
 def configure_list_endpoints(parser: argparse.ArgumentParser) -> None:
-    """Tell where the brokers of a cluster are."""
+    """Tell where the brokers of a cluster are, or its controllers."""
     _add_connection(parser)
     parser.add_argument(
         "--include-fenced-brokers", action="store_true", help="also those that may not serve"
     )
+    _set_run(parser, list_endpoints)
+
+
+def _set_run(parser: argparse.ArgumentParser, tool: _Tool) -> None:
     parser.set_defaults(
-        run=lambda arguments: run_admin(arguments, lambda c: list_endpoints(c, arguments))
+        run=lambda arguments: run_admin(arguments, lambda cluster: tool(cluster, arguments))
     )
 
 
@@ -58,6 +83,7 @@ def _add_connection(parser: argparse.ArgumentParser) -> None:
         metavar="HOST:PORT[,HOST:PORT]",
         help="servers to begin with; they name the others",
     )
+    add_bootstrap_controller_option(parser, "-C")
     parser.add_argument(
         "--config",
         "-c",
@@ -82,41 +108,70 @@ async def tell_id(cluster: Cluster, arguments: argparse.Namespace) -> int:
     return 0
 
 
+async def unregister(cluster: Cluster, arguments: argparse.Namespace) -> int:
+    """Have a broker forgotten. Where nobody can, Kafka's tool says so, too, but as a success."""
+    try:
+        await BrokerAdmin(cluster).unregister_broker(arguments.id)
+    except UnsupportedVersion:
+        raise UnsupportedVersion(
+            "The target cluster does not support the broker unregistration API."
+        ) from None
+    line = f"Broker {arguments.id} is no longer registered."
+    tell(line, {"unregistered": arguments.id}, as_json=arguments.json)
+    return 0
+
+
 async def list_endpoints(cluster: Cluster, arguments: argparse.Namespace) -> int:
-    """Print the brokers' addresses."""
+    """Print the brokers' addresses, or the controllers'. Raises UsageError."""
+    of_controllers = cluster.settings.uses_controllers
+    if of_controllers and arguments.include_fenced_brokers:
+        raise UsageError("--include-fenced-brokers only goes with --bootstrap-server")
     described = await BrokerAdmin(cluster).describe_cluster(
         include_fenced=arguments.include_fenced_brokers
     )
-    brokers = list(described.brokers.values())
+    nodes = list(described.brokers.values())
+    columns, *rows = endpoint_table(nodes, of_controllers=of_controllers)
     show(
-        lambda: endpoint_lines(brokers),
-        lambda: [Table(_COLUMNS, [_row(broker) for broker in brokers])],
-        lambda: [
-            {
-                "id": broker.id,
-                "host": broker.host,
-                "port": broker.port,
-                "rack": broker.rack,
-                "fenced": broker.is_fenced,
-            }
-            for broker in brokers
-        ],
+        lambda: endpoint_lines([columns, *rows]),
+        lambda: [Table(columns, rows)],
+        lambda: [_as_data(node, of_controllers=of_controllers) for node in nodes],
         as_json=arguments.json,
     )
     return 0
 
 
-def endpoint_lines(brokers: Sequence[BrokerDescription]) -> list[str]:
-    """Kafka's columns, which are never narrower than these."""
-    rows = [list(_COLUMNS), *(_row(broker) for broker in brokers)]
-    widths = [10, max(len(row[1]) for row in rows), 10, 10, 10, 15]
-    widths[3] = max([10, *(len(row[3]) for row in rows)])
+def endpoint_table(
+    nodes: Sequence[BrokerDescription], *, of_controllers: bool
+) -> list[tuple[str, ...]]:
+    """The head and a row for each; controllers have no state."""
+    kind = "controller" if of_controllers else "broker"
+    rows = [_COLUMNS, *(_row(node, kind) for node in nodes)]
+    if of_controllers:
+        rows = [(*row[:_STATE], *row[_STATE + 1 :]) for row in rows]
+    return rows
+
+
+def endpoint_lines(rows: Sequence[tuple[str, ...]]) -> list[str]:
+    """Kafka's columns."""
+    least = list(_LEAST_WIDTHS)
+    if len(rows[0]) < len(_COLUMNS):
+        del least[_STATE]
+    widths = list(least)
+    for index in (_COLUMNS.index("HOST"), _COLUMNS.index("RACK")):
+        widths[index] = max([least[index], *(len(row[index]) for row in rows)])
     return [
         " ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows
     ]
 
 
-def _row(broker: BrokerDescription) -> list[str]:
-    rack = "null" if broker.rack is None else broker.rack
-    state = "fenced" if broker.is_fenced else "unfenced"
-    return [str(broker.id), broker.host, str(broker.port), rack, state, "broker"]
+def _row(node: BrokerDescription, kind: str) -> tuple[str, ...]:
+    rack = "null" if node.rack is None else node.rack
+    state = "fenced" if node.is_fenced else "unfenced"
+    return (str(node.id), node.host, str(node.port), rack, state, kind)
+
+
+def _as_data(node: BrokerDescription, *, of_controllers: bool) -> dict[str, object]:
+    data = {"id": node.id, "host": node.host, "port": node.port, "rack": node.rack}
+    if not of_controllers:
+        data["fenced"] = node.is_fenced
+    return data

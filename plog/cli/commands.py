@@ -50,7 +50,7 @@ COMMANDS: Final[tuple[Command, ...]] = (
     Command(
         "cluster",
         "plog.cli.cluster:configure",
-        "Tell the id of a cluster, and where its brokers are.",
+        "Tell the id of a cluster, and where its brokers are; let it forget one.",
     ),
     Command(
         "completion",

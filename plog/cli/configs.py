@@ -20,7 +20,14 @@ from plog.cli.config_entities import (
     entities_of,
 )
 from plog.cli.config_values import parse_assignments
-from plog.cli.options import UsageError, add_admin_options, comma_list, one_of, read_properties
+from plog.cli.options import (
+    UsageError,
+    add_admin_options,
+    add_bootstrap_controller_option,
+    comma_list,
+    one_of,
+    read_properties,
+)
 from plog.cli.output import Table, show, tell
 from plog.cli.parser import add_examples
 from plog.client.admin.brokers import BrokerAdmin
@@ -30,6 +37,7 @@ from plog.client.admin.topic_descriptions import TopicDescriptionAdmin
 from plog.client.admin.values import AlterConfig, ConfigEntry, ConfigResource
 from plog.client.cluster import Cluster
 from plog.enums import AlterOperation, ConfigResourceType, ConfigSource
+from plog.errors import ClusterAuthorizationFailed, UnsupportedVersion
 
 _DYNAMIC_SOURCE = {
     ConfigResourceType.TOPIC: ConfigSource.DYNAMIC_TOPIC_CONFIG,
@@ -42,7 +50,8 @@ _DYNAMIC_SOURCE = {
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Tell and change settings of topics, brokers and groups, quotas, and users' passwords."""
-    add_admin_options(parser)
+    add_admin_options(parser, required=False)
+    add_bootstrap_controller_option(parser)
     actions = parser.add_argument_group("actions, one of which is needed")
     actions.add_argument("--describe", action="store_true", help="tell settings")
     actions.add_argument("--alter", action="store_true", help="change settings")
@@ -128,6 +137,11 @@ async def describe(
         from plog.cli.config_quotas import describe_quotas  # Few need it.
 
         return await describe_quotas(cluster, entities, as_json=arguments.json)
+    if not arguments.all and await _is_unknown(cluster, entities[0]):
+        kind, name = entities[0]
+        text = f"The {kind[:-1]} '{name}' doesn't exist and doesn't have dynamic config."
+        tell(text, [], as_json=arguments.json)
+        return 0
     resources = await _resources(cluster, entities[0])
     described = await ConfigAdmin(cluster).describe_configs(resources, include_synonyms=True)
     configs = {
@@ -152,6 +166,33 @@ async def describe(
     return 0
 
 
+async def _is_unknown(cluster: Cluster, entity: Entity) -> bool:
+    """Whether nobody has heard of a group or a metrics subscription, which have no settings then.
+
+    What becomes of other entities there are not is told by who is asked about them.
+    """
+    if entity.name is None or entity.type not in ("groups", "client-metrics"):
+        return False
+    if entity.type == "client-metrics":
+        named = await ConfigAdmin(cluster).list_config_resources(
+            [ConfigResourceType.CLIENT_METRICS]
+        )
+        return entity.name not in (resource.name for resource in named)
+    if entity.name in await GroupAdmin(cluster).list_groups():
+        return False
+    with_settings = await _groups_with_settings(cluster)
+    return with_settings is not None and entity.name not in with_settings
+
+
+async def _groups_with_settings(cluster: Cluster) -> set[str] | None:
+    """Groups that have some, even if nobody is in them; None before Kafka 4.1, as nobody knows."""
+    try:
+        named = await ConfigAdmin(cluster).list_config_resources([ConfigResourceType.GROUP])
+    except (UnsupportedVersion, ClusterAuthorizationFailed):
+        return None
+    return {resource.name for resource in named}
+
+
 async def _resources(cluster: Cluster, entity: Entity) -> list[ConfigResource]:
     """The resources an entity stands for: all of its type if it has no name."""
     kind = RESOURCE_TYPES[entity.type]
@@ -160,7 +201,8 @@ async def _resources(cluster: Cluster, entity: Entity) -> list[ConfigResource]:
     if kind is ConfigResourceType.TOPIC:
         names = sorted(await TopicDescriptionAdmin(cluster).list_topics(include_internal=True))
     elif kind is ConfigResourceType.GROUP:
-        names = sorted(await GroupAdmin(cluster).list_groups())
+        with_settings = await _groups_with_settings(cluster) or set()
+        names = sorted(with_settings.union(await GroupAdmin(cluster).list_groups()))
     elif kind is ConfigResourceType.CLIENT_METRICS:
         listed = await ConfigAdmin(cluster).list_config_resources([kind])
         names = sorted(resource.name for resource in listed)

@@ -8,10 +8,20 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
-from typing import Final
 
 from plog.cli.admin import run_admin
-from plog.cli.options import UsageError, add_bootstrap_option, add_command_config_option, key_value
+from plog.cli.feature_tools import (
+    configure_feature_dependencies,
+    configure_version_mapping,
+    level_of,
+)
+from plog.cli.options import (
+    UsageError,
+    add_bootstrap_controller_option,
+    add_bootstrap_option,
+    add_command_config_option,
+    key_value,
+)
 from plog.cli.output import Table, print_json, show
 from plog.cli.parser import add_examples, first_line
 from plog.client.admin.brokers import (
@@ -23,13 +33,13 @@ from plog.client.cluster import Cluster
 from plog.enums import UpgradeType
 from plog.errors import KafkaError, PlogError
 from plog.metadata_versions import METADATA_VERSIONS
-
-METADATA_VERSION: Final = "metadata.version"
+from plog.release_features import METADATA_VERSION, UnknownFeature, default_levels, release_level
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Tell the features a cluster runs, and change their levels."""
-    add_bootstrap_option(parser)
+    add_bootstrap_option(parser, required=False)
+    add_bootstrap_controller_option(parser)
     add_command_config_option(parser)
     parser.add_argument("--json", action="store_true", help="print JSON, for programs")
     tools = parser.add_subparsers(title="tools", metavar="TOOL", required=True)
@@ -38,11 +48,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
         ("upgrade", configure_upgrade),
         ("downgrade", configure_downgrade),
         ("disable", configure_disable),
+        ("version-mapping", configure_version_mapping),
+        ("feature-dependencies", configure_feature_dependencies),
     ):
         summary = first_line(configure_tool.__doc__)
         configure_tool(tools.add_parser(name, help=summary, description=summary))
     add_examples(
-        parser, ("the levels there are", "plog features --bootstrap-server localhost:9092 describe")
+        parser,
+        ("the levels there are", "plog features --bootstrap-server localhost:9092 describe"),
+        ("those of a release", "plog features version-mapping --release-version 4.0"),
     )
 
 
@@ -82,6 +96,11 @@ def _add_update_options(parser: argparse.ArgumentParser) -> None:
         "--metadata",
         metavar="VERSION",
         help="the level of metadata.version, by its name, such as 3.5-IV2",
+    )
+    parser.add_argument(
+        "--release-version",
+        metavar="RELEASE",
+        help="the levels of all features, as 'version-mapping' tells them for this release",
     )
     parser.add_argument(
         "--feature",
@@ -176,28 +195,41 @@ def wanted_levels(verb: str, arguments: argparse.Namespace) -> dict[str, int]:
     """The levels the options ask for. Raises UsageError."""
     if verb == "disable":
         given = [(name, "0") for name in arguments.feature]
+    elif arguments.release_version is not None:
+        if arguments.metadata is not None or arguments.feature:
+            raise UsageError("--release-version means all features: name no others beside it")
+        return _levels_of_release(verb, arguments.release_version)
     else:
         given = list(arguments.feature)
         if arguments.metadata is not None:
-            level = {name: level for level, name in METADATA_VERSIONS.items()}.get(
-                arguments.metadata
-            )
-            if level is None:
-                raise UsageError(
-                    f"there is no metadata version {arguments.metadata}: take one from "
-                    f"{METADATA_VERSIONS[1]} to {METADATA_VERSIONS[len(METADATA_VERSIONS)]}"
-                )
-            given.append((METADATA_VERSION, str(level)))
+            given.append((METADATA_VERSION, str(_metadata_level(arguments.metadata))))
     if not given:
         raise UsageError(f"name at least one feature to {verb}: --feature")
     levels: dict[str, int] = {}
     for name, text in given:
         if name in levels:
             raise UsageError(f"feature {name} is named more than once")
-        if not text.isdecimal():
-            raise UsageError(f"{name}={text}: a level is a whole number")
-        levels[name] = int(text)
+        levels[name] = level_of(name, text)
     return levels
+
+
+def _levels_of_release(verb: str, release: str) -> dict[str, int]:
+    """Nobody upgrades to level 0, which may be one a broker does not know."""
+    levels = default_levels(release_level(release))
+    return {name: level for name, level in levels.items() if level or verb != "upgrade"}
+
+
+def _metadata_level(version: str) -> int:
+    by_name = {name: level for level, name in METADATA_VERSIONS.items()}
+    if version in by_name:
+        return by_name[version]
+    try:
+        return release_level(version)
+    except UnknownFeature:
+        raise UsageError(
+            f"there is no metadata version {version}: take one from "
+            f"{METADATA_VERSIONS[1]} to {METADATA_VERSIONS[len(METADATA_VERSIONS)]}"
+        ) from None
 
 
 async def update(

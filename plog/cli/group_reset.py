@@ -129,7 +129,8 @@ def check_reset(arguments: argparse.Namespace, action: str) -> None:
 async def reset_offsets(cluster: Cluster, arguments: argparse.Namespace) -> int:
     """Work out the new offsets, set them if that is wanted, and print them.
 
-    A group with members is told and left alone: the exit code is 1 then.
+    A group with members, or one that `--from-file` does not name, is told and left alone: the exit
+    code is 1 then.
     """
     plan = _read_plan(arguments)
     code = 0
@@ -141,6 +142,10 @@ async def reset_offsets(cluster: Cluster, arguments: argparse.Namespace) -> int:
                 f"offsets of group '{group}' can only be moved while it has no members, and it is "
                 f"{state}: stop its consumers first"
             )
+            code, moved[group] = 1, {}
+            continue
+        if plan is not None and group not in plan:
+            fail(f"--from-file has no offsets of group '{group}'")
             code, moved[group] = 1, {}
             continue
         offsets = await _new_offsets(cluster, group, arguments, plan)
@@ -169,9 +174,6 @@ async def _new_offsets(
     plan: Mapping[str, Offsets] | None,
 ) -> Offsets:
     if plan is not None:
-        if group not in plan:
-            fail(f"--from-file has no offsets of group '{group}'")
-            return {}
         await _check_partitions(cluster, plan[group])
         return await _within_log(cluster, plan[group])
     partitions = await _scope(cluster, group, arguments)

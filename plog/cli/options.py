@@ -57,6 +57,17 @@ def add_bootstrap_option(
     )
 
 
+def add_bootstrap_controller_option(parser: argparse._ActionsContainer, *short: str) -> None:
+    """``--bootstrap-controller``, for tools that may ask Kafka's controllers instead."""
+    parser.add_argument(
+        "--bootstrap-controller",
+        *short,
+        dest="bootstrap_controllers",
+        metavar="HOST:PORT[,HOST:PORT]",
+        help="controllers of Apache Kafka to ask instead of brokers; plog has none",
+    )
+
+
 def add_command_config_option(
     parser: argparse._ActionsContainer, *older: str, role: str = "client"
 ) -> None:

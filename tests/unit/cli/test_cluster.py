@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 
-from plog.cli.cluster import configure
+from plog.cli.cluster import configure, endpoint_lines, endpoint_table
+from plog.client.admin.values import BrokerDescription
 from tests.unit.cli.conftest import CliSite, Output
 
 
@@ -34,3 +35,38 @@ def test_the_servers_have_a_short_name_and_are_needed(site: CliSite) -> None:
     missing = site.ended(configure, ["cluster-id"])
     assert missing.code == 1
     assert "bootstrap.servers" in missing.err
+
+
+def test_a_plog_broker_is_no_controller(site: CliSite) -> None:
+    servers = ["--bootstrap-controller", site.sim.bootstrap_servers[0]]
+    ended = site.ended(configure, ["list-endpoints", *servers])
+    assert ended.code == 1
+    assert "this is a broker's listener, not a controller's" in ended.err
+    both = _run(site, "cluster-id", *servers)
+    assert both.err == (
+        "plog: say whom to ask in one way: --bootstrap-server or --bootstrap-controller\n"
+    )
+
+
+def test_controllers_have_no_state() -> None:
+    nodes = [BrokerDescription(id=3000, host="10.0.0.1", port=9093, rack=None)]
+    head, row = endpoint_lines(endpoint_table(nodes, of_controllers=True))
+    assert head == "ID         HOST     PORT       RACK       ENDPOINT_TYPE  "
+    assert row == "3000       10.0.0.1 9093       null       controller     "
+
+
+def test_fenced_brokers_are_not_asked_of_controllers(site: CliSite) -> None:
+    line = ["list-endpoints", "--include-fenced-brokers", "-C", site.sim.bootstrap_servers[0]]
+    ended = site.ended(configure, line)
+    assert (ended.code, ended.out) == (1, "")
+    assert "only goes with --bootstrap-server" in ended.err
+
+
+def test_a_plog_cluster_cannot_forget_a_broker(site: CliSite) -> None:
+    """Kafka's tool tells the same on its standard output, and ends as if it were done."""
+    ended = _run(site, "unregister", "--id", "7")
+    assert (ended.code, ended.out) == (1, "")
+    assert ended.err == (
+        "plog: The target cluster does not support the broker unregistration API.\n"
+    )
+    assert "--id" in _run(site, "unregister").err

@@ -7,7 +7,24 @@ from pathlib import Path
 
 import pytest
 
-from plog.cli.configs import configure
+from plog.cli.config_entities import entities_of
+from plog.cli.configs import configure, describe
+from plog.cli.parser import tool_parser
+from plog.client.socket_network import run_blocking
+from plog.errors import UnsupportedVersion
+from plog.wire.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+)
+from plog.wire.messages.list_config_resources import ConfigResource as ListedResource
+from plog.wire.messages.list_config_resources import (
+    ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
+)
+from plog.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
+from plog.wire.schema import ApiMessage
+from tests.helpers.fake_cluster import FakeCluster
 from tests.helpers.sim_broker import create_topic
 from tests.unit.cli.conftest import CliSite, Run
 
@@ -202,3 +219,66 @@ def test_a_users_password_is_set_and_never_told(configs: Run) -> None:
     done = configs("--alter", "--user", "alice", "--delete-config", "SCRAM-SHA-512")
     assert done.code == 0
     assert configs("--describe", "--user", "alice").lines == []
+
+
+def test_what_nobody_has_heard_of_is_told_as_kafka_tells_it(configs: Run) -> None:
+    for option, kind in (("--group", "group"), ("--client-metrics", "client-metric")):
+        ended = configs("--describe", option, "nope")
+        assert ended.code == 0
+        assert ended.out == (f"The {kind} 'nope' doesn't exist and doesn't have dynamic config.\n")
+        assert json.loads(configs("--describe", option, "nope", "--json").out) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "names"),
+    [
+        ("--group in-use", ["in-use"]),
+        ("--group with-settings", ["with-settings"]),
+        ("--group other", []),
+        ("--entity-type groups", ["in-use", "with-settings"]),
+    ],
+)
+def test_a_group_is_there_if_it_has_members_or_settings(
+    words: str, names: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A plog broker keeps no settings of groups."""
+    cluster = FakeCluster(brokers=[1])
+    cluster.answer = _answer_about_groups
+    arguments = tool_parser("configs", configure).parse_args(["--describe", *words.split()])
+    described = describe(cluster.as_cluster(), entities_of(arguments), arguments)
+    assert run_blocking(described) == 0
+    heads = [f"Dynamic configs for group {name} are:" for name in names]
+    nobody = ["The group 'other' doesn't exist and doesn't have dynamic config."]
+    assert capsys.readouterr().out.splitlines() == (heads or nobody)
+
+
+def test_before_kafka_4_1_nobody_knows_which_groups_have_settings(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def answer(node_id: int, request: ApiMessage) -> ApiMessage:
+        if isinstance(request, ListConfigResourcesRequest):
+            raise UnsupportedVersion("no types")
+        return _answer_about_groups(node_id, request)
+
+    cluster = FakeCluster(brokers=[1])
+    cluster.answer = answer
+    arguments = tool_parser("configs", configure).parse_args(["--describe", "--group", "other"])
+    run_blocking(describe(cluster.as_cluster(), entities_of(arguments), arguments))
+    assert capsys.readouterr().out == "Dynamic configs for group other are:\n"
+
+
+def _answer_about_groups(node_id: int, request: ApiMessage) -> ApiMessage:
+    if isinstance(request, ListGroupsRequest):
+        return ListGroupsResponse(groups=[ListedGroup(group_id="in-use")])
+    if isinstance(request, ListConfigResourcesRequest):
+        found = ListedResource(resource_name="with-settings", resource_type=32)
+        return ListConfigResourcesResponse(config_resources=[found])
+    assert isinstance(request, DescribeConfigsRequest)
+    return DescribeConfigsResponse(
+        results=[
+            DescribeConfigsResult(
+                resource_type=each.resource_type, resource_name=each.resource_name
+            )
+            for each in request.resources
+        ]
+    )

@@ -128,6 +128,7 @@ def test_a_plan_is_exported_and_carried_out(reset: Reset, tmp_path: Path) -> Non
     assert reset.committed() == ["3", "0"]
     plan.write_text("other,orders,0,1\n")
     ended = reset("--from-file", plan, "--dry-run")
+    assert ended.code == 1
     assert "has no offsets of group 'billing'" in ended.err
 
 

@@ -1,0 +1,87 @@
+"""Every flag that the help of Kafka's tools names is one of ours."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from plog.cli.main import load_tool
+from plog.cli.parser import tool_parser
+from tests.helpers.kafka_tools import KafkaTools
+
+TOOLS = {
+    "broker-api-versions": "BrokerApiVersionsCommand",
+    "cluster": "ClusterTool",
+    "configs": "ConfigCommand",
+    "console-consumer": "ConsoleConsumer",
+    "console-producer": "ConsoleProducer",
+    "consumer-groups": "ConsumerGroupCommand",
+    "consumer-perf-test": "ConsumerPerformance",
+    "delete-records": "DeleteRecordsCommand",
+    "dump-log": "DumpLogSegments",
+    "features": "FeatureCommand",
+    "get-offsets": "GetOffsetShell",
+    "log-dirs": "LogDirsCommand",
+    "metadata-shell": "MetadataShell",
+    "producer-perf-test": "ProducerPerformance",
+    "storage": "StorageTool",
+    "topics": "TopicCommand",
+    "verifiable-consumer": "VerifiableConsumer",
+    "verifiable-producer": "VerifiableProducer",
+}
+BELOW = {
+    "cluster": ("cluster-id", "unregister", "list-endpoints"),
+    "features": (
+        "describe", "upgrade", "downgrade", "disable", "version-mapping", "feature-dependencies",
+    ),
+    "storage": ("info", "format", "version-mapping", "feature-dependencies", "random-uuid"),
+}  # fmt: skip
+_ENDS_THE_JVM = ("cluster", "metadata-shell", "verifiable-consumer", "verifiable-producer")
+_FLAG = re.compile(r"(?<![\w.-])--?[A-Za-z][\w.-]*")
+_FLAGS_END = re.compile(r"\s{2,}|$")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("tool", TOOLS)
+def test_no_flag_of_kafkas_help_is_missing(kafka_tools: KafkaTools, tool: str) -> None:
+    parser = tool_parser(tool, load_tool(tool))
+    for below in BELOW.get(tool, ("",)):
+        words = [below] if below else []
+        theirs = _flags_of_help(_help(kafka_tools, tool, *words))
+        assert theirs, "the help was not understood"
+        ours = set(_flags(_parser_below(parser, below) if below else parser)) | {"--version"}
+        assert theirs <= ours, f"plog {tool} {below} lacks {sorted(theirs - ours)}"
+
+
+def _help(tools: KafkaTools, tool: str, *words: str) -> str:
+    if tool not in _ENDS_THE_JVM:
+        return tools.attempt(TOOLS[tool], *words, "--help").text
+    with tools.start(TOOLS[tool], *words, "--help") as process:
+        process.wait()
+        return process.output()
+
+
+def _flags_of_help(text: str) -> set[str]:
+    """Those that begin a line; what they take, and what they mean, comes after them."""
+    found = set()
+    for line in text.splitlines():
+        if line.lstrip().startswith("-") and len(line) - len(line.lstrip()) <= 2:
+            stripped = line.lstrip()
+            end = _FLAGS_END.search(stripped)
+            assert end is not None
+            found |= set(_FLAG.findall(re.sub(r"<.*?(>|$)", "", stripped[: end.start()])))
+    return found
+
+
+def _parser_below(parser: argparse.ArgumentParser, name: str) -> argparse.ArgumentParser:
+    [below] = [x for x in parser._actions if isinstance(x, argparse._SubParsersAction)]
+    found: argparse.ArgumentParser = below.choices[name]
+    return found
+
+
+def _flags(parser: argparse.ArgumentParser) -> Iterator[str]:
+    for action in parser._actions:
+        yield from action.option_strings
