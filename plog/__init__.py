@@ -38,6 +38,8 @@ if TYPE_CHECKING:  # So that checkers see what `__getattr__` gives.
     from plog.client.errors import WokenUp as WokenUp
     from plog.client.errors import WrongThread as WrongThread
     from plog.client.interceptors import ProducerInterceptor as ProducerInterceptor
+    from plog.client.metadata import PartitionMetadata as PartitionMetadata
+    from plog.client.metadata import TopicMetadata as TopicMetadata
     from plog.client.partitioner import HashPartitioner as HashPartitioner
     from plog.client.partitioner import Partitioner as Partitioner
     from plog.client.partitioner import RandomPartitioner as RandomPartitioner
@@ -64,6 +66,8 @@ _MODULE_OF = {
     "Assignor": "plog.client.assignors.assignor",
     "RebalanceProtocol": "plog.client.assignors.assignor",
     "Subscription": "plog.client.assignors.assignor",
+    "PartitionMetadata": "plog.client.metadata",
+    "TopicMetadata": "plog.client.metadata",
     "HashPartitioner": "plog.client.partitioner",
     "Partitioner": "plog.client.partitioner",
     "RandomPartitioner": "plog.client.partitioner",

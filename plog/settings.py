@@ -50,6 +50,9 @@ class ConfigError(PlogError):
         self.problems = tuple(problems)
         self.warnings = tuple(warnings)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.problems, self.warnings)  # What a pickle calls it with.
+
 
 class SettingType(IntEnum):
     """The type of a setting, numbered as DescribeConfigs numbers it."""

@@ -165,9 +165,7 @@ def measure(producer: Producer, consumer: Consumer, topic: str, sample: Sample) 
 def _begin(consumer: Consumer, topic: str) -> None:
     from plog.types import TopicPartition
 
-    partitions = [
-        TopicPartition(topic, x.index) for x in consumer.partitions_for(topic, 30).partitions
-    ]
+    partitions = [TopicPartition(topic, x.index) for x in consumer.partitions_for(topic, 30)]
     consumer.assign(partitions)
     consumer.seek_to_end(partitions)
     for partition in partitions:

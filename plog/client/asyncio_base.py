@@ -10,6 +10,7 @@ from twisted.internet.defer import Deferred
 
 from plog.client.cluster import Cluster
 from plog.client.errors import ClosedError
+from plog.client.facing import NoCopy, described
 from plog.client.loop_reactor import LoopReactor
 from plog.client.settings import ClientSettings
 from plog.client.twisted_network import TwistedNetwork
@@ -18,7 +19,7 @@ T = TypeVar("T")
 Core = TypeVar("Core")
 
 
-class Client(Generic[Core]):
+class Client(NoCopy, Generic[Core]):
     """What the three have in common: an engine made on first use, in the running loop."""
 
     def __init__(
@@ -66,6 +67,9 @@ class Client(Generic[Core]):
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
+
+    def __repr__(self) -> str:
+        return described("plog.aio", self, self._settings, "closed" if self._is_closed else "")
 
     async def close(self, timeout_s: float | None = None) -> None:
         """End it; harmless when it has ended."""

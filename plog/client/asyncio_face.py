@@ -18,7 +18,7 @@ from plog.client.asyncio_admin import Admin
 from plog.client.asyncio_base import Client
 from plog.client.cluster import Cluster
 from plog.client.consumer_face import ReactorConsumerFace
-from plog.client.facing import awaitable, here
+from plog.client.facing import awaitable, check_functions, check_topics, here
 from plog.client.options import Servers
 from plog.client.polling import ARROW_RECORDS_MAX, PollingConsumer
 from plog.client.producer import Headers, ProducerCore, Serializer
@@ -81,6 +81,7 @@ class Producer(Client[ProducerCore[RecordAwaitable]]):
         config: Mapping[str, object] | None = None,
         **settings: object,
     ) -> None:
+        check_functions(key_serializer=key_serializer, value_serializer=value_serializer)
         made = ProducerSettings.from_options(
             config, bootstrap_servers=bootstrap_servers, **settings
         )
@@ -119,6 +120,22 @@ class Producer(Client[ProducerCore[RecordAwaitable]]):
         if sent is not None:
             return sent
         return await self._run(ProducerCore.send_soon, *record)
+
+    async def send_and_wait(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        *,
+        partition: int | None = None,
+        timestamp: int | None = None,
+        headers: Headers = (),
+    ) -> RecordMetadata:
+        """Send a record, and wait for where it is. Raises as `send`, and why it failed."""
+        sent = await self.send(
+            topic, value, key, partition=partition, timestamp=timestamp, headers=headers
+        )
+        return await sent
 
     flush = awaitable(ProducerCore.flush)
     partitions_for = awaitable(ProducerCore.partitions_for)
@@ -163,6 +180,8 @@ class Consumer(Client[PollingConsumer], ReactorConsumerFace):
         config: Mapping[str, object] | None = None,
         **settings: object,
     ) -> None:
+        check_topics(topics)
+        check_functions(key_deserializer=key_deserializer, value_deserializer=value_deserializer)
         made = ConsumerSettings.from_options(
             config, bootstrap_servers=bootstrap_servers, group_id=group_id, **settings
         )
@@ -248,6 +267,7 @@ class Consumer(Client[PollingConsumer], ReactorConsumerFace):
     unsubscribe = awaitable(PollingConsumer.unsubscribe)
     position = awaitable(PollingConsumer.position)
     committed = awaitable(PollingConsumer.committed)
+    seek_to_committed = awaitable(PollingConsumer.seek_to_committed)
     commit = awaitable(PollingConsumer.commit)
     beginning_offsets = awaitable(PollingConsumer.beginning_offsets)
     end_offsets = awaitable(PollingConsumer.end_offsets)

@@ -23,7 +23,7 @@ from plog.client.blocking_admin import Admin
 from plog.client.blocking_base import Client
 from plog.client.consumer_face import ConsumerFace
 from plog.client.errors import ForkedError, WrongThread
-from plog.client.facing import blocking, elsewhere, here
+from plog.client.facing import blocking, check_functions, check_topics, elsewhere, here
 from plog.client.network import Cancelled
 from plog.client.options import Servers
 from plog.client.polling import ARROW_RECORDS_MAX, PollingConsumer
@@ -107,6 +107,7 @@ class Producer(Client):
         config: Mapping[str, object] | None = None,
         **settings: object,
     ) -> None:
+        check_functions(key_serializer=key_serializer, value_serializer=value_serializer)
         made = ProducerSettings.from_options(
             config, bootstrap_servers=bootstrap_servers, **settings
         )
@@ -147,6 +148,22 @@ class Producer(Client):
         return self._run(
             self._core.send_soon, topic, value, key, partition, timestamp, headers, on_delivery
         )
+
+    def send_and_wait(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        *,
+        partition: int | None = None,
+        timestamp: int | None = None,
+        headers: Headers = (),
+    ) -> RecordMetadata:
+        """Send a record, and wait for where it is. Raises as `send`, and why it failed."""
+        sent = self.send(
+            topic, value, key, partition=partition, timestamp=timestamp, headers=headers
+        )
+        return sent.result()
 
     flush = blocking(ProducerCore.flush)
     partitions_for = blocking(ProducerCore.partitions_for)
@@ -222,6 +239,8 @@ class Consumer(Client, ConsumerFace):
         config: Mapping[str, object] | None = None,
         **settings: object,
     ) -> None:
+        check_topics(topics)
+        check_functions(key_deserializer=key_deserializer, value_deserializer=value_deserializer)
         made = ConsumerSettings.from_options(
             config, bootstrap_servers=bootstrap_servers, group_id=group_id, **settings
         )
@@ -319,6 +338,7 @@ class Consumer(Client, ConsumerFace):
 
     position = blocking(PollingConsumer.position)
     committed = blocking(PollingConsumer.committed)
+    seek_to_committed = blocking(PollingConsumer.seek_to_committed)
     commit = blocking(PollingConsumer.commit)
     beginning_offsets = blocking(PollingConsumer.beginning_offsets)
     end_offsets = blocking(PollingConsumer.end_offsets)

@@ -7,6 +7,7 @@ from typing import Any, Self, TypeVar
 
 from plog.client.cluster import Cluster
 from plog.client.errors import ClosedError, ForkedError
+from plog.client.facing import NoCopy, described
 from plog.client.private_reactor import PrivateReactor
 from plog.client.settings import ClientSettings
 from plog.client.twisted_network import TwistedNetwork
@@ -14,10 +15,11 @@ from plog.client.twisted_network import TwistedNetwork
 T = TypeVar("T")
 
 
-class Client:
+class Client(NoCopy):
     """What the three have in common: a network on the private reactor, and an end."""
 
     def __init__(self, settings: ClientSettings, *, auto_create_topics: bool = False) -> None:
+        self._settings = settings
         self._private = PrivateReactor.current()
         self._network = TwistedNetwork.of(self._private.reactor, settings)
         self._cluster = Cluster(self._network, settings, auto_create_topics=auto_create_topics)
@@ -45,6 +47,10 @@ class Client:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def __repr__(self) -> str:
+        state = "of before a fork" if self._is_forked else "closed" if self._is_closed else ""
+        return described("plog", self, self._settings, state)
 
     def close(self) -> None:
         """End it; harmless when it has ended."""

@@ -22,7 +22,7 @@ from plog.client.fetch_sessions import FetchLimits
 from plog.client.fetched import Deserialize, ReadingRules
 from plog.client.fetcher import Fetcher
 from plog.client.group_member import GroupMember
-from plog.client.metadata import ClusterMetadata, TopicMetadata
+from plog.client.metadata import ClusterMetadata, PartitionMetadata, TopicMetadata
 from plog.client.network import Network
 from plog.client.offset_lookup import OffsetLookup
 from plog.client.offset_reset import EARLIEST, LATEST, ResetTo, reset_to
@@ -31,11 +31,13 @@ from plog.client.positions import Positions
 from plog.client.settings import ConsumerSettings
 from plog.client.solo_member import SoloMember
 from plog.client.taking import Taking
+from plog.client.times import Time, time_ms
 from plog.client.values import (
     ConsumerRecord,
     OffsetAndMetadata,
     OffsetAndTimestamp,
     checked_partition,
+    checked_partitions,
 )
 from plog.errors import ErrorCode, KafkaError
 from plog.types import TopicPartition
@@ -209,7 +211,7 @@ class ConsumerCore:
         """
         if self._member.is_subscribed:
             raise IllegalState("partitions follow from topics: unsubscribe first")
-        self.positions.assign(dict.fromkeys(map(checked_partition, partitions)))
+        self.positions.assign(dict.fromkeys(checked_partitions(partitions)))
         self._member.commit_when_due()
 
     def subscribe(
@@ -261,25 +263,26 @@ class ConsumerCore:
         """Go on with the next record to come."""
         self._seek_to(partitions, LATEST)
 
-    def seek_to_time(self, timestamp_ms: int, partitions: Collection[TopicPartition] = ()) -> None:
-        """Go on with the first record of that time or later, at the end if there is none."""
-        if timestamp_ms < 0:
-            raise ValueError(f"{timestamp_ms} is no time; it is milliseconds since 1970")
-        self._seek_to(partitions, ResetTo(timestamp_ms))
+    def seek_to_time(self, time: Time, partitions: Collection[TopicPartition] = ()) -> None:
+        """Go on with the first record of that time or later, at the end if there is none.
+
+        `time` is in ms since 1970, or a datetime with a time zone.
+        """
+        self._seek_to(partitions, ResetTo(time_ms(time)))
 
     def _seek_to(self, partitions: Collection[TopicPartition], where: ResetTo) -> None:
-        for partition in partitions or self.positions.assigned:
+        for partition in checked_partitions(partitions) or self.positions.assigned:
             self.positions.request_reset(partition, where)
         self._keeper.wake()
 
     def pause(self, partitions: Collection[TopicPartition]) -> None:
         """Hand out nothing of these until `resume`; what is buffered of them is kept."""
-        self.positions.pause(partitions)
+        self.positions.pause(checked_partitions(partitions))
         self._fetcher.wake()
 
     def resume(self, partitions: Collection[TopicPartition]) -> None:
         """Undo `pause`."""
-        self.positions.resume(partitions)
+        self.positions.resume(checked_partitions(partitions))
         self._fetcher.wake()
         self._news()
 
@@ -329,7 +332,7 @@ class ConsumerCore:
         self, partitions: Collection[TopicPartition], timeout_s: float | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """What the group has committed; None where it has nothing."""
-        asked = [checked_partition(partition) for partition in partitions]
+        asked = checked_partitions(partitions)
         return await self._member.committed(asked, timeout_s=timeout_s)
 
     async def position(self, partition: TopicPartition, timeout_s: float | None = None) -> int:
@@ -354,7 +357,7 @@ class ConsumerCore:
     ) -> dict[TopicPartition, int]:
         """The first offset there is in each. Raises as `OffsetLookup.at_times`."""
         limit_s = self._api_timeout_s if timeout_s is None else timeout_s
-        asked = [checked_partition(partition) for partition in partitions]
+        asked = checked_partitions(partitions)
         return await self._lookup.beginnings(asked, timeout_s=limit_s)
 
     async def end_offsets(
@@ -362,24 +365,26 @@ class ConsumerCore:
     ) -> dict[TopicPartition, int]:
         """The offset behind the last record that isolation.level lets this consumer read."""
         limit_s = self._api_timeout_s if timeout_s is None else timeout_s
-        asked = [checked_partition(partition) for partition in partitions]
+        asked = checked_partitions(partitions)
         return await self._lookup.ends(asked, timeout_s=limit_s)
 
     async def offsets_for_times(
-        self, times_ms: Mapping[TopicPartition, int], timeout_s: float | None = None
+        self, times: Mapping[TopicPartition, Time], timeout_s: float | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """The first record of that time or later in each; None where there is none."""
-        for partition, time_ms in times_ms.items():
-            if time_ms < 0:
-                raise ValueError(f"{partition}: {time_ms} is no time in milliseconds since 1970")
+        """The first record of that time or later in each; None where there is none.
+
+        A time is in ms since 1970, or a datetime with a time zone.
+        """
         limit_s = self._api_timeout_s if timeout_s is None else timeout_s
-        asked = {checked_partition(one): time_ms for one, time_ms in times_ms.items()}
+        asked = {checked_partition(one): time_ms(time) for one, time in times.items()}
         return await self._lookup.at_times(asked, timeout_s=limit_s)
 
-    async def partitions_for(self, topic: str, timeout_s: float | None = None) -> TopicMetadata:
-        """A topic's partitions and their leaders."""
+    async def partitions_for(
+        self, topic: str, timeout_s: float | None = None
+    ) -> tuple[PartitionMetadata, ...]:
+        """A topic's partitions in their order, with their leaders."""
         limit_s = self._api_timeout_s if timeout_s is None else timeout_s
-        return await self._cluster.topic(topic, timeout_s=limit_s)
+        return (await self._cluster.topic(topic, timeout_s=limit_s)).partitions
 
     async def topics(self) -> dict[str, TopicMetadata]:
         """All topics this client may see."""

@@ -46,7 +46,7 @@ class ConsumerSettings(ClientSettings):
         "group.id",
         None,
         "The group that shares the partitions of what is subscribed to, and for which offsets are"
-        " committed. Without one: `assign` only, and no commits.",
+        " committed. Without one this consumer reads all partitions, and commits nothing.",
         type=SettingType.STRING,
         importance="high",
         group="Group",
@@ -196,6 +196,7 @@ class ConsumerSettings(ClientSettings):
         at_least=0,
         unit="bytes",
         importance="high",
+        aliases=("fetch.message.max.bytes",),
     )
 
     @property

@@ -11,15 +11,55 @@ because there a checker, and who reads, can see what a call returns.
 from __future__ import annotations
 
 import functools
-from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from typing import Any, Concatenate, NoReturn, ParamSpec, TypeVar
 
 from twisted.internet.defer import Deferred
+
+from plog.client.errors import ConfigError
+from plog.client.settings import ClientSettings
 
 P = ParamSpec("P")
 T = TypeVar("T")
 Core = TypeVar("Core")
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+def described(face: str, client: object, settings: ClientSettings, state: str = "") -> str:
+    """A client's text form, such as ``<plog.Producer 'billing' at localhost:9092>``."""
+    name = f" {settings.client_id!r}" if settings.client_id else ""
+    servers = ",".join(settings.bootstrap_servers)
+    return f"<{face}.{type(client).__name__}{name} at {servers}{state and ', '}{state}>"
+
+
+class NoCopy:
+    """A client holds connections, which nothing can be made of by copying it."""
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(f"{self!r} cannot be pickled or copied: make a client where it is used")
+
+
+def check_functions(**given: object) -> None:
+    """Raise ConfigError if one of these, by its name, is given and cannot be called."""
+    problems = [
+        f"{name}={function!r}: not a function of one argument"
+        for name, function in given.items()
+        if function is not None and not callable(function)
+    ]
+    if problems:
+        raise ConfigError(problems)
+
+
+def check_topics(topics: Sequence[object]) -> None:
+    """Raise TypeError for what another client's constructor takes in the place of topics."""
+    if not topics or isinstance(topics[0], str):
+        return
+    if isinstance(topics[0], Mapping):
+        raise TypeError("a consumer's settings are config={…}, or keywords; topics come first")
+    if isinstance(topics[0], list | tuple | set | frozenset):
+        raise TypeError(
+            "topics are arguments of their own, Consumer('a', 'b', …), or a list for subscribe(…)"
+        )
 
 
 def _named(call: F, method: Callable[..., Any]) -> F:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from plog.client.known_options import AS_IT_IS, PREFIXES_OF_OTHERS, REFUSED, why_without_effect
+from plog.client.other_clients import OTHER_CLIENTS
 from plog.properties import PropertiesError, decode_properties, parse_properties
 from plog.settings import Setting, Value, nearest_name
 
@@ -36,7 +37,12 @@ class Given:
     @property
     def is_empty(self) -> bool:
         """Whether it asks for nothing: an empty text or list, or false."""
-        return self.value in ("", "false", False) or self.value == [] or self.value == ()
+        return self.has_nothing or self.value in ("false", False)
+
+    @property
+    def has_nothing(self) -> bool:
+        """Whether it is an empty text or list."""
+        return self.value in ("", [], ())
 
 
 @dataclass(slots=True)
@@ -119,13 +125,16 @@ def _of_file(path: str | os.PathLike[str], problems: list[str]) -> Iterator[Give
 def _judge_stranger(given: Given, reading: Reading) -> None:
     """A name that is no setting of this client: refuse it, or warn that it has no effect."""
     name, where = given.name, f"{given.origin}{given.written}"
+    if name in OTHER_CLIENTS:
+        _judge_other_clients(given, where, reading)
+        return
     if name in REFUSED:
         if not given.is_empty:
             reading.problems.append(f"{where}: {REFUSED[name]}")
         return
     reason = why_without_effect(name)
     if reason is not None:
-        if str(given.value).strip().lower() == AS_IT_IS.get(name):
+        if given.has_nothing or str(given.value).strip().lower() == AS_IT_IS.get(name):
             return
         reading.warnings.append(f"{where} has no effect: {reason}")
         return
@@ -140,6 +149,20 @@ def _judge_stranger(given: Given, reading: Reading) -> None:
     hint = f"; did you mean {nearest}?" if nearest else ""
     found = f"{where} is not a setting of this client{hint}"
     (reading.warnings if given.origin and not is_about_security else reading.problems).append(found)
+
+
+def _judge_other_clients(given: Given, where: str, reading: Reading) -> None:
+    answer, kind, as_it_is = OTHER_CLIENTS[given.name]
+    if kind == "elsewhere" and "_" in given.written:
+        answer = answer.replace(".", "_")
+    if given.has_nothing or str(given.value).strip().lower() in as_it_is:
+        return
+    if kind == "idle":
+        reading.warnings.append(f"{where} has no effect: {answer}")
+    elif kind == "refused" or not given.origin:
+        reading.problems.append(f"{where}: {answer}")
+    else:  # As any misspelt name in a file that other programs read, too.
+        reading.warnings.append(f"{where} is not a setting of this client: {answer}")
 
 
 def _shown(row: Setting, value: object) -> str:

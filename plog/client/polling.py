@@ -11,9 +11,14 @@ from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from plog.client.consumer import ConsumerCore
-from plog.client.errors import ClosedError, WokenUp
+from plog.client.errors import ClosedError, NoOffsetForPartition, WokenUp
 from plog.client.unread import Unread
-from plog.client.values import ConsumerRecord, OffsetAndMetadata, checked_partition
+from plog.client.values import (
+    ConsumerRecord,
+    OffsetAndMetadata,
+    checked_partition,
+    checked_partitions,
+)
 from plog.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -149,6 +154,39 @@ class PollingConsumer(ConsumerCore):
         if held_back is not None:
             return held_back
         return await super().position(partition, timeout_s)
+
+    async def seek_to_committed(
+        self, partitions: Collection[TopicPartition] = (), timeout_s: float | None = None
+    ) -> None:
+        """Go on where the group has committed, of all partitions if none are given.
+
+        Where it has committed nothing, auto.offset.reset says where. Raises NoOffsetForPartition if
+        that is ``none``, and as `committed`.
+        """
+        asked = checked_partitions(partitions) or list(self.positions.assigned)
+        committed = await self.committed(asked, timeout_s)
+        default = self.positions.default_reset
+        missing = [partition for partition in asked if committed[partition] is None]
+        if missing and default is None:
+            raise NoOffsetForPartition(
+                f"group {self._settings.group_id} has no committed offset for"
+                f" {', '.join(map(str, sorted(missing)))}, and auto.offset.reset=none",
+                missing,
+            )
+        for partition, offset in committed.items():
+            if offset is not None:
+                self.seek(partition, offset)
+            elif default is not None:
+                self._seek_to([partition], default)
+
+    def lag(self, partition: TopicPartition) -> int | None:
+        """Records between the position and the end, None while one of the two is not known."""
+        lag = super().lag(partition)
+        if lag is None or not self.unread:
+            return lag
+        taken_to = self.positions.position(partition)
+        given_to = self.unread.offsets().get(partition, taken_to)
+        return lag if taken_to is None or given_to is None else lag + taken_to - given_to
 
     # -- commits ----------------------------------------------------------------------------------
 

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Generic, TypeAlias, TypeVar, cast
 
 from plog.client.accumulator import Accumulator
+from plog.client.backoff import timed_out
 from plog.client.cluster import Cluster
 from plog.client.deliveries import Deliveries
 from plog.client.errors import (
@@ -320,14 +321,17 @@ class ProducerCore(Generic[H]):
         self._learn(self._cluster.metadata, topic)
         return self._cluster.metadata.topics[topic].partitions
 
-    async def flush(self) -> None:
+    async def flush(self, timeout_s: float | None = None) -> None:
         """Let nothing linger, and wait until every record there is now has its outcome.
 
-        Those that are sent meanwhile are not waited for.
+        Those that are sent meanwhile are not waited for. Raises RequestTimedOut if `timeout_s` is
+        over before; the records go on their way.
         """
         batches = self._accumulator.hurry()
         self.woken()
-        await self._until_finished(batches)
+        await self._until_finished(batches, timeout_s)
+        if timeout_s is not None and (left := sum(not batch.is_finished for batch in batches)):
+            raise timed_out(f"a flush ({left} batches are still on their way)", timeout_s)
 
     async def _until_finished(
         self, batches: list[ProducerBatch], timeout_s: float | None = None

@@ -265,6 +265,14 @@ class SendHandle:
         self._batch = batch
         self._index = index
 
+    def __repr__(self) -> str:
+        batch, index = self._batch.locate(self._index)
+        outcome = "on its way"
+        if batch.is_done:
+            error = batch.error_at(index)
+            outcome = repr(error) if error else f"offset {batch.metadata_at(index).offset}"
+        return f"<{type(self).__name__} for {batch.topic_partition}: {outcome}>"
+
     def done(self) -> bool:
         """Whether the record's outcome is known."""
         return self._batch.locate(self._index)[0].is_done

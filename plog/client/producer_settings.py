@@ -30,6 +30,7 @@ class ProducerSettings(ClientSettings):
         at_least=0,
         at_most=INT_MAX,
         importance="high",
+        aliases=("message.send.max.retries",),
     )
     receive_buffer_bytes: int = setting(
         "receive.buffer.bytes",
@@ -67,6 +68,7 @@ class ProducerSettings(ClientSettings):
         " and `request.timeout.ms` together.",
         at_least=0,
         unit="ms",
+        aliases=("message.timeout.ms",),
     )
     max_in_flight_requests_per_connection: int = setting(
         "max.in.flight.requests.per.connection",
@@ -86,6 +88,7 @@ class ProducerSettings(ClientSettings):
         at_least=0,
         unit="ms",
         group="Batches and memory",
+        aliases=("queue.buffering.max.ms",),
     )
     batch_size: int = setting(
         "batch.size",

@@ -88,6 +88,7 @@ class SecuritySettings:
         "Password of an encrypted private key.",
         type=SettingType.PASSWORD,
         importance="high",
+        aliases=("ssl.password",),
     )
     ssl_endpoint_identification_algorithm: str = setting(
         "ssl.endpoint.identification.algorithm",

@@ -14,9 +14,17 @@ from twisted.internet.defer import Deferred, maybeDeferred
 from twisted.python.failure import Failure
 
 from plog.client.admin import AdminCore
+from plog.client.backoff import timed_out
 from plog.client.cluster import Cluster
 from plog.client.consumer_face import ReactorConsumerFace
-from plog.client.facing import deferred, here
+from plog.client.facing import (
+    NoCopy,
+    check_functions,
+    check_topics,
+    deferred,
+    described,
+    here,
+)
 from plog.client.options import Servers
 from plog.client.polling import PollingConsumer
 from plog.client.producer import Headers, ProducerCore, Serializer
@@ -32,7 +40,7 @@ from plog.client.unread import Unread
 from plog.client.values import RecordMetadata
 
 
-class _Client:
+class _Client(NoCopy):
     """What the three have in common: a network on the caller's reactor, and an end."""
 
     def __init__(
@@ -40,8 +48,12 @@ class _Client:
     ) -> None:
         if reactor is None:
             from twisted.internet import reactor  # Only who names none wants the installed one.
+        self._settings = settings
         self.network = TwistedNetwork.of(reactor, settings)
         self._cluster = Cluster(self.network, settings, auto_create_topics=auto_create_topics)
+
+    def __repr__(self) -> str:
+        return described("plog.twisted", self, self._settings)
 
     def close(self, timeout_s: float | None = None) -> Deferred[None]:
         """End it; harmless when it has ended."""
@@ -74,6 +86,7 @@ class Producer(_Client):
         config: Mapping[str, object] | None = None,
         **settings: object,
     ) -> None:
+        check_functions(key_serializer=key_serializer, value_serializer=value_serializer)
         made = ProducerSettings.from_options(
             config, bootstrap_servers=bootstrap_servers, **settings
         )
@@ -124,15 +137,20 @@ class Producer(_Client):
             if not self._waiting:
                 self._nobody_waits.set()
 
-    def flush(self) -> Deferred[None]:
-        """See `ProducerCore.flush`; what waits for its topic or for memory is sent, too."""
-        return Deferred.fromCoroutine(self._flush())
+    send_and_wait = send  # Named so by the other faces, where `send` itself tells less.
 
-    async def _flush(self) -> None:
+    def flush(self, timeout_s: float | None = None) -> Deferred[None]:
+        """See `ProducerCore.flush`; what waits for its topic or for memory is sent, too."""
+        return Deferred.fromCoroutine(self._flush(timeout_s))
+
+    async def _flush(self, timeout_s: float | None = None) -> None:
+        deadline_s = None if timeout_s is None else self.network.now_s() + timeout_s
         if self._waiting:
             self._nobody_waits.clear()
-            await self._nobody_waits.wait()
-        await self._core.flush()
+            if not await self._nobody_waits.wait(timeout_s) and timeout_s is not None:
+                raise timed_out(f"a flush ({self._waiting} records still wait)", timeout_s)
+        left_s = None if deadline_s is None else max(0.0, deadline_s - self.network.now_s())
+        await self._core.flush(left_s)
 
     @property
     def is_full(self) -> bool:
@@ -201,6 +219,8 @@ class Consumer(_Client, ReactorConsumerFace):
         config: Mapping[str, object] | None = None,
         **settings: object,
     ) -> None:
+        check_topics(topics)
+        check_functions(key_deserializer=key_deserializer, value_deserializer=value_deserializer)
         made = ConsumerSettings.from_options(
             config, bootstrap_servers=bootstrap_servers, group_id=group_id, **settings
         )
@@ -229,6 +249,7 @@ class Consumer(_Client, ReactorConsumerFace):
     unsubscribe = deferred(PollingConsumer.unsubscribe)
     position = deferred(PollingConsumer.position)
     committed = deferred(PollingConsumer.committed)
+    seek_to_committed = deferred(PollingConsumer.seek_to_committed)
     commit = deferred(PollingConsumer.commit)
     beginning_offsets = deferred(PollingConsumer.beginning_offsets)
     end_offsets = deferred(PollingConsumer.end_offsets)

@@ -6,7 +6,7 @@ in milliseconds since 1970. Records as the wire has them, bytes and all, are plo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from plog.types import TopicPartition
@@ -51,6 +51,11 @@ class RecordMetadata(NamedTuple):
     serialized_key_size: int
     serialized_value_size: int
 
+    @property
+    def topic_partition(self) -> TopicPartition:
+        """Topic and partition as one."""
+        return TopicPartition(self.topic, self.partition)
+
 
 class ConsumerRecord(NamedTuple):
     """A record that was read; key and value as the deserializers have made them.
@@ -67,6 +72,11 @@ class ConsumerRecord(NamedTuple):
     value: Any
     headers: Sequence[Header]
     leader_epoch: int
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        """Topic and partition as one: ``commit({record.topic_partition: record.offset + 1})``."""
+        return TopicPartition(self.topic, self.partition)
 
 
 class OffsetAndMetadata(NamedTuple):
@@ -97,3 +107,10 @@ def checked_partition(partition: object) -> TopicPartition:
         case (str(topic), int(number)):
             return TopicPartition(topic, number)
     raise TypeError(f"{partition!r} is no TopicPartition: give topic and number")
+
+
+def checked_partitions(partitions: Iterable[object]) -> list[TopicPartition]:
+    """Several that a user has named. Raises TypeError for what is none, or one by itself."""
+    if isinstance(partitions, TopicPartition):
+        raise TypeError(f"partitions are a list: [{partitions!r}] instead of {partitions!r}")
+    return [checked_partition(partition) for partition in partitions]

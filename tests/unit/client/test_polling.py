@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from plog.client.errors import (
     AuthenticationFailed,
     ClosedError,
     MaxPollIntervalExceeded,
+    NoOffsetForPartition,
     WokenUp,
 )
 from plog.client.network import Cancelled
@@ -27,6 +29,7 @@ from tests.helpers.sim_broker import create_topic
 from tests.helpers.sim_network import SimNetwork
 
 T0 = TopicPartition("t", 0)
+T1 = TopicPartition("t", 1)
 
 
 class Site:
@@ -43,8 +46,7 @@ class Site:
     def consumer(self, assignors: Any = None, **settings: Any) -> PollingConsumer:
         made = ConsumerSettings.from_options(
             bootstrap_servers=self.sim.bootstrap_servers,
-            auto_offset_reset="earliest",
-            **settings,
+            **{"auto_offset_reset": "earliest", **settings},
         )
 
         async def make() -> PollingConsumer:
@@ -284,6 +286,68 @@ def test_what_is_no_partition_and_no_offset_is_named(site: Site) -> None:
     with pytest.raises(TypeError, match="is no TopicPartition"):
         site.sim.run(consumer.committed(wrong))
     assert [x.value for x in site.sim.run(consumer.consume(10))] == [b"a"]
+
+
+def test_one_partition_by_itself_is_no_list(site: Site) -> None:
+    consumer = site.consumer(group_id="g")
+    lonely: Any = T0
+    for method in (consumer.assign, consumer.pause, consumer.resume, consumer.seek_to_end):
+        with pytest.raises(TypeError, match="partitions are a list: "):
+            method(lonely)
+    with pytest.raises(TypeError, match="partitions are a list: "):
+        site.sim.run(consumer.end_offsets(lonely))
+
+
+def test_a_time_may_be_a_datetime(site: Site) -> None:
+    now_ms = site.sim.wall_ms()
+    site.sim.broker.produce("t", b"a", now_ms=now_ms - 10_000)
+    site.sim.broker.produce("t", b"b", now_ms=now_ms)
+    later = datetime.fromtimestamp(now_ms / 1000, UTC)
+    consumer = site.consumer()
+    consumer.assign([T0])
+    consumer.seek_to_time(later)
+    assert [x.value for x in site.sim.run(consumer.consume(10))] == [b"b"]
+    found = site.sim.run(consumer.offsets_for_times({T0: later}))[T0]
+    assert found is not None
+    assert found.offset == 1
+    with pytest.raises(ValueError, match="no time zone"):
+        consumer.seek_to_time(later.replace(tzinfo=None))
+
+
+def test_the_lag_counts_what_was_not_given_out(site: Site) -> None:
+    site.produce(b"a", b"b", b"c")
+    consumer = site.consumer()
+    consumer.assign([T0])
+    consumer.unread.put(site.sim.run(consumer.consume(10)))
+    lags = [consumer.lag(T0) for _ in consumer.unread.records()]
+    assert lags == [2, 1, 0]
+
+
+def test_a_seek_to_what_is_committed_gives_the_rest_again(site: Site) -> None:
+    site.produce(b"a", b"b", b"c")
+    site.produce(b"d", partition=1)
+    consumer = site.consumer(group_id="g", enable_auto_commit=False)
+    consumer.assign([T0, T1])
+    consumer.unread.put(site.sim.run(consumer.consume(10)))
+    site.sim.run(consumer.commit({T0: 1}))
+    site.sim.run(consumer.seek_to_committed([T0]))
+    assert site.sim.run(consumer.position(T0)) == 1
+    while not consumer.unread.offsets().keys() >= {T1}:
+        consumer.unread.put(site.sim.run(consumer.consume(10)))
+    site.sim.run(consumer.seek_to_committed())  # Nothing is committed of T1: the policy decides.
+    again: list[bytes] = []
+    while len(again) < 3:
+        again += [x.value for x in site.sim.run(consumer.consume(10))]
+    assert sorted(again) == [b"b", b"c", b"d"]
+
+
+def test_a_seek_to_what_is_not_committed_says_so_without_a_policy(site: Site) -> None:
+    consumer = site.consumer(group_id="g", auto_offset_reset="none")
+    consumer.assign([T0, T1])
+    site.sim.run(consumer.commit({T0: 0}))
+    with pytest.raises(NoOffsetForPartition, match=r"no committed offset for t-1, and") as caught:
+        site.sim.run(consumer.seek_to_committed())
+    assert caught.value.partitions == {T1}
 
 
 @pytest.mark.parametrize("count", [0, -1])

@@ -18,6 +18,7 @@ from plog.errors import (
     InvalidTimestamp,
     InvalidTopicException,
     MessageTooLarge,
+    RequestTimedOut,
     UnknownTopicOrPartition,
 )
 from plog.wire.messages.metadata import MetadataRequest
@@ -299,6 +300,17 @@ def test_flush_waits_for_what_was_there_and_for_nothing_later() -> None:
     site.run(flush_and_send())
     assert first[0].done()
     assert site.sim.now_s() - before_s < 1
+
+
+def test_flush_waits_no_longer_than_it_is_told() -> None:
+    site = deaf()
+    [handle] = site.sent(b"a")
+    with pytest.raises(RequestTimedOut, match=r"a flush \(1 batches are still on their way\): not"):
+        site.run(site.core.flush(2.0))
+    assert not handle.done()
+    site.sim.deaf = False
+    site.run(site.core.flush(60.0))
+    assert handle.metadata().offset == 1
 
 
 def test_flush_without_records_is_over_at_once() -> None:

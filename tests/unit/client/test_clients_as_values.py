@@ -1,0 +1,85 @@
+"""What clients, futures, errors and records look like, and whether they can be sent elsewhere."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import pickle
+from typing import Any
+
+import pytest
+
+import plog.client.errors
+import plog.errors
+from plog.client import asyncio_face, blocking, twisted_face
+from plog.client.errors import ConfigError, NoOffsetForPartition, SerializationFailed
+from plog.client.values import ConsumerRecord, RecordMetadata
+from plog.records.batch import TimestampType
+from plog.types import TopicPartition
+from tests.unit.client.producer_site import ready
+
+FACES = (blocking, asyncio_face, twisted_face)
+T7 = TopicPartition("t", 7)
+RECORD = ConsumerRecord("t", 7, 5, 1, TimestampType.CREATE_TIME, b"k", b"v", (("h", b"x"),), 0)
+
+ERRORS: list[Exception] = [
+    ConfigError(["a is wrong", "b is, too"], ["c is doubtful"]),
+    SerializationFailed("no text", T7, 5),
+    NoOffsetForPartition("nothing", [T7]),
+    *(
+        kind("what, where and what to do")
+        for module in (plog.client.errors, plog.errors)
+        for _, kind in inspect.getmembers(module, inspect.isclass)
+        if issubclass(kind, plog.errors.PlogError) and kind is not ConfigError
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("face", "name"),
+    [(blocking, "plog"), (asyncio_face, "plog.aio"), (twisted_face, "plog.twisted")],
+)
+def test_a_client_says_what_it_is_and_whose(face: Any, name: str) -> None:
+    admin = face.Admin(bootstrap_servers=["a:1", "b:2"], client_id="billing")
+    assert repr(admin) == f"<{name}.Admin 'billing' at a:1,b:2>"
+    assert repr(face.Admin(bootstrap_servers="a")) == f"<{name}.Admin at a>"
+
+
+def test_a_closed_client_says_so() -> None:
+    producer = blocking.Producer(bootstrap_servers="a:1")
+    producer.close()
+    assert repr(producer) == "<plog.Producer at a:1, closed>"
+
+
+@pytest.mark.parametrize("face", FACES)
+def test_a_client_cannot_be_sent_to_another_process(face: Any) -> None:
+    admin = face.Admin(bootstrap_servers="a:1")
+    for attempt in (pickle.dumps, copy.copy, copy.deepcopy):
+        with pytest.raises(TypeError, match="cannot be pickled or copied: make a client where it"):
+            attempt(admin)
+
+
+def test_a_handle_says_what_became_of_its_record() -> None:
+    site = ready(linger_ms=60_000)
+    [handle] = site.sent(b"v")
+    assert repr(handle) == "<SendHandle for page-views-0: on its way>"
+    site.flush()
+    assert repr(handle) == "<SendHandle for page-views-0: offset 0>"
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
+def test_an_error_can_be_sent_to_another_process(error: Exception) -> None:
+    for other in (pickle.loads(pickle.dumps(error)), copy.deepcopy(error)):
+        assert type(other) is type(error)
+        assert (str(other), vars(other)) == (str(error), vars(error))
+
+
+def test_a_record_can_be_sent_compared_and_counted() -> None:
+    other = pickle.loads(pickle.dumps(RECORD))
+    assert other == RECORD
+    assert len({other, RECORD, copy.deepcopy(RECORD)}) == 1
+
+
+def test_a_record_names_its_partition() -> None:
+    assert RECORD.topic_partition == T7
+    assert RecordMetadata("t", 7, 0, 0, 0, 0).topic_partition == T7
