@@ -45,6 +45,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def run(arguments: Sequence[str], commands: tuple[Command, ...] = COMMANDS) -> int:
     """Run a command line; its exit code."""
+    if arguments[:1] == ["help"]:  # As in other programs with commands: 'help topics'.
+        arguments = [*arguments[1:2], "--help"]
     if arguments and not arguments[0].startswith("-"):
         name = arguments[0]
         return run_tool(name, load_tool(name, commands), arguments[1:])

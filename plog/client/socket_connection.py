@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from plog.client.errors import BrokenAnswer
 from plog.client.errors import ConnectionFailed as ConnectionFailed
-from plog.client.tls_failures import tls_failure
+from plog.client.tls_failures import is_end, no_tls_yet, tls_failure
 from plog.errors import KafkaError, RequestTimedOut
 from plog.wire.header import RequestHeader, decode_response_header, encode_request
 from plog.wire.schema import ApiMessage, WireError
@@ -55,9 +55,12 @@ class SocketConnection:
             if context is not None:
                 self._socket = context.wrap_socket(self._socket, server_hostname=host)
         except OSError as error:
+            text = f"cannot connect to {self.address}: {error.strerror or error}"
+            if self._socket is not None and is_end(error):
+                text = no_tls_yet(self.address, "the broker closed it")
             self.close()
             raise tls_failure(error, address=self.address, host=host) or ConnectionFailed(
-                f"cannot connect to {self.address}: {error.strerror or error}"
+                text
             ) from error
 
     @property

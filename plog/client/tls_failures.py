@@ -88,6 +88,19 @@ def explain_tls(
     return next((f"{address} {text}" for known, text in meanings.items() if known in words), None)
 
 
+def is_end(error: Exception) -> bool:
+    """Whether it is only that the other side is gone."""
+    return isinstance(error, ConnectionError) or "EOF occurred" in str(error)
+
+
+def no_tls_yet(address: str, reason: str) -> str:
+    """What to say when a connection ends before TLS has begun and nobody tells why."""
+    return (
+        f"cannot begin TLS with {address}: {reason}; is it the right port, and security.protocol"
+        " the right one?"
+    )
+
+
 def _judgement(verify_code: int, words: str, host: str) -> str:
     if verify_code in _WRONG_NAME:
         return (

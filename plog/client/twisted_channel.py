@@ -27,6 +27,8 @@ from zope.interface import implementer
 from plog.client.departures import Departures
 from plog.client.errors import BrokenAnswer, ConnectionFailed
 from plog.client.network import Cancelled
+from plog.client.tls_failures import no_tls_yet
+from plog.client.twisted_reasons import reason_text
 from plog.errors import KafkaError, RequestTimedOut
 from plog.wire.header import RequestHeader, decode_response_header, encode_request
 from plog.wire.schema import ApiMessage
@@ -192,11 +194,10 @@ class TwistedChannel(Protocol):
     def connectionLost(self, reason: Failure = Failure(ConnectionFailed())) -> None:  # noqa: B008
         error = self._factory_of.explain(reason.value)
         if error is None:
-            text = reason.getErrorMessage() or type(reason.value).__name__
+            text = f"the connection to {self.address} broke: {reason_text(reason.value)}"
             if self._factory_of.expects_handshake and not self._factory_of.opened.called:
-                text += " TLS had not begun: is it the right port, and security.protocol as it has"
-                text += " to be?"
-            error = ConnectionFailed(f"the connection to {self.address} broke: {text}")
+                text = no_tls_yet(self.address, reason_text(reason.value))
+            error = ConnectionFailed(text)
         self._factory_of.fail(error)
         self._end(error)
 
@@ -353,7 +354,7 @@ class ChannelFactory(ClientFactory):
         return self._channel
 
     def clientConnectionFailed(self, connector: IConnector, reason: Failure) -> None:
-        self.fail(ConnectionFailed(f"cannot connect to {self.name}: {reason.getErrorMessage()}"))
+        self.fail(ConnectionFailed(f"cannot connect to {self.name}: {reason_text(reason.value)}"))
 
     def set_options(self, transport: Any) -> None:
         """What the socket is told once."""

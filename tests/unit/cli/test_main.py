@@ -86,6 +86,9 @@ def test_a_bug_is_not_hidden() -> None:
     [
         (["--help"], 0, ""),
         (["act", "--help"], 0, ""),
+        (["help"], 0, ""),
+        (["help", "act"], 0, ""),
+        (["help", "atc"], 1, "there is no command 'atc', did you mean 'act'?"),
         ([], 1, "name a command"),
         (["atc"], 1, "there is no command 'atc', did you mean 'act'?"),
         (["act", "--unknown"], 1, "--unknown"),

@@ -35,6 +35,11 @@ ERRORS: list[Exception] = [
 ]
 
 
+def _sent(value: Any) -> Any:
+    """What arrives in another process."""
+    return pickle.loads(pickle.dumps(value))  # noqa: S301  # We have written it.
+
+
 @pytest.mark.parametrize(
     ("face", "name"),
     [(blocking, "plog"), (asyncio_face, "plog.aio"), (twisted_face, "plog.twisted")],
@@ -69,13 +74,13 @@ def test_a_handle_says_what_became_of_its_record() -> None:
 
 @pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
 def test_an_error_can_be_sent_to_another_process(error: Exception) -> None:
-    for other in (pickle.loads(pickle.dumps(error)), copy.deepcopy(error)):
+    for other in (_sent(error), copy.deepcopy(error)):
         assert type(other) is type(error)
         assert (str(other), vars(other)) == (str(error), vars(error))
 
 
 def test_a_record_can_be_sent_compared_and_counted() -> None:
-    other = pickle.loads(pickle.dumps(RECORD))
+    other = _sent(RECORD)
     assert other == RECORD
     assert len({other, RECORD, copy.deepcopy(RECORD)}) == 1
 

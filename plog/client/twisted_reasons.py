@@ -1,0 +1,25 @@
+"""Why a connection of Twisted's ended, or did not open, in as few words as the system's own."""
+
+from __future__ import annotations
+
+import os
+
+from twisted.internet import error
+
+
+def reason_text(reason: BaseException) -> str:
+    """What happened, without a full stop.
+
+    >>> reason_text(error.ConnectionRefusedError(111, "Connection refused"))
+    'Connection refused'
+    >>> reason_text(error.ConnectionDone())
+    'the broker closed it'
+    """
+    if isinstance(reason, error.ConnectionDone | error.ConnectionLost):
+        return "the broker closed it"
+    number = getattr(reason, "osError", None)
+    if isinstance(number, int):
+        return os.strerror(number)
+    if isinstance(reason, error.TimeoutError):
+        return "no answer in time"
+    return str(reason).rstrip(".") or type(reason).__name__
