@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import warnings
 from collections.abc import Callable, Coroutine
 from typing import Any, Generic, Self, TypeVar
 
 from twisted.internet.defer import Deferred
 
 from plog.client.cluster import Cluster
-from plog.client.errors import ClosedError
+from plog.client.errors import ClosedError, IllegalState
 from plog.client.facing import NoCopy, described
 from plog.client.loop_reactor import LoopReactor
 from plog.client.settings import ClientSettings
@@ -54,10 +55,19 @@ class Client(NoCopy, Generic[Core]):
         self._cluster = Cluster(network, settings, auto_create_topics=self._auto_create_topics)
         return self._make_core(self._cluster, network)
 
+    def _check_loop(self) -> None:
+        """Raise IllegalState outside the loop in which the engine runs: nobody would wake us."""
+        if self._loop is not None and asyncio.get_running_loop() is not self._loop:
+            raise IllegalState(
+                f"{self!r} belongs to another event loop, the one in which it was first used:"
+                " make a client in each"
+            )
+
     def _run(
         self, method: Callable[..., Coroutine[Any, Any, T]], *arguments: Any, **options: Any
     ) -> asyncio.Future[T]:
         core = self._core
+        self._check_loop()
         assert self._loop is not None
         return Deferred.fromCoroutine(method(core, *arguments, **options)).asFuture(self._loop)
 
@@ -71,10 +81,20 @@ class Client(NoCopy, Generic[Core]):
     def __repr__(self) -> str:
         return described("plog.aio", self, self._settings, "closed" if self._is_closed else "")
 
+    def __del__(self) -> None:
+        if getattr(self, "_made", None) is not None and not self._is_closed:
+            warnings.warn(
+                f"{self!r} was not closed: `await close()`, or use `async with`",
+                ResourceWarning,
+                source=self,
+                stacklevel=1,
+            )
+
     async def close(self, timeout_s: float | None = None) -> None:
         """End it; harmless when it has ended."""
         if self._is_closed:
             return
+        self._check_loop()
         self._is_closed = True
         if self._made is None:
             return

@@ -116,7 +116,10 @@ class Producer(Client[ProducerCore[RecordAwaitable]]):
         Raises what `ProducerCore.send_soon` does; BufferExhausted after ``max.block.ms``.
         """
         record = (topic, value, key, partition, timestamp, headers, on_delivery)
-        sent = self._core.send(*record)
+        core = self._core
+        if asyncio.get_running_loop() is not self._loop:  # Here for speed: mostly it is.
+            self._check_loop()
+        sent = core.send(*record)
         if sent is not None:
             return sent
         return await self._run(ProducerCore.send_soon, *record)
@@ -228,6 +231,7 @@ class Consumer(Client[PollingConsumer], ReactorConsumerFace):
         the coordinator's refusals, what a listener raised; WokenUp after `wakeup`.
         """
         core = self._core
+        self._check_loop()
         count = core.max_records if max_records is None else max_records
         if core.unread:
             return core.unread.take(count)

@@ -37,7 +37,7 @@ def topic_id_of(told: Uuid) -> Uuid | None:
     return None if told == ZERO_UUID else told
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class NewTopic:
     """A topic to create; counts of None leave the choice to the broker's settings.
 
@@ -59,11 +59,11 @@ class CreatedTopic:
     topic_id: Uuid | None
     partitions: int | None
     replication_factor: int | None
-    configs: Mapping[str, ConfigEntry] | None
+    configs: Mapping[str, ConfigEntry] | None = field(repr=False)
     """None also if this client may not see them."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class NewPartitions:
     """How many partitions a topic is to have in all; `assignments`: the brokers of new ones."""
 

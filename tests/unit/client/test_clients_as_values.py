@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import inspect
 import pickle
@@ -12,7 +13,13 @@ import pytest
 import plog.client.errors
 import plog.errors
 from plog.client import asyncio_face, blocking, twisted_face
-from plog.client.errors import ConfigError, NoOffsetForPartition, SerializationFailed
+from plog.client.errors import (
+    ConfigError,
+    IllegalState,
+    KafkaError,
+    NoOffsetForPartition,
+    SerializationFailed,
+)
 from plog.client.values import ConsumerRecord, RecordMetadata
 from plog.records.batch import TimestampType
 from plog.types import TopicPartition
@@ -88,3 +95,32 @@ def test_a_record_can_be_sent_compared_and_counted() -> None:
 def test_a_record_names_its_partition() -> None:
     assert RECORD.topic_partition == T7
     assert RecordMetadata("t", 7, 0, 0, 0, 0).topic_partition == T7
+
+
+def test_a_client_of_one_loop_is_of_no_use_in_another() -> None:
+    producer = asyncio_face.Producer(bootstrap_servers="127.0.0.1:1", max_block_ms=0)
+
+    async def use() -> None:
+        with pytest.raises(KafkaError):
+            await producer.send("t", b"v")
+
+    async def end() -> None:
+        await producer.close()
+
+    with asyncio.Runner() as first:
+        first.run(use())
+        for call in (use(), end()):
+            with pytest.raises(IllegalState, match="belongs to another event loop, the one in"):
+                asyncio.run(call)
+        first.run(end())
+    assert "closed" in repr(producer)
+
+
+def test_a_client_that_is_forgotten_is_warned_of() -> None:
+    async def forget() -> None:
+        admin = asyncio_face.Admin(bootstrap_servers="127.0.0.1:1")
+        await admin.__aenter__()
+        with pytest.warns(ResourceWarning, match=r"<plog.aio.Admin .* was not closed: `await"):
+            del admin
+
+    asyncio.run(forget())
