@@ -11,9 +11,11 @@ from __future__ import annotations
 import atexit
 import threading
 import time
+import warnings
 import weakref
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from twisted.internet.defer import Deferred
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _EXIT_TIMEOUT_S = 30.0
+_LEAVE_TIMEOUT_S = 2.0
 
 
 class RecordFuture(SendHandle):
@@ -262,6 +265,7 @@ class Consumer(Client, ConsumerFace):
             )
 
         self._core = self._private.run(make)
+        _consumers.add(self)
         self._core.on_room = lambda: self._private.soon(self._core.fetch_more)
         self._unread = self._core.unread
         if topics or pattern is not None:
@@ -325,7 +329,7 @@ class Consumer(Client, ConsumerFace):
     # -- what to read -------------------------------------------------------------------------
 
     subscribe = elsewhere(PollingConsumer.subscribe)
-    unsubscribe = elsewhere(PollingConsumer.unsubscribe)
+    unsubscribe = blocking(PollingConsumer.unsubscribe)
     assign = elsewhere(PollingConsumer.assign)
     seek = elsewhere(PollingConsumer.seek)
     seek_to_beginning = elsewhere(PollingConsumer.seek_to_beginning)
@@ -370,6 +374,14 @@ class Consumer(Client, ConsumerFace):
             self._private.run(self._cluster.close)
         finally:
             self._is_closed = True
+
+    def _abandon(self) -> None:
+        """The process ends and nobody has called `close`."""
+        if self._is_closed or self._is_forked:
+            return
+        warnings.warn(f"{self!r} was not closed", ResourceWarning, source=self, stacklevel=1)
+        with suppress(Exception):  # Nobody is left whom it could help.
+            self._private.wait_for(self._private.begin(self._core.abandon), _LEAVE_TIMEOUT_S)
 
     # -- threads ------------------------------------------------------------------------------
 
@@ -436,13 +448,22 @@ class _Use:
 
 
 _producers: weakref.WeakSet[Producer] = weakref.WeakSet()
+_consumers: weakref.WeakSet[Consumer] = weakref.WeakSet()
 
 
 @atexit.register
-def _send_the_rest() -> None:
-    """At the end of the process: what was sent leaves, if that does not take too long."""
-    for producer in list(_producers):
-        producer.close(_EXIT_TIMEOUT_S)
+def _at_exit() -> None:
+    """At the end of the process: what was sent leaves, and members their groups, if that is quick.
+
+    Consumers commit nothing then: a program may end because of the record it has in hand.
+    """
+    try:
+        for consumer in list(_consumers):
+            consumer._abandon()
+        for producer in list(_producers):
+            producer.close(_EXIT_TIMEOUT_S)
+    except KeyboardInterrupt:
+        pass  # Whoever waits for the end has had enough of it.
 
 
 __all__ = ["Admin", "Consumer", "Producer", "RecordFuture"]

@@ -11,6 +11,7 @@ because there a checker, and who reads, can see what a call returns.
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any, Concatenate, NoReturn, ParamSpec, TypeVar
 
@@ -85,6 +86,8 @@ def elsewhere(
 ) -> Callable[Concatenate[Any, P], T]:
     """A plain method of the engine, run in its thread while the caller waits."""
 
+    assert not inspect.iscoroutinefunction(method), f"{method} has to be awaited"
+
     async def run(*arguments: Any, **options: Any) -> T:
         return method(*arguments, **options)
 
@@ -99,6 +102,8 @@ def here(
     method: Callable[Concatenate[Core, P], T],
 ) -> Callable[Concatenate[Any, P], T]:
     """A plain method of the engine, for a face that lives in the engine's thread."""
+
+    assert not inspect.iscoroutinefunction(method), f"{method} has to be awaited"
 
     def call(self: Any, /, *arguments: P.args, **options: P.kwargs) -> T:
         return method(self._core, *arguments, **options)

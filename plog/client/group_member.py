@@ -328,6 +328,11 @@ class GroupMember(Subscriber):
             self._link.close()
             log.debug("group %s: closed with %.1f s left", self.group_id, backoff.left_s)
 
+    async def abandon(self) -> None:
+        """Leave because the process ends: no commit, and nobody hears but the coordinator."""
+        self._heartbeats.stop()
+        await self._say_goodbye("the process ends")
+
     async def _say_goodbye(self, reason: str) -> None:
         """Be no member, and tell the coordinator, if it has to know and can be told."""
         generation = self._membership.generation

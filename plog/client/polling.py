@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from plog.client.consumer import ConsumerCore
-from plog.client.errors import ClosedError, NoOffsetForPartition, WokenUp
+from plog.client.errors import ClosedError, IllegalState, NoOffsetForPartition, WokenUp
 from plog.client.unread import Unread
 from plog.client.values import (
     ConsumerRecord,
@@ -93,6 +93,8 @@ class PollingConsumer(ConsumerCore):
 
         Raises WokenUp, and what `prepare` and `take` raise.
         """
+        if not (self._member.is_subscribed or self.positions.assigned or self._is_closed):
+            raise IllegalState("there is nothing to read: subscribe to topics or assign partitions")
         now_s = self._network.now_s
         deadline_s = None if timeout_s is None else now_s() + timeout_s
         while True:
@@ -136,6 +138,10 @@ class PollingConsumer(ConsumerCore):
     async def close(self, timeout_s: float | None = None) -> None:
         await super().close(timeout_s)
         self.unread.drop()
+
+    async def abandon(self) -> None:
+        """Leave the group without a commit: the process ends."""
+        await self._member.abandon()
 
     async def unsubscribe(self) -> None:
         self.unread.drop()

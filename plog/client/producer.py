@@ -12,6 +12,7 @@ called in the engine's. The faces decide what a caller sees of handles and of wa
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Generic, TypeAlias, TypeVar, cast
 
@@ -45,6 +46,8 @@ from plog.client.values import ProducerRecord
 from plog.errors import UnknownTopicOrPartition
 from plog.records.batch import HEADER_SIZE
 from plog.records.codec import Header
+
+log = logging.getLogger("plog.client")
 
 H = TypeVar("H", bound=SendHandle)
 
@@ -363,6 +366,9 @@ class ProducerCore(Generic[H]):
         try:
             await self._until_finished(list(self._accumulator.incomplete), timeout_s)
         finally:
+            left = sum(batch.count for batch in self._accumulator.incomplete if not batch.is_done)
+            if left:  # Who never asks a future would not hear of it.
+                log.warning("a producer was closed before %d records were acknowledged", left)
             self._deliveries.abort(_closed_before)
             self._sender.stop()
             self._progress.set()
@@ -466,9 +472,10 @@ def _pairs(headers: Headers) -> tuple[Header, ...]:
 
 def _checked(headers: tuple[Header, ...]) -> tuple[Header, ...]:
     for header in headers:
-        name, value = header
-        if not isinstance(name, str) or not (value is None or isinstance(value, bytes)):
-            raise ValueError(f"a header is a name and bytes or None, not {header!r}")
+        match header:
+            case (str(), bytes() | None):
+                continue
+        raise ValueError(f"a header is a name and bytes or None, not {header!r}")
     return headers
 
 

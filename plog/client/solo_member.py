@@ -76,6 +76,9 @@ class SoloMember(Subscriber):
         """Want nothing any more."""
         self._unsubscribe()
 
+    async def abandon(self) -> None:
+        """There is no group to be left."""
+
     async def close(self, timeout_s: float) -> None:
         """End it."""
         self._unsubscribe()

@@ -75,6 +75,30 @@ def topic(face: Any, server: Server) -> str:
     return name
 
 
+def test_who_waits_for_a_record_is_told_where_it_is(face: Any, server: Server, topic: str) -> None:
+    producer = face.producer(**server.settings)
+    sent = producer.send_and_wait(topic, b"v", partition=2)
+    assert (sent.topic_partition, sent.offset) == (TopicPartition(topic, 2), 0)
+    producer.flush(timeout_s=30)
+
+
+def test_a_group_reads_again_what_is_not_committed(face: Any, server: Server, topic: str) -> None:
+    producer = face.producer(**server.settings)
+    for value in (b"a", b"b"):
+        producer.send_and_wait(topic, value, partition=0)
+    consumer = face.consumer(
+        topic,
+        group_id=topic,
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+        **server.settings,
+    )
+    first, _ = consumer.take(2)
+    consumer.commit({first.topic_partition: first.offset + 1})
+    consumer.seek_to_committed()
+    assert consumer.take(1)[0].value == b"b"
+
+
 def test_what_is_sent_comes_back_as_it_was(face: Any, server: Server, topic: str) -> None:
     producer = face.producer(**server.settings)
     sent = producer.send(
@@ -213,6 +237,9 @@ def test_topics_by_pattern_and_new_ones_too(face: Any, server: Server, topic: st
     face.admin(**server.settings).create_topic(f"{topic}-new", partitions=1)
     producer.send(f"{topic}-new", b"new").result(30)
     assert consumer.take(1)[0].topic == f"{topic}-new"
+    consumer.unsubscribe()
+    assert consumer.subscription == frozenset()
+    consumer.assign([TopicPartition(topic, 0)])
 
 
 def test_serializers_at_both_ends(face: Any, server: Server, topic: str) -> None:

@@ -12,6 +12,7 @@ import pytest
 import plog
 from plog.client import asyncio_face, blocking, twisted_face
 from plog.client.admin import AdminCore
+from plog.client.facing import elsewhere, here
 
 FACES = (blocking, asyncio_face, twisted_face)
 
@@ -43,6 +44,15 @@ def test_an_admin_has_all_that_the_engine_has(face: Any) -> None:
 def test_a_method_tells_what_the_engines_does(face: Any) -> None:
     assert face.Admin.create_topic.__doc__ == AdminCore.create_topic.__doc__
     assert face.Admin.create_topic.__name__ == "create_topic"
+
+
+def test_a_coroutine_is_never_called_and_forgotten() -> None:
+    class Engine:
+        async def act(self) -> None: ...
+
+    for wrapper in (elsewhere, here):
+        with pytest.raises(AssertionError, match="has to be awaited"):
+            wrapper(Engine.act)
 
 
 def test_everything_plog_exports_is_there() -> None:

@@ -16,6 +16,7 @@ from plog.client.cluster import Cluster
 from plog.client.errors import (
     AuthenticationFailed,
     ClosedError,
+    IllegalState,
     MaxPollIntervalExceeded,
     NoOffsetForPartition,
     WokenUp,
@@ -286,6 +287,30 @@ def test_what_is_no_partition_and_no_offset_is_named(site: Site) -> None:
     with pytest.raises(TypeError, match="is no TopicPartition"):
         site.sim.run(consumer.committed(wrong))
     assert [x.value for x in site.sim.run(consumer.consume(10))] == [b"a"]
+
+
+def test_without_anything_to_read_nobody_waits(site: Site) -> None:
+    consumer = site.consumer()
+    for _ in range(2):
+        with pytest.raises(IllegalState, match="nothing to read: subscribe to topics or assign"):
+            site.sim.run(consumer.consume(10))
+        consumer.subscribe(["t"])
+        site.sim.run(consumer.unsubscribe())
+
+
+def test_who_leaves_without_a_word_commits_nothing_and_makes_room(site: Site) -> None:
+    site.produce(b"a")
+    gone = site.consumer(group_id="g")
+    gone.subscribe(["t"])
+    assert len(site.sim.run(gone.consume(10))) == 1
+    site.sim.run(gone.abandon())
+    heir = site.consumer(group_id="g", session_timeout_ms=45_000)
+    heir.subscribe(["t"])
+    before_s = site.sim.now_s()
+    assert [x.value for x in site.sim.run(heir.consume(10))] == [b"a"]
+    assert site.sim.now_s() - before_s < 20
+    site.consumer().subscribe(["t"])
+    site.sim.run(site.consumer().abandon())
 
 
 def test_one_partition_by_itself_is_no_list(site: Site) -> None:

@@ -126,6 +126,8 @@ def test_levels_are_used() -> None:
         ({"value": b"v", "timestamp": 1 << 63}, ValueError),
         ({"value": b"v", "headers": [("a", "text")]}, ValueError),
         ({"value": b"v", "headers": [(b"a", b"1")]}, ValueError),
+        ({"value": b"v", "headers": [("a",)]}, ValueError),
+        ({"value": b"v", "headers": ["ab"]}, ValueError),
     ],
 )
 def test_what_cannot_be_sent_is_refused_at_once(
@@ -403,10 +405,11 @@ def test_nothing_makes_a_closed_producer_take_records_again() -> None:
         site.core.send(TOPIC, b"v")
 
 
-def test_close_gives_up_after_its_timeout() -> None:
+def test_close_gives_up_after_its_timeout(caplog: pytest.LogCaptureFixture) -> None:
     site = deaf()
     [handle] = site.sent(b"v")
     site.run(site.core.close(3))
+    assert "a producer was closed before 1 records were acknowledged" in caplog.messages
     assert isinstance(handle.error(), ClosedError)
     assert "it may be in the log" in str(handle.error())
     site.run(site.cluster.close())
