@@ -10,6 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # So that checkers see what `__getattr__` gives.
+    from plog import aio as aio
+    from plog import twisted as twisted
     from plog.client.assignors.assignor import Assignment as Assignment
     from plog.client.assignors.assignor import Assignor as Assignor
     from plog.client.assignors.assignor import RebalanceProtocol as RebalanceProtocol
@@ -55,6 +57,7 @@ if TYPE_CHECKING:  # So that checkers see what `__getattr__` gives.
     from plog.errors import PlogError as PlogError
     from plog.records.codec import Record as Record
     from plog.types import TopicPartition as TopicPartition
+    from plog.version import VERSION as __version__  # noqa: F401
 
 _MODULE_OF = {
     "Admin": "plog.client.blocking",
@@ -104,18 +107,24 @@ _MODULE_OF = {
     "WrongThread": "plog.client.errors",
 }
 
+_FACES = ("aio", "twisted")
+
 __all__ = sorted(_MODULE_OF)  # A list of texts, made from the table.
 
 
 def __getattr__(name: str) -> object:
+    from importlib import import_module
+
+    if name in _FACES:
+        return import_module(f"{__name__}.{name}")
+    if name == "__version__":
+        return import_module("plog.version").VERSION
     module = _MODULE_OF.get(name)
     if module is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
     value = globals()[name] = getattr(import_module(module), name)
     return value
 
 
 def __dir__() -> list[str]:
-    return __all__
+    return [*__all__, *_FACES, "__version__"]

@@ -143,7 +143,15 @@ class Producer(Client):
     ) -> RecordFuture:
         """Send a record; waits only for a topic that is not known yet, and for memory.
 
-        Raises what `ProducerCore.send_soon` does; BufferExhausted after ``max.block.ms``.
+        `value` and `key` are bytes, or what the serializers take, `headers` a dict or pairs of name
+        and bytes, `timestamp` is in ms since 1970, now by default. `on_delivery` is called with
+        metadata and None, or None and an error, in the client's thread.
+
+        Raises:
+            SerializationFailed: a serializer failed, or key or value are no bytes.
+            RecordTooLarge: it is larger than max.request.size or buffer.memory.
+            UnknownTopicOrPartition, RequestTimedOut: the topic did not come in max.block.ms.
+            BufferExhausted: memory stayed full for as long.
         """
         future = self._send(topic, value, key, partition, timestamp, headers, on_delivery)
         if future is not None:

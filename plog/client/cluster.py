@@ -314,6 +314,7 @@ class Cluster:
             self._place(broker.id, broker.host, broker.port)
         for gone in self._nodes.keys() - self.metadata.brokers.keys():
             self._nodes.pop(gone).close()
+        log.debug("%s", self.metadata)
         for listener in tuple(self.on_update):  # One may end another.
             listener(self.metadata)
 

@@ -70,6 +70,14 @@ class ClusterMetadata:
     brokers: Mapping[int, Broker] = field(default_factory=lambda: MappingProxyType({}))
     topics: Mapping[str, TopicMetadata] = field(default_factory=lambda: MappingProxyType({}))
 
+    def __str__(self) -> str:
+        brokers = ", ".join(f"{x.id} at {x.host}:{x.port}" for x in self.brokers.values())
+        topics = ", ".join(
+            f"{name} ({topic.error.name if topic.error else len(topic.partitions)})"
+            for name, topic in self.topics.items()
+        )
+        return f"cluster {self.cluster_id}: brokers {brokers}; topics {topics}"
+
     def partition(self, partition: TopicPartition) -> PartitionMetadata | None:
         """What is known of a partition; None if it is not known to exist."""
         topic = self.topics.get(partition.topic)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 from plog.client.connection import Connection, log_in, open_connection
@@ -12,6 +13,8 @@ from plog.errors import KafkaError
 
 if TYPE_CHECKING:
     from plog.client.security import Security
+
+log = logging.getLogger("plog.client")
 
 _JITTER = 0.2
 _MAX_DOUBLINGS = 30
@@ -99,9 +102,11 @@ class Node:
             )
             self._failures = 0
             self._connection = connection
+            log.debug("connected to %s:%d by %s", self.host, self.port, settings.security_protocol)
             if self._is_closed:
                 connection.close()
-        except KafkaError:
+        except KafkaError as error:
+            log.debug("not connected to %s:%d: %s", self.host, self.port, error)
             self._failed()
             raise
         finally:

@@ -316,7 +316,7 @@ class ProducerCore(Generic[H]):
     ) -> tuple[PartitionMetadata, ...]:
         """The partitions of a topic, in their order; waits up to max.block.ms unless told.
 
-        Raises as `room`.
+        Raises UnknownTopicOrPartition, RequestTimedOut, or why the topic may not be used.
         """
         self._check_open()
         limit_s = self._settings.max_block_ms / 1000 if timeout_s is None else timeout_s

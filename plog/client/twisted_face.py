@@ -116,7 +116,8 @@ class Producer(_Client):
     ) -> Deferred[RecordMetadata]:
         """Send a record; where it is, once that is known.
 
-        Fails with what `ProducerCore.send_soon` raises, and with why the record was not written.
+        Fails with why the record was not taken (SerializationFailed, RecordTooLarge,
+        UnknownTopicOrPartition, BufferExhausted after max.block.ms) or not written.
         What is sent while memory is full waits for it: see `ProducerFactory` for flow control.
         """
         record = (topic, value, key, partition, timestamp, headers)

@@ -7,7 +7,7 @@ import os
 from twisted.internet import error
 
 
-def reason_text(reason: BaseException) -> str:
+def reason_text(reason: BaseException | None) -> str:
     """What happened, without a full stop.
 
     >>> reason_text(error.ConnectionRefusedError(111, "Connection refused"))

@@ -13,6 +13,7 @@ import plog
 from plog.client import asyncio_face, blocking, twisted_face
 from plog.client.admin import AdminCore
 from plog.client.facing import elsewhere, here
+from plog.version import VERSION
 
 FACES = (blocking, asyncio_face, twisted_face)
 
@@ -66,6 +67,15 @@ def test_importing_plog_brings_neither_a_reactor_nor_a_codec() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
     assert done.stdout.strip() == b"[]"
+
+
+def test_the_other_faces_and_the_version_are_there_without_an_import_of_their_own() -> None:
+    program = (
+        "import plog; print(plog.aio.Producer.__name__, plog.twisted.Admin.__name__);"
+        "print(plog.__version__, {'aio', 'twisted', '__version__'} <= {*dir(plog)})"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+    assert done.stdout.decode().split() == ["Producer", "Admin", VERSION, "True"]
 
 
 def test_a_name_it_has_not_is_an_attribute_error() -> None:
