@@ -271,7 +271,13 @@ class ConsumerCore:
         self._seek_to(partitions, ResetTo(time_ms(time)))
 
     def _seek_to(self, partitions: Collection[TopicPartition], where: ResetTo) -> None:
-        for partition in checked_partitions(partitions) or self.positions.assigned:
+        asked = checked_partitions(partitions) or self.positions.assigned
+        if not asked:
+            raise IllegalState(
+                "no partitions are assigned, so there is nowhere to seek: assign some, or ask for"
+                " records first if topics are subscribed to"
+            )
+        for partition in asked:
             self.positions.request_reset(partition, where)
         self._keeper.wake()
 

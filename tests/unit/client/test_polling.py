@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import pytest
@@ -296,6 +297,18 @@ def test_without_anything_to_read_nobody_waits(site: Site) -> None:
             site.sim.run(consumer.consume(10))
         consumer.subscribe(["t"])
         site.sim.run(consumer.unsubscribe())
+
+
+def test_without_partitions_there_is_nowhere_to_seek(site: Site) -> None:
+    consumer = site.consumer()
+    consumer.subscribe(["t"])
+    for seek in (
+        consumer.seek_to_beginning,
+        consumer.seek_to_end,
+        lambda: consumer.seek_to_time(1),
+    ):
+        with pytest.raises(IllegalState, match="no partitions are assigned, so there is nowhere"):
+            seek()
 
 
 def test_who_leaves_without_a_word_commits_nothing_and_makes_room(site: Site) -> None:
