@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from contextlib import suppress
 from datetime import UTC, datetime
-from functools import partial
 from typing import Any
 
 import pytest
