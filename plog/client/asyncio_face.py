@@ -224,6 +224,13 @@ class Consumer(Client[PollingConsumer], ReactorConsumerFace):
             for record in unread.records():
                 yield record
 
+    async def __anext__(self) -> ConsumerRecord:
+        """The next record; waits until there is one."""
+        unread = self._core.unread
+        if not unread:
+            unread.put(await self.consume())
+        return next(unread.records())
+
     async def poll(self, timeout_s: float = 0.0) -> ConsumerRecord | None:
         """The next record, None if there is none within `timeout_s`."""
         records = await self.consume(1, timeout_s)

@@ -288,6 +288,12 @@ class Consumer(Client, ConsumerFace):
                 self._unread.put(self.consume())
             yield from self._unread.records()
 
+    def __next__(self) -> ConsumerRecord:
+        """The next record; waits until there is one."""
+        if not self._unread:
+            self._unread.put(self.consume())
+        return next(self._unread.records())
+
     def poll(self, timeout_s: float = 0.0) -> ConsumerRecord | None:
         """The next record, None if there is none within `timeout_s`."""
         records = self.consume(1, timeout_s)

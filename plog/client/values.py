@@ -111,6 +111,7 @@ def checked_partition(partition: object) -> TopicPartition:
 
 def checked_partitions(partitions: Iterable[object]) -> list[TopicPartition]:
     """Several that a user has named. Raises TypeError for what is none, or one by itself."""
-    if isinstance(partitions, TopicPartition):
-        raise TypeError(f"partitions are a list: [{partitions!r}] instead of {partitions!r}")
+    match partitions:
+        case (str(), int()):
+            raise TypeError(f"partitions are a list: [{partitions!r}] instead of {partitions!r}")
     return [checked_partition(partition) for partition in partitions]

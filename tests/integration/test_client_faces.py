@@ -82,6 +82,19 @@ def test_who_waits_for_a_record_is_told_where_it_is(face: Any, server: Server, t
     producer.flush(timeout_s=30)
 
 
+def test_records_can_be_had_one_by_one(face: Any, server: Server, topic: str) -> None:
+    producer = face.producer(**server.settings)
+    for value in (b"a", b"b"):
+        producer.send_and_wait(topic, value, partition=0)
+    client = face.consumer(topic, auto_offset_reset="earliest", **server.settings)._client
+    ways = {
+        "blocking": lambda: next(client),
+        "aio": lambda: anext(client),
+        "twisted": lambda: client.poll(60),
+    }
+    assert [face.wait(ways[face.name]).value for _ in range(2)] == [b"a", b"b"]
+
+
 def test_a_group_reads_again_what_is_not_committed(face: Any, server: Server, topic: str) -> None:
     producer = face.producer(**server.settings)
     for value in (b"a", b"b"):
