@@ -387,3 +387,30 @@ print("twisted.internet.reactor" in sys.modules)
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False)
     assert done.stdout.strip() == b"False", done.stderr.decode()
+
+
+@pytest.mark.parametrize("pair", [pytest.param(("blocking", "plog"), id="blocking-plog")])
+def test_a_program_that_ends_without_a_close_loses_nothing(
+    face: Any, server: Server, topic: str
+) -> None:
+    """What it sent leaves, its group is left, and the record it ended with is not committed."""
+    program = f"""
+import plog
+settings = {server.settings!r}
+producer = plog.Producer(linger_ms=60_000, **settings)
+producer.send({topic!r}, b"a")
+producer.flush()
+producer.send({topic!r}, b"b")
+for _ in plog.Consumer({topic!r}, group_id={topic!r}, auto_offset_reset="earliest", **settings):
+    1 / 0
+"""
+    done = subprocess.run(
+        [sys.executable, "-X", "dev", "-c", program], capture_output=True, check=False
+    )
+    assert b"ZeroDivisionError" in done.stderr, done.stderr.decode()
+    assert b"ResourceWarning: <plog.Consumer at " in done.stderr, done.stderr.decode()
+    admin = face.admin(**server.settings)
+    assert admin.describe_group(topic).members == ()
+    assert not any(admin.group_offsets(topic).values())
+    heir = face.consumer(topic, auto_offset_reset="earliest", **server.settings)
+    assert {record.value for record in heir.take(2)} == {b"a", b"b"}
