@@ -29,7 +29,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 def described(face: str, client: object, settings: ClientSettings, state: str = "") -> str:
     """A client's text form, such as ``<plog.Producer 'billing' at localhost:9092>``."""
     name = f" {settings.client_id!r}" if settings.client_id else ""
-    servers = ",".join(settings.bootstrap_servers)
+    servers = ",".join(settings.bootstrap_servers or getattr(settings, "bootstrap_controllers", ()))
     return f"<{face}.{type(client).__name__}{name} at {servers}{state and ', '}{state}>"
 
 

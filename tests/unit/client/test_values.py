@@ -55,6 +55,7 @@ def test_a_client_says_what_it_is_and_whose(face: Any, name: str) -> None:
     admin = face.Admin(bootstrap_servers=["a:1", "b:2"], client_id="billing")
     assert repr(admin) == f"<{name}.Admin 'billing' at a:1,b:2>"
     assert repr(face.Admin(bootstrap_servers="a")) == f"<{name}.Admin at a>"
+    assert repr(face.Admin(bootstrap_controllers="c:9")) == f"<{name}.Admin at c:9>"
 
 
 def test_a_closed_client_says_so() -> None:
