@@ -18,10 +18,11 @@ from plog.client.cluster import Cluster
 from plog.client.consumer_settings import ConsumerSettings
 from plog.client.errors import ClosedError, ConfigError
 from plog.client.fetched import ColumnRun, FetchedPartition
-from plog.client.metadata import TopicMetadata
+from plog.client.metadata import PartitionMetadata
 from plog.client.options import Servers
 from plog.client.range_reader import RangeReader
 from plog.client.socket_network import SocketNetwork, run_blocking
+from plog.client.times import Time, time_ms
 from plog.client.values import ConsumerRecord, OffsetAndTimestamp
 from plog.errors import PlogError
 from plog.records.columns import RecordColumns
@@ -93,9 +94,12 @@ class SimpleConsumer:
 
     # -- what there is ------------------------------------------------------------------------
 
-    def partitions_for(self, topic: str) -> TopicMetadata:
-        """A topic's partitions and their leaders. Raises UnknownTopicOrPartition, ..."""
-        return self._run(self._cluster.topic(topic, timeout_s=self._timeout_s))
+    def partitions_for(self, topic: str) -> tuple[PartitionMetadata, ...]:
+        """A topic's partitions in their order, with their leaders.
+
+        Raises UnknownTopicOrPartition, TopicAuthorizationFailed, ...
+        """
+        return self._run(self._cluster.topic(topic, timeout_s=self._timeout_s)).partitions
 
     def beginning_offsets(
         self, partitions: Collection[TopicPartition]
@@ -108,10 +112,14 @@ class SimpleConsumer:
         return self._run(self._reader.lookup.ends(partitions, timeout_s=self._timeout_s))
 
     def offsets_for_times(
-        self, timestamps: Mapping[TopicPartition, int]
+        self, times: Mapping[TopicPartition, Time]
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """The first record at a time (ms since 1970) or later, None where there is none."""
-        return self._run(self._reader.lookup.at_times(timestamps, timeout_s=self._timeout_s))
+        """The first record of that time or later in each; None where there is none.
+
+        A time is in ms since 1970, or a datetime with a time zone.
+        """
+        asked = {partition: time_ms(time) for partition, time in times.items()}
+        return self._run(self._reader.lookup.at_times(asked, timeout_s=self._timeout_s))
 
     # -- reading ------------------------------------------------------------------------------
 

@@ -42,7 +42,7 @@ def filled(settings: dict[str, Any], codec: str = "none") -> TopicPartition:
 def test_a_range_is_read_and_nothing_else(server: Server, codec: str) -> None:
     partition = filled(server.settings, codec)
     with SimpleConsumer(max_partition_fetch_bytes=20_000, **server.settings) as consumer:
-        assert len(consumer.partitions_for(partition.topic).partitions) == 2
+        assert len(consumer.partitions_for(partition.topic)) == 2
         assert consumer.beginning_offsets([partition]) == {partition: 0}
         assert consumer.end_offsets([partition]) == {partition: _COUNT}
         found = consumer.offsets_for_times({partition: 10_500})[partition]
