@@ -189,4 +189,5 @@ async def _alter_credentials(
             )
         )
     admin = CredentialAdmin(cluster)
-    (await admin.alter_user_scram_credentials(alterations)).raise_first()
+    for each in alterations:  # A request names a user once, or is refused.
+        (await admin.alter_user_scram_credentials([each])).raise_first()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Iterable, Sequence
-from typing import TypeVar
+from typing import NoReturn, TypeVar
 
 from plog.error_base import PlogError
 from plog.properties import PropertiesError, decode_properties, parse_properties
@@ -55,6 +55,19 @@ def add_bootstrap_option(
         metavar="HOST:PORT[,HOST:PORT]",
         help="servers to begin with; they name the others",
     )
+    parser.add_argument(
+        "--zookeeper", "--zk-tls-config-file", action=_Gone, dest="_", help=argparse.SUPPRESS
+    )
+
+
+class _Gone(argparse.Action):
+    """Where a cluster was found once; lines of old documentation still say it."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object, **__: object) -> NoReturn:
+        parser.error(
+            "--zookeeper is not known any more: tools ask the brokers, so say "
+            "--bootstrap-server HOST:PORT"
+        )
 
 
 def add_bootstrap_controller_option(parser: argparse._ActionsContainer, *short: str) -> None:

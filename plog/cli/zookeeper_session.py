@@ -23,6 +23,8 @@ from plog.error_base import PlogError
 OnEvent = Callable[[str, str, "str | None"], None]
 CLOSED: Final = "CLOSED"
 _NOT_CONNECTED: Final = "Not connected"
+_RENAMED: Final = {"rmr": "deleteall"}
+"""Names that Kafka's documentation still has, and ZooKeeper 3.8 has not."""
 _SHOWN: Final = 11
 """Commands that `history` tells."""
 _OWN: Final = {
@@ -113,6 +115,10 @@ class Session:
 
     def _run(self, words: Sequence[str]) -> Iterator[str]:
         name = words[0]
+        if name in _RENAMED:
+            name = _RENAMED[name]
+            self._note(f"'{words[0]}' has been deprecated. Please use '{name}' instead.")
+            words = [name, *words[1:]]
         match name:
             case "quit" | "exit":
                 self.is_over = True

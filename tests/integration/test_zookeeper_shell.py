@@ -260,6 +260,22 @@ def test_the_examples_of_the_help_work(zookeeper: ZooKeeperServer) -> None:
     assert len(examples) == 5
 
 
+def test_the_lines_of_kafkas_documentation_work(zookeeper: ZooKeeperServer) -> None:
+    """Those of its migration from ZooKeeper: one command, and a session."""
+    wanted = ["/cluster", "/cluster/id cluster-of-mine", "/controller", "/migration seen"]
+    lines = "".join(f"create {each}\n" for each in wanted)
+    _plog(zookeeper.address, lines=lines)
+    told = _plog(zookeeper.address, "get", "/cluster/id")
+    assert (told.returncode, told.stdout.splitlines()[-1]) == (0, "cluster-of-mine")
+    told = _plog(zookeeper.address, lines="rmr /controller\nget /migration\nrmr /migration\nls /\n")
+    assert told.returncode == 0
+    assert "seen" in told.stdout.splitlines()
+    left = told.stdout.splitlines()[-1]
+    assert "cluster" in left
+    assert "controller" not in left
+    assert "migration" not in left
+
+
 def test_a_session_prints_what_zookeepers_own_shell_prints(zookeeper: ZooKeeperServer) -> None:
     for chroot in ("/ours", "/theirs"):
         assert _plog(zookeeper.address, "create", chroot).returncode == 0

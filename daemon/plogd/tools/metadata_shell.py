@@ -40,6 +40,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--snapshot",
         "-s",
+        "--checkpoint",
         required=True,
         metavar="PATH",
         help="a snapshot or segment of the metadata log, its directory, or a log directory "

@@ -216,6 +216,10 @@ def test_a_users_password_is_set_and_never_told(configs: Run) -> None:
             "credentials": [{"mechanism": "SCRAM-SHA-512", "iterations": 8192}],
         }
     ]
+    both = "SCRAM-SHA-256=[iterations=8192,password=a],SCRAM-SHA-512=[password=a]"
+    assert configs("--alter", "--user", "bob", "--add-config", both).code == 0
+    [line] = configs("--describe", "--user", "bob").lines
+    assert line.endswith("are SCRAM-SHA-256=iterations=8192, SCRAM-SHA-512=iterations=4096")
     done = configs("--alter", "--user", "alice", "--delete-config", "SCRAM-SHA-512")
     assert done.code == 0
     assert configs("--describe", "--user", "alice").lines == []

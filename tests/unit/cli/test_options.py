@@ -29,6 +29,16 @@ def test_the_servers_may_be_named_in_either_way(name: str) -> None:
     assert _parser().parse_args([name, "a:1,b:2"]).bootstrap_servers == "a:1,b:2"
 
 
+@pytest.mark.parametrize("name", ["--zookeeper", "--zk-tls-config-file"])
+def test_who_looks_for_zookeeper_is_sent_to_the_brokers(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        _parser().parse_args(["--list", name, "localhost:2181"])
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.startswith("plog: --zookeeper is not known any more: tools ask the brokers, so say")
+
+
 def test_both_generations_of_a_flag_fill_one_list() -> None:
     line = ["--bootstrap-server", "a:1", "--property", "a=1", "--formatter-property", "b=2=3"]
     assert _parser().parse_args(line).properties == [("a", "1"), ("b", "2=3")]

@@ -88,6 +88,13 @@ def test_the_exit_code_is_the_last_commands(sitting: Sitting) -> None:
     assert sitting.session.exit_code == 0
 
 
+def test_a_command_of_an_older_zookeeper_is_taken_for_todays(sitting: Sitting) -> None:
+    sitting.run("create /a", "create /a/b", "rmr /a")
+    assert sitting.notes[-1] == "'rmr' has been deprecated. Please use 'deleteall' instead."
+    assert "/a" not in str(sitting.run("ls /"))
+    assert sitting.session.exit_code == 0
+
+
 def test_help_tells_every_command_and_its_options(sitting: Sitting) -> None:
     lines = sitting.run("help")
     assert "\tls [-s] [-w] [-R] path" in lines
