@@ -18,7 +18,7 @@ from plog.client.admin.values import (
     GroupState,
     MemberToRemove,
 )
-from plog.errors import GroupIdNotFound, KafkaError
+from plog.errors import GroupIdNotFound, KafkaError, UnsupportedVersion
 from plog.wire.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
@@ -98,7 +98,10 @@ class GroupAdmin(AdminBase):
     async def _describe_newer(
         self, node_id: int, groups: Sequence[str], include_operations: bool
     ) -> dict[str, GroupDescription | KafkaError]:
-        """The groups among these that speak the protocol of KIP-848."""
+        """The groups among these that speak the protocol of KIP-848.
+
+        A broker that has it switched off, as 3.7 to 3.9 do, says so of each group.
+        """
         request = ConsumerGroupDescribeRequest(
             group_ids=list(groups), include_authorized_operations=include_operations
         )
@@ -107,7 +110,7 @@ class GroupAdmin(AdminBase):
         return {
             group: found
             for group, found in described.items()
-            if not isinstance(found, GroupIdNotFound)
+            if not isinstance(found, GroupIdNotFound | UnsupportedVersion)
         }
 
     async def describe_group(

@@ -124,7 +124,10 @@ def test_the_groups_of_all_brokers_are_listed_together() -> None:
 
 
 @pytest.mark.parametrize("told", ["GROUP_ID_NOT_FOUND", "Dead"])
-def test_a_group_unknown_in_the_classic_protocol_may_speak_the_newer_one(told: str) -> None:
+@pytest.mark.parametrize("newer", ["GROUP_ID_NOT_FOUND", "UNSUPPORTED_VERSION"])
+def test_a_group_unknown_in_the_classic_protocol_may_speak_the_newer_one(
+    told: str, newer: str
+) -> None:
     cluster = FakeCluster(coordinators={"g": 2, "h": 2, "i": 2})
     code = ErrorCode.GROUP_ID_NOT_FOUND if told != "Dead" else ErrorCode.NONE
 
@@ -134,7 +137,7 @@ def test_a_group_unknown_in_the_classic_protocol_may_speak_the_newer_one(told: s
             return ConsumerGroupDescribeResponse(
                 groups=[
                     NewerGroup(group_id="h", group_state="Stable"),
-                    NewerGroup(group_id="i", error_code=ErrorCode.GROUP_ID_NOT_FOUND),
+                    NewerGroup(group_id="i", error_code=ErrorCode[newer]),
                 ]
             )
         return DescribeGroupsResponse(
