@@ -76,6 +76,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="NAME,...",
         help="settings to take away: their defaults count again",
     )
+    # Kafka 3.9 takes it, and does nothing with it either.
+    changes.add_argument("--force", action="store_true", help=argparse.SUPPRESS)
     server = "plog configs --bootstrap-server localhost:9092"
     add_examples(
         parser,

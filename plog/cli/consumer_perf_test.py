@@ -56,6 +56,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="how many to read",
     )
     parser.add_argument("--group", help="the group to read in (default: one of a random name)")
+    # Kafka 3.9 takes them, and does nothing with them either.
+    parser.add_argument("--threads", "--num-fetch-threads", dest="_", help=argparse.SUPPRESS)
     add_client_options(parser, "consumer")
     _add_fetch_options(parser)
     _add_output_options(parser)

@@ -173,6 +173,11 @@ def test_what_cannot_be_is_one_line(configs: Run, line: str, told: str) -> None:
     assert len(ended.err.splitlines()) == 1
 
 
+def test_an_option_that_kafka_once_ignored_is_ignored(configs: Run) -> None:
+    done = configs("--alter", "--topic", "orders", "--add-config", "retention.ms=9", "--force")
+    assert (done.code, done.err) == (0, "")
+
+
 # -- quotas and passwords ----------------------------------------------------------------------
 
 

@@ -1,10 +1,16 @@
-"""plog/cli/consumer_perf_test.py: the columns."""
+"""plog/cli/consumer_perf_test.py: the options, and the columns."""
 
 from __future__ import annotations
 
-from plog.cli.consumer_perf_test import Progress, detailed_line, total_line
+from plog.cli.consumer_perf_test import Progress, configure, detailed_line, total_line
+from plog.cli.parser import tool_parser
 
 MIB = 1024 * 1024
+
+
+def test_options_that_kafka_once_ignored_are_ignored() -> None:
+    line = "--broker-list a:1 --topic t --messages 5 --threads 4 --num-fetch-threads 1"
+    assert tool_parser("consumer-perf-test", configure).parse_args(line.split()).num_records == 5
 
 
 def test_the_total_has_rates_with_and_without_joining() -> None:
