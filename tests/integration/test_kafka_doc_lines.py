@@ -1,7 +1,7 @@
 """The command lines of Kafka's documentation, with `plog TOOL` in the place of `kafka-TOOL.sh`.
 
-kafka_doc_lines.txt has them, and says how it is written. Hosts, ports and paths are replaced, and
-nothing else. Every page runs on one broker, in this process, as far as a tool lets itself be asked.
+kafka_doc_lines.txt has them, and says how it is written. Hosts, ports, paths and numbers of brokers
+are replaced, and nothing else. Every page runs on one broker, the tools in this process.
 """
 
 from __future__ import annotations
@@ -121,6 +121,7 @@ class Site:
         for name in ("localhost:9092", "broker_host:port"):
             text = text.replace(name, plain)
         text = text.replace("localhost:9093", encrypted if "client-ssl" in text else plain)
+        text = text.replace("--entity-name 1", "--entity-name 0").replace("--id 1", "--id 0")
         tool, *words = shlex.split(text.replace("<CLUSTER_ID>", "MkU3OEVBNTcwNTJENDM2Qg"))
         return plog_here(tool, words, stdin=stdin.encode("latin-1"))
 
@@ -197,6 +198,6 @@ def test_a_line_of_the_page_does_what_it_says_there(site: Site, page: Page) -> N
         assert done.code == line.code, told
         if done.code:
             assert len(done.stderr.splitlines()) == 1, told
-        lines = (done.stderr if done.code else done.stdout).splitlines()
+        lines = done.text.splitlines()
         if line.told:
             assert any(re.fullmatch(line.told, each) for each in lines), told
