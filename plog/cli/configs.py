@@ -36,9 +36,15 @@ from plog.client.admin.groups import GroupAdmin
 from plog.client.admin.topic_descriptions import TopicDescriptionAdmin
 from plog.client.admin.values import AlterConfig, ConfigEntry, ConfigResource
 from plog.client.cluster import Cluster
+from plog.client.errors import BrokerNotAvailable
 from plog.enums import AlterOperation, ConfigResourceType, ConfigSource
-from plog.errors import ClusterAuthorizationFailed, UnsupportedVersion
+from plog.errors import (
+    ClusterAuthorizationFailed,
+    UnknownTopicOrPartition,
+    UnsupportedVersion,
+)
 
+_UNKNOWN = (UnknownTopicOrPartition, BrokerNotAvailable)
 _DYNAMIC_SOURCE = {
     ConfigResourceType.TOPIC: ConfigSource.DYNAMIC_TOPIC_CONFIG,
     ConfigResourceType.BROKER: ConfigSource.DYNAMIC_BROKER_CONFIG,
@@ -140,12 +146,12 @@ async def describe(
 
         return await describe_quotas(cluster, entities, as_json=arguments.json)
     if not arguments.all and await _is_unknown(cluster, entities[0]):
-        kind, name = entities[0]
-        text = f"The {kind[:-1]} '{name}' doesn't exist and doesn't have dynamic config."
-        tell(text, [], as_json=arguments.json)
-        return 0
+        return _tell_unknown(entities[0], as_json=arguments.json)
     resources = await _resources(cluster, entities[0])
     described = await ConfigAdmin(cluster).describe_configs(resources, include_synonyms=True)
+    named_one = entities[0].name is not None and not arguments.all
+    if named_one and isinstance(described[resources[0]], _UNKNOWN):
+        return _tell_unknown(entities[0], as_json=arguments.json)
     configs = {
         resource: [
             entries[name]
@@ -168,10 +174,17 @@ async def describe(
     return 0
 
 
+def _tell_unknown(entity: Entity, *, as_json: bool) -> int:
+    """Kafka's tool tells so, and has not failed."""
+    text = f"The {entity.type[:-1]} '{entity.name}' doesn't exist and doesn't have dynamic config."
+    tell(text, [], as_json=as_json)
+    return 0
+
+
 async def _is_unknown(cluster: Cluster, entity: Entity) -> bool:
     """Whether nobody has heard of a group or a metrics subscription, which have no settings then.
 
-    What becomes of other entities there are not is told by who is asked about them.
+    Of other entities there are not, who is asked about them says so.
     """
     if entity.name is None or entity.type not in ("groups", "client-metrics"):
         return False

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from plog.client.backoff import Backoff
 from plog.client.connection import Connection
-from plog.client.errors import ClosedError, error_about
+from plog.client.errors import BrokerNotAvailable, ClosedError, error_about
 from plog.client.metadata import (
     NO_NODE,
     Broker,
@@ -95,7 +95,7 @@ class Cluster:
     async def connection(self, node_id: int) -> Connection:
         """An open connection to a broker, waiting for `reconnect.backoff.ms` where one failed.
 
-        Raises ConnectionFailed, AuthenticationFailed; BROKER_NOT_AVAILABLE for one nobody knows.
+        Raises ConnectionFailed, AuthenticationFailed; BrokerNotAvailable for one nobody knows.
         """
         self._check_open()
         node = self._nodes.get(node_id)
@@ -103,7 +103,7 @@ class Cluster:
             await self.refresh(())
             node = self._nodes.get(node_id)
         if node is None:
-            raise error_from_code(ErrorCode.BROKER_NOT_AVAILABLE, f"broker {node_id} is not known")
+            raise BrokerNotAvailable(f"broker {node_id} is not known")
         return await node.connected()
 
     def node_apart(self, broker: Broker) -> Node:

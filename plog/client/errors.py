@@ -33,6 +33,12 @@ class ConnectionFailed(KafkaError):
     code = ErrorCode.NETWORK_EXCEPTION
 
 
+class BrokerNotAvailable(KafkaError):
+    """There is no broker of this number, or none at all."""
+
+    code = ErrorCode.BROKER_NOT_AVAILABLE
+
+
 class BrokenAnswer(ConnectionFailed, WireError):
     """What a broker sent makes no sense: it is none, or something between here and there is broken.
 

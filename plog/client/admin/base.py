@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from plog.client.admin.values import BrokerDescription
-from plog.errors import ErrorCode, error_from_code
+from plog.client.errors import BrokerNotAvailable
 
 if TYPE_CHECKING:
     from plog.client.cluster import Cluster
@@ -37,9 +37,7 @@ class AdminBase:
         """A broker that is there, or the active controller of a client that asks those."""
         brokers = (await self._cluster.refresh(())).brokers
         if not brokers:
-            raise error_from_code(
-                ErrorCode.BROKER_NOT_AVAILABLE, "the cluster tells of no broker: try again"
-            )
+            raise BrokerNotAvailable("the cluster tells of no broker: try again")
         controller = self._cluster.metadata.controller_id
         if self._cluster.settings.uses_controllers and controller in brokers:
             return controller

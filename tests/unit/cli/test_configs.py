@@ -132,7 +132,7 @@ def test_a_program_gets_json(configs: Run) -> None:
     ("line", "told"),
     [
         ("--alter --topic none --add-config retention.ms=1", "none"),
-        ("--describe --topic none", "The topic 'none' does not exist."),
+        ("--describe --topic none --all", "The topic 'none' does not exist."),
         ("--alter --topic orders --add-config retention.ms=x", "retention.ms"),
         ("--alter --topic orders --add-config no.such=1", "no.such"),
         (
@@ -231,11 +231,17 @@ def test_a_users_password_is_set_and_never_told(configs: Run) -> None:
 
 
 def test_what_nobody_has_heard_of_is_told_as_kafka_tells_it(configs: Run) -> None:
-    for option, kind in (("--group", "group"), ("--client-metrics", "client-metric")):
-        ended = configs("--describe", option, "nope")
-        assert ended.code == 0
-        assert ended.out == (f"The {kind} 'nope' doesn't exist and doesn't have dynamic config.\n")
-        assert json.loads(configs("--describe", option, "nope", "--json").out) == []
+    for option, name, kind in (
+        ("--group", "nope", "group"),
+        ("--client-metrics", "nope", "client-metric"),
+        ("--topic", "nope", "topic"),
+        ("--broker", "77", "broker"),
+        ("--broker-logger", "77", "broker-logger"),
+    ):
+        ended = configs("--describe", option, name)
+        assert (ended.code, ended.err) == (0, "")
+        assert ended.out == f"The {kind} '{name}' doesn't exist and doesn't have dynamic config.\n"
+        assert json.loads(configs("--describe", option, name, "--json").out) == []
 
 
 @pytest.mark.parametrize(
