@@ -150,6 +150,8 @@ async def open_connection(
         )
         if settings.uses_sasl:
             await log_in(connection, settings, network, host=host)
+    except GeneratorExit:
+        raise  # See endings.py.
     except BaseException:
         channel.close()
         raise

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from plog.client.backoff import timed_out
 from plog.client.cluster import Cluster
+from plog.client.endings import AtTheEnd
 from plog.client.errors import IllegalState, error_about
 from plog.client.fetch_buffer import FetchBuffer
 from plog.client.fetch_metrics import FetchMetrics
@@ -407,15 +408,16 @@ class ConsumerCore:
             return
         self._is_closed = True
         self._news()  # Whoever waits for records waits in vain.
-        try:
+        with AtTheEnd(self._close_rest):
             await self._member.close(_CLOSE_TIMEOUT_S if timeout_s is None else timeout_s)
-        finally:
-            self._cluster.on_update.remove(self._metadata_changed)
-            self._cluster.on_refusal.remove(self._refused)
-            self.positions.assign(())
-            self._moved.set()
-            self._keeper.close()
-            self._fetcher.close()
+
+    def _close_rest(self) -> None:
+        self._cluster.on_update.remove(self._metadata_changed)
+        self._cluster.on_refusal.remove(self._refused)
+        self.positions.assign(())
+        self._moved.set()
+        self._keeper.close()
+        self._fetcher.close()
 
     # -- what happens -----------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from plog.client.connection import Connection, log_in, open_connection
+from plog.client.endings import AtTheEnd
 from plog.client.errors import ConnectionFailed
 from plog.client.network import Network
 from plog.client.settings import ClientSettings
@@ -84,51 +85,52 @@ class Node:
         settings = self._settings
         self._is_opening = True
         self._opened.clear()
-        try:
-            wait_s = self.next_try_s - self._network.now_s()
-            if wait_s > 0:
-                await self._network.sleep(wait_s)
-            connection = await open_connection(
-                self._network,
-                self.host,
-                self.port,
-                settings=settings,
-                security=self._security,
-                node_id=self.id,
-                timeout_s=self._growing(
-                    settings.socket_connection_setup_timeout_ms,
-                    settings.socket_connection_setup_timeout_max_ms,
-                ),
-            )
-            self._failures = 0
-            self._connection = connection
-            log.debug("connected to %s:%d by %s", self.host, self.port, settings.security_protocol)
-            if self._is_closed:
-                connection.close()
-        except KafkaError as error:
-            log.debug("not connected to %s:%d: %s", self.host, self.port, error)
-            self._failed()
-            raise
-        finally:
-            self._is_opening = False
-            self._opened.set()
+        with AtTheEnd(self._tell_opened):
+            try:
+                wait_s = self.next_try_s - self._network.now_s()
+                if wait_s > 0:
+                    await self._network.sleep(wait_s)
+                connection = await open_connection(
+                    self._network,
+                    self.host,
+                    self.port,
+                    settings=settings,
+                    security=self._security,
+                    node_id=self.id,
+                    timeout_s=self._growing(
+                        settings.socket_connection_setup_timeout_ms,
+                        settings.socket_connection_setup_timeout_max_ms,
+                    ),
+                )
+                self._failures = 0
+                self._connection = connection
+                by = settings.security_protocol
+                log.debug("connected to %s:%d by %s", self.host, self.port, by)
+                if self._is_closed:
+                    connection.close()
+            except KafkaError as error:
+                log.debug("not connected to %s:%d: %s", self.host, self.port, error)
+                self._failed()
+                raise
 
     async def _renew(self, connection: Connection) -> None:
         """Log in again on the same connection, when it has been answered all it was asked."""
         self._is_opening = True
         self._opened.clear()
-        try:
-            while connection.in_flight and connection.is_open:
-                await self._network.sleep(_DRAIN_S)
-            if connection.is_open:
-                await log_in(connection, self._settings, self._network, host=self.host)
-        except KafkaError:
-            connection.close()
-            self._failed()
-            raise
-        finally:
-            self._is_opening = False
-            self._opened.set()
+        with AtTheEnd(self._tell_opened):
+            try:
+                while connection.in_flight and connection.is_open:
+                    await self._network.sleep(_DRAIN_S)
+                if connection.is_open:
+                    await log_in(connection, self._settings, self._network, host=self.host)
+            except KafkaError:
+                connection.close()
+                self._failed()
+                raise
+
+    def _tell_opened(self) -> None:
+        self._is_opening = False
+        self._opened.set()
 
     def _failed(self) -> None:
         settings = self._settings

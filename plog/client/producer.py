@@ -20,6 +20,7 @@ from plog.client.accumulator import Accumulator
 from plog.client.backoff import timed_out
 from plog.client.cluster import Cluster
 from plog.client.deliveries import Deliveries
+from plog.client.endings import AtTheEnd
 from plog.client.errors import (
     BufferExhausted,
     ClosedError,
@@ -363,16 +364,17 @@ class ProducerCore(Generic[H]):
         self._lookup.close()
         self._progress.set()
         self.woken()
-        try:
+        with AtTheEnd(self._close_rest):
             await self._until_finished(list(self._accumulator.incomplete), timeout_s)
-        finally:
-            left = sum(batch.count for batch in self._accumulator.incomplete if not batch.is_done)
-            if left:  # Who never asks a future would not hear of it.
-                log.warning("a producer was closed before %d records were acknowledged", left)
-            self._deliveries.abort(_closed_before)
-            self._sender.stop()
-            self._progress.set()
-            self._interceptors.close()
+
+    def _close_rest(self) -> None:
+        left = sum(batch.count for batch in self._accumulator.incomplete if not batch.is_done)
+        if left:  # Who never asks a future would not hear of it.
+            log.warning("a producer was closed before %d records were acknowledged", left)
+        self._deliveries.abort(_closed_before)
+        self._sender.stop()
+        self._progress.set()
+        self._interceptors.close()
 
     # -- the engine's thread --------------------------------------------------------------------
 

@@ -22,6 +22,7 @@ from plog.client.batch_encoder import BatchEncoder
 from plog.client.cluster import Cluster
 from plog.client.connection import Connection
 from plog.client.deliveries import STALE_METADATA, Deliveries
+from plog.client.endings import AtTheEnd
 from plog.client.errors import AuthenticationFailed, ClosedError
 from plog.client.network import Network
 from plog.client.partition_queue import PartitionQueue
@@ -323,37 +324,35 @@ class Sender:
         self, node: _Node, answer: Awaitable[ProduceResponse], batches: Sequence[ProducerBatch]
     ) -> None:
         asked_s = self._network.now_s()
-        try:
-            response = await answer
-        except (KafkaError, WireError) as error:
-            if not self._is_stopped:
-                self._broke(batches, error)
-        else:
-            self._metrics.answered(
-                latency_s=self._network.now_s() - asked_s, throttle_ms=response.throttle_time_ms
-            )
-            if response.throttle_time_ms > 0:
-                throttle_s = response.throttle_time_ms / 1000
-                node.not_before_s = self._network.now_s() + throttle_s
-            if not self._is_stopped:
-                self._answered(batches, response)
-        finally:
-            self._ended(node)
+        with AtTheEnd(self._ended, node):
+            try:
+                response = await answer
+            except (KafkaError, WireError) as error:
+                if not self._is_stopped:
+                    self._broke(batches, error)
+            else:
+                self._metrics.answered(
+                    latency_s=self._network.now_s() - asked_s, throttle_ms=response.throttle_time_ms
+                )
+                if response.throttle_time_ms > 0:
+                    throttle_s = response.throttle_time_ms / 1000
+                    node.not_before_s = self._network.now_s() + throttle_s
+                if not self._is_stopped:
+                    self._answered(batches, response)
 
     async def _await_departure(
         self, node: _Node, departure: Awaitable[None], batches: Sequence[ProducerBatch]
     ) -> None:
         """So long their memory is in use: whoever is faster than the broker has to wait."""
-        try:
-            await departure
-        except KafkaError as error:
-            if not self._is_stopped:
-                self._broke(batches, error)
-        else:
-            for batch in batches if not self._is_stopped else ():
-                self._deliveries.acknowledged_unasked(batch)
-        finally:
-            self._ended(node)
+        with AtTheEnd(self._ended, node):
+            try:
+                await departure
+            except KafkaError as error:
+                if not self._is_stopped:
+                    self._broke(batches, error)
+            else:
+                for batch in batches if not self._is_stopped else ():
+                    self._deliveries.acknowledged_unasked(batch)
 
     def _ended(self, node: _Node) -> None:
         node.in_flight -= 1
@@ -386,26 +385,29 @@ class Sender:
             # Ending the connection is how a broker refuses what it was sent with acks=0, above all
             # because another one is the leader now.
             self._cluster.request_update()
-        try:
-            await self._cluster.connection(node_id)
-            node.has_failed, node.was_connected = False, True
-        except AuthenticationFailed as error:
-            for queue in list(self._accumulator.waiting):
-                if self._cluster.metadata.leader_of(queue.topic_partition) == node_id:
-                    self._fail_waiting(queue, error)
-        except ClosedError:
-            pass
-        except PlogError as error:
-            level = logging.DEBUG if node.has_failed else logging.WARNING
-            log.log(level, "broker %d: %s", node_id, error)
-            node.has_failed = True
-            self._cluster.request_update()
-        finally:
-            if self._cluster.idle_connection(node_id) is None:
-                backoff_s = self._settings.retry_backoff_ms / 1000
-                node.not_before_s = self._network.now_s() + backoff_s
-            node.is_connecting = False
-            self.wake()
+        with AtTheEnd(self._connected, node_id, node):
+            try:
+                await self._cluster.connection(node_id)
+                node.has_failed, node.was_connected = False, True
+            except AuthenticationFailed as error:
+                for queue in list(self._accumulator.waiting):
+                    if self._cluster.metadata.leader_of(queue.topic_partition) == node_id:
+                        self._fail_waiting(queue, error)
+            except ClosedError:
+                pass
+            except PlogError as error:
+                level = logging.DEBUG if node.has_failed else logging.WARNING
+                log.log(level, "broker %d: %s", node_id, error)
+                node.has_failed = True
+                self._cluster.request_update()
+
+    def _connected(self, node_id: int, node: _Node) -> None:
+        """The way to it is open, or was not to be had."""
+        if self._cluster.idle_connection(node_id) is None:
+            backoff_s = self._settings.retry_backoff_ms / 1000
+            node.not_before_s = self._network.now_s() + backoff_s
+        node.is_connecting = False
+        self.wake()
 
     def _fail_waiting(self, queue: PartitionQueue, error: Exception) -> None:
         while queue.batches:
