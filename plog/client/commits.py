@@ -354,33 +354,43 @@ class Commits:
         else:
             log.warning("group %s: automatic commit failed: %s", self._link.group_id, error)
 
-    async def commit_automatically(
-        self, only: Collection[TopicPartition] | None = None, *, timeout_s: float
+    @property
+    def is_automatic(self) -> bool:
+        """Whether the consumer commits by itself."""
+        return self._settings.enable_auto_commit
+
+    def commit_parting(
+        self, only: Collection[TopicPartition] | None, done: Callable[[Exception | None], None]
     ) -> None:
-        """Commit what the application has had, before partitions go; failing stops nothing."""
-        if not self._settings.enable_auto_commit:
-            return
-        offsets = self._positions.consumed()
-        self._due = None
-        if only is not None:
+        """Commit what the application has had of `only`, or of all, once, before partitions go.
+
+        If the consumer commits by itself; `done` is called in any case, perhaps at once.
+        """
+        offsets = self._positions.consumed() if self.is_automatic else {}
+        if only is None:
+            self._due = None
+        else:
             offsets = {key: offset for key, offset in offsets.items() if key in only}
+        if not offsets:
+            done(None)
+            return
         try:
-            await self.commit(offsets, timeout_s=timeout_s)
+            self._enqueue(_Waiting(offsets, self._generation(), done))
         except (KafkaError, CommitFailed) as error:
-            log.warning("group %s: automatic commit failed: %s", self._link.group_id, error)
+            done(error)
 
     async def close(self, timeout_s: float) -> None:
         """Commit for the last time, if that goes by itself, and wait for what is under way."""
         if self._ticker is not None:
             self._ticker.cancel()
             self._ticker = None
-        if self._settings.enable_auto_commit and self._positions.consumed():
-            await self.commit_automatically(timeout_s=timeout_s)
-        elif self._waiting or self._in_flight:
-            try:
-                await self.commit({}, timeout_s=timeout_s)
-            except KafkaError as error:  # The member leaves all the same.
-                log.warning("group %s: commits had no end: %s", self._link.group_id, error)
+        offsets = self._positions.consumed() if self.is_automatic else {}
+        if not (offsets or self._waiting or self._in_flight):
+            return
+        try:
+            await self.commit(offsets, timeout_s=timeout_s)
+        except (KafkaError, CommitFailed) as error:  # The member leaves all the same.
+            log.warning("group %s: the last commit failed: %s", self._link.group_id, error)
 
     def metrics(self) -> dict[str, float]:
         """Kafka's names of consumer-coordinator-metrics."""

@@ -14,7 +14,8 @@ import math
 from collections import deque
 
 from plog.client.fetched import FetchedPartition
-from plog.client.positions import PartitionState, Phase, Positions
+from plog.client.partition_state import PartitionState, Phase
+from plog.client.positions import Positions
 
 
 class Buffered:
@@ -89,7 +90,7 @@ class FetchBuffer:
         with self._lock:
             self._drop_stale()
             for one in self._queue:
-                if not one.state.is_paused:
+                if one.state.is_open:
                     return one
             return None
 

@@ -16,7 +16,8 @@ import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from plog.client.positions import PartitionState, Phase, Positions
+from plog.client.partition_state import PartitionState, Phase
+from plog.client.positions import Positions
 from plog.types import TopicPartition
 
 
@@ -56,7 +57,7 @@ def plan_fetch(
     is_full = False
     retry_at_s: float | None = None
     for partition, state in positions.states.items():
-        if state.is_paused or state.phase is not Phase.FETCHING:
+        if not state.is_open or state.phase is not Phase.FETCHING:
             continue
         if state.node_at(now_s) != node_id:
             if state.leader == node_id:  # A follower has it until then, and nobody tells after.

@@ -36,6 +36,7 @@ from plog.client.cluster import Cluster
 from plog.client.commits import CommitCallback, Commits
 from plog.client.committed_offsets import CommittedOffsets
 from plog.client.coordinator_link import CoordinatorLink
+from plog.client.endings import AtTheEnd
 from plog.client.errors import MaxPollIntervalExceeded
 from plog.client.group_positions import GroupPositions
 from plog.client.heartbeats import Heartbeats
@@ -44,6 +45,7 @@ from plog.client.leaving import LEAVE_TIMEOUT_S, say_goodbye
 from plog.client.membership import Generation, Membership, MemberState
 from plog.client.metadata import ClusterMetadata
 from plog.client.network import Cancelled, Network, Task
+from plog.client.parting import Parting
 from plog.client.rebalance_listener import CallUser
 from plog.client.settings import ConsumerSettings
 from plog.client.subscriber import Subscriber
@@ -93,6 +95,7 @@ class GroupMember(Subscriber):
         self._commits = Commits(
             cluster, network, settings, self._link, self._membership, positions, call_user
         )
+        self._parting = Parting(cluster, network, self._commits, positions, self._changed)
         self._committed = CommittedOffsets(cluster, network, settings, self._link)
         self._joined_topics: frozenset[str] | None = None
         self._assignment: tuple[Generation, Assignment] | None = None
@@ -132,11 +135,20 @@ class GroupMember(Subscriber):
     @property
     def needs_attention(self) -> bool:
         """Whether `attend` has something to do."""
-        return self._selection is not None and (
-            self._failure is not None
-            or self._assignment is not None
-            or (not self._is_joining and self._membership.has_to_join)
-            or self._commits.has_failed
+        if self._selection is None:
+            return False
+        if self._failure is not None or self._commits.has_failed:
+            return True
+        if self.is_parting:
+            return False
+        has_to_join = not self._is_joining and self._membership.has_to_join
+        return has_to_join or self._assignment is not None
+
+    @property
+    def is_parting(self) -> bool:
+        """Whether partitions go as soon as it is committed how far they were read."""
+        return self._parting.waits_in is not None and (
+            self._parting.waits_in == self._membership.generation
         )
 
     def polled(self, *, waits: bool = False) -> None:
@@ -178,19 +190,20 @@ class GroupMember(Subscriber):
         """The next thing there is to do. What a listener has raised comes when it is done."""
         membership = self._membership
         is_idle = not self._is_joining and self._assignment is None
-        if is_idle and membership.has_to_join and membership.needs_prepare:
+        needs_prepare = is_idle and membership.has_to_join and membership.needs_prepare
+        if needs_prepare and not self.is_parting:
             await self._prepare()
         elif self._failure is not None or self._commits.has_failed:
             self._raise_failure()
         elif self._assignment is not None:
             try:
-                await self._take_up(*self._assignment)
+                if await self._take_up(*self._assignment):
+                    self._assignment = None
             except Cancelled:
                 raise  # The next poll takes it up again.
             except Exception:
                 self._assignment = None
                 raise
-            self._assignment = None
         elif self._selection is not None:
             self._begin_join(self._selection)
         self._listening.raise_error()
@@ -225,52 +238,65 @@ class GroupMember(Subscriber):
         self._changed()
 
     async def _prepare(self) -> None:
-        """Give up what cannot be kept while the group meets."""
+        """Give up what cannot be kept while the group meets, when that has been committed."""
         generation = self._membership.generation
-        if generation.is_member:
-            # The poll that waits for this cannot end before; then some records come twice.
-            longest_ms = min(
-                self._settings.max_poll_interval_ms, self._settings.default_api_timeout_ms
-            )
-            await self._commits.commit_automatically(timeout_s=longest_ms / 1000)
         owned = self._positions.assigned
-        if not self._membership.generation.is_member:
+        if not generation.is_member:
             if owned:
                 log.warning("group %s: lost %s", self.group_id, _text(owned))
                 await self._listening.lost(owned)
                 self._positions.assign(())
-        elif self._protocol is RebalanceProtocol.EAGER:
-            await self._listening.revoked(owned)
-            self._positions.assign(())
         else:
-            await self._give_up_unwanted(owned)
+            is_eager = self._protocol is RebalanceProtocol.EAGER
+            going = owned if is_eager else self._unwanted(owned)
+            longest_s = self._longest_parting_s
+            if not self._parting.is_over(generation, going, only_these=False, longest_s=longest_s):
+                return
+            if is_eager or going:
+                await self._listening.revoked(going)
+                if self._selection is None:
+                    return  # Left meanwhile.
+                self._positions.assign(self._positions.assigned - going)
+        self._parting.end()
         if self._membership.generation == generation:  # Or all was lost meanwhile.
             self._membership.needs_prepare = False
 
-    async def _give_up_unwanted(self, owned: frozenset[TopicPartition]) -> None:
-        selection = self._selection
-        unwanted = {x for x in owned if selection is None or not selection.covers(x.topic)}
-        if unwanted:
-            await self._listening.revoked(unwanted)
-            self._positions.assign(owned - unwanted)
+    @property
+    def _longest_parting_s(self) -> float:
+        """The group goes on without who is not back by then."""
+        settings = self._settings
+        return min(settings.max_poll_interval_ms, settings.default_api_timeout_ms) / 1000
 
-    async def _take_up(self, generation: Generation, assignment: Assignment) -> None:
-        """Have the partitions of a new generation."""
+    def _unwanted(self, owned: frozenset[TopicPartition]) -> frozenset[TopicPartition]:
+        selection = self._selection
+        return frozenset(x for x in owned if selection is None or not selection.covers(x.topic))
+
+    async def _take_up(self, generation: Generation, assignment: Assignment) -> bool:
+        """Have the partitions of a new generation; False if something is to be committed first."""
         self._membership.needs_prepare = True
         selection = self._selection
         assigned = frozenset(assignment.partitions)
         if selection is None or generation != self._membership.stable_generation:
-            return
+            self._parting.end()
+            return True
         if not all(selection.covers(one.topic) for one in assigned):
+            self._parting.end()
             self._membership.ask_to_rejoin("received assignment doesn't match the subscription")
-            return
+            return True
         owned = self._positions.assigned
         revoked = owned - assigned
         if revoked:
-            await self._commits.commit_automatically(revoked, timeout_s=LEAVE_TIMEOUT_S)
+            if not self._parting.is_over(
+                generation, revoked, only_these=True, longest_s=LEAVE_TIMEOUT_S
+            ):
+                return False
             await self._listening.revoked(revoked)
             if self._selection is None:
-                return  # Left meanwhile.
+                return True  # Left meanwhile.
+            self._positions.assign(self._positions.assigned - revoked)
+            if generation != self._membership.stable_generation:
+                self._parting.end()
+                return True
             self._membership.ask_to_rejoin("need to revoke partitions and re-join")
         if selection.pattern is not None and self._joined_topics is not None:
             self._joined_topics |= {one.topic for one in assigned}
@@ -283,9 +309,11 @@ class GroupMember(Subscriber):
         self._commits.restart_interval()
         self._positions.assign(sorted(assigned))
         self._unannounced = (assigned - owned) | (self._unannounced & assigned)
+        self._parting.end()
         await self._listening.assigned(self._unannounced)
         self._unannounced = frozenset()
         self._check_wishes()
+        return True
 
     # -- leaving ------------------------------------------------------------------------------
 
@@ -299,6 +327,7 @@ class GroupMember(Subscriber):
             self._join_task.cancel()
             self._link.hang_up()  # Behind a JoinGroup, LeaveGroup would not be heard.
         self._heartbeats.stop()
+        self._parting.end()
         owned = self._positions.assigned
         if self._selection is not None and owned:
             if self._membership.state is MemberState.STABLE:
@@ -317,16 +346,16 @@ class GroupMember(Subscriber):
 
         Takes `timeout_s` at most, and a little for the way.
         """
-        backoff = self._cluster.backoff(timeout_s)
-        try:
+        with AtTheEnd(self._close_rest):
             await self._commits.close(timeout_s)
             await self.leave("the consumer is being closed")
-        finally:
-            if self._metadata_changed in self._cluster.on_update:
-                self._cluster.on_update.remove(self._metadata_changed)
-            self._heartbeats.stop()
-            self._link.close()
-            log.debug("group %s: closed with %.1f s left", self.group_id, backoff.left_s)
+
+    def _close_rest(self) -> None:
+        if self._metadata_changed in self._cluster.on_update:
+            self._cluster.on_update.remove(self._metadata_changed)
+        self._heartbeats.stop()
+        self._parting.end()
+        self._link.close()
 
     async def abandon(self) -> None:
         """Leave because the process ends: no commit, and nobody hears but the coordinator."""
@@ -412,7 +441,10 @@ class GroupMember(Subscriber):
         *,
         timeout_s: float | None = None,
     ) -> None:
-        """See `Commits.commit`."""
+        """See `Commits.commit`. In a listener, the group's patience is a limit, too."""
+        if timeout_s is None and self._listening.is_calling:
+            limit_s = self._settings.default_api_timeout_ms / 1000
+            timeout_s = max(0.0, min(limit_s, self._heartbeats.poll_left_s))
         await self._commits.commit(offsets, timeout_s=timeout_s)
 
     def commit_async(

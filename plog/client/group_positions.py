@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Protocol
 
 from plog.client.values import OffsetAndMetadata
@@ -19,6 +19,10 @@ class GroupPositions(Protocol):
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Exactly these from now on; those that stay keep their position."""
+        ...
+
+    def withhold(self, partitions: Collection[TopicPartition]) -> None:
+        """Hand out nothing of these any more, for they go; `()` undoes it."""
         ...
 
     def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:

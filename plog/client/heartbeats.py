@@ -66,6 +66,12 @@ class Heartbeats:
         self._polled_s = self._network.now_s()
         self._is_polling = waits
 
+    @property
+    def poll_left_s(self) -> float:
+        """How long until the application has to have polled; below 0 when it should have."""
+        longest_s = self._settings.max_poll_interval_ms / 1000
+        return self._polled_s + longest_s - self._network.now_s()
+
     def start(self) -> None:
         """Begin, unless that has been done."""
         if self._task is None or self._task.done:

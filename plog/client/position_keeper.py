@@ -19,7 +19,8 @@ from plog.client.errors import ClosedError, LogTruncated, NoOffsetForPartition, 
 from plog.client.network import Cancelled, Network, Task
 from plog.client.offset_lookup import CONSUMER, OffsetLookup, TimeQuestion
 from plog.client.offset_reset import LATEST
-from plog.client.positions import NO_EPOCH, Inquiry, PartitionState, Phase, Positions
+from plog.client.partition_state import NO_EPOCH, Inquiry, PartitionState, Phase
+from plog.client.positions import Positions
 from plog.client.values import OffsetAndMetadata
 from plog.errors import (
     ErrorCode,

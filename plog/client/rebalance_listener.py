@@ -33,6 +33,12 @@ class Listening:
         self._listener = listener
         self._call_user = call_user
         self._error: Exception | None = None
+        self._calls = 0
+
+    @property
+    def is_calling(self) -> bool:
+        """Whether the listener is at work just now."""
+        return bool(self._calls)
 
     async def revoked(self, partitions: Collection[TopicPartition]) -> None:
         """See `RebalanceListener`."""
@@ -57,6 +63,7 @@ class Listening:
         method = getattr(self._listener, name, None)
         if method is None:
             return
+        self._calls += 1
         try:
             await self._call_user(method, sorted(partitions))
         except Cancelled:
@@ -64,3 +71,5 @@ class Listening:
         except Exception as error:
             error.add_note(f"raised by {name} of the rebalance listener")
             self._error = self._error or error
+        finally:
+            self._calls -= 1

@@ -32,21 +32,14 @@ CALM_MS = 600_000.0
 
 
 class Errors(logging.Handler):
-    """What the client logged as an error: tasks that failed, above all.
-
-    Not those of other tests, which the collector may happen to end in the middle of this one.
-    """
+    """What the client logged as an error: tasks that failed, above all."""
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)
         self.texts: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        error = record.exc_info[1] if record.exc_info else None
-        while error is not None and not isinstance(error, GeneratorExit):
-            error = error.__context__
-        if error is None:
-            self.texts.append(record.getMessage())
+        self.texts.append(record.getMessage())
 
 
 class SimplePositions:
@@ -54,6 +47,7 @@ class SimplePositions:
 
     def __init__(self) -> None:
         self.offsets: dict[TopicPartition, int | None] = {}
+        self.withheld: frozenset[TopicPartition] = frozenset()
         self.on_assign: Callable[[frozenset[TopicPartition]], None] = lambda _: None
 
     @property
@@ -63,6 +57,9 @@ class SimplePositions:
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         self.offsets = {one: self.offsets.get(one) for one in partitions}
         self.on_assign(self.assigned)
+
+    def withhold(self, partitions: Collection[TopicPartition]) -> None:
+        self.withheld = frozenset(partitions)
 
     def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
         return {
@@ -178,7 +175,9 @@ class Member:
     @property
     def is_active(self) -> bool:
         """Whether it has the assignment of its generation, and nothing is to be done."""
-        return self.member.state is MemberState.STABLE and not self.member.needs_attention
+        member = self.member
+        is_idle = not (member.needs_attention or member.is_parting)
+        return member.state is MemberState.STABLE and is_idle
 
     async def until_active(self) -> None:
         """Be one poll that waits until the group has assigned it its partitions."""
@@ -213,7 +212,7 @@ class Member:
             if one in self.positions.offsets and self.positions.offsets[one] is None:
                 self.positions.offsets[one] = 0 if offset is None else offset.offset
         for one, position in self.positions.offsets.items():
-            if position is not None:
+            if position is not None and one not in self.positions.withheld:
                 self.positions.offsets[one] = position + self.world.sim.chance.randrange(3)
         offsets = self.positions.consumed()
         if offsets and not self.settings.enable_auto_commit:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from plog.client.fetch_plan import FetchPlan, plan_fetch
 from plog.client.offset_reset import LATEST
-from plog.client.positions import PartitionState, Positions
+from plog.client.partition_state import PartitionState
+from plog.client.positions import Positions
 from plog.types import TopicPartition
 
 TS = [TopicPartition("t", number) for number in range(4)]

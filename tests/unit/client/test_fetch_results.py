@@ -12,7 +12,8 @@ from plog.client.fetch_plan import WantedPartition
 from plog.client.fetch_results import FetchNews, FetchResults
 from plog.client.fetched import ReadingRules
 from plog.client.offset_reset import EARLIEST, ResetTo
-from plog.client.positions import PartitionState, Phase, Positions
+from plog.client.partition_state import PartitionState, Phase
+from plog.client.positions import Positions
 from plog.errors import ErrorCode, OffsetOutOfRange, TopicAuthorizationFailed
 from plog.types import TopicPartition
 from plog.wire.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from plog.client.fetch_plan import WantedPartition
 from plog.client.fetch_sessions import FetchLimits, FetchSession
-from plog.client.positions import PartitionState
+from plog.client.partition_state import PartitionState
 from plog.errors import ErrorCode
 from plog.types import TopicPartition
 from plog.wire.messages.fetch import (

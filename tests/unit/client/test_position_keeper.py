@@ -14,8 +14,9 @@ from plog.client.errors import ConnectionFailed, LogTruncated, NoOffsetForPartit
 from plog.client.metadata import Broker, ClusterMetadata, PartitionMetadata, TopicMetadata
 from plog.client.offset_lookup import OffsetLookup
 from plog.client.offset_reset import EARLIEST, ResetTo
+from plog.client.partition_state import Phase
 from plog.client.position_keeper import PositionKeeper
-from plog.client.positions import Phase, Positions
+from plog.client.positions import Positions
 from plog.client.twisted_network import DeferredNetwork
 from plog.client.values import OffsetAndMetadata
 from plog.errors import (

@@ -9,7 +9,8 @@ import pytest
 from plog.client.errors import IllegalState
 from plog.client.metadata import Broker, ClusterMetadata, PartitionMetadata, TopicMetadata
 from plog.client.offset_reset import EARLIEST, LATEST, ResetTo
-from plog.client.positions import PartitionState, Phase, Positions
+from plog.client.partition_state import PartitionState, Phase
+from plog.client.positions import Positions
 from plog.client.values import OffsetAndMetadata
 from plog.types import TopicPartition
 
