@@ -367,11 +367,14 @@ class Cluster:
                 listener(error)
 
     def _lacks_leaders(self) -> bool:
-        known = (self.metadata.topics.get(topic) for topic in self._wanted)
-        return any(
-            topic is None or topic.error in _NOT_YET or (not topic.error and not topic.has_leaders)
-            for topic in known
-        )
+        brokers = self.metadata.brokers
+
+        def lacks(topic: TopicMetadata | None) -> bool:
+            if topic is None or topic.error:
+                return topic is None or topic.error in _NOT_YET
+            return not topic.has_leaders or any(p.leader not in brokers for p in topic.partitions)
+
+        return any(lacks(self.metadata.topics.get(name)) for name in self._wanted)
 
     async def topic(self, name: str, *, timeout_s: float) -> TopicMetadata:
         """A topic that exists and whose partitions have leaders.

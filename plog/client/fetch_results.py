@@ -17,7 +17,7 @@ from plog.client.errors import CorruptRecords, error_about
 from plog.client.fetch_buffer import FetchBuffer
 from plog.client.fetch_plan import WantedPartition
 from plog.client.fetched import FetchedPartition, ReadingRules, split_batches
-from plog.client.position_keeper import MAY_PASS
+from plog.client.offset_lookup import MAY_PASS
 from plog.client.positions import Positions
 from plog.errors import ErrorCode, OffsetOutOfRange
 from plog.types import TopicPartition

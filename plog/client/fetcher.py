@@ -22,7 +22,7 @@ from plog.client.fetch_results import FetchResults
 from plog.client.fetch_sessions import FetchLimits, FetchSession
 from plog.client.metadata import NO_NODE, ClusterMetadata
 from plog.client.network import Cancelled, Network, Task
-from plog.client.position_keeper import MAY_PASS
+from plog.client.offset_lookup import MAY_PASS
 from plog.client.positions import Positions
 from plog.errors import ErrorCode, KafkaError, PlogError
 from plog.wire.messages.fetch import FetchRequest, FetchResponse
@@ -209,6 +209,8 @@ class NodeFetcher:
         fetcher = self._fetcher
         self._session.failed()
         fetcher.cluster.request_update()
+        if fetcher.positions.forget_node(self._node_id):
+            fetcher.wake()  # Their leaders have it, too.
         may_pass = isinstance(error, KafkaError) and (error.retriable or error.code in MAY_PASS)
         if may_pass and not isinstance(error, WireError):
             log.debug("broker %d: %s", self._node_id, error)

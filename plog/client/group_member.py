@@ -101,6 +101,8 @@ class GroupMember(Subscriber):
         self._assignment: tuple[Generation, Assignment] | None = None
         # What the listener has not heard of, since the poll was given up that it waited for.
         self._unannounced: frozenset[TopicPartition] = frozenset()
+        # What the group was told that this member owns, since it last had an assignment.
+        self._claimed: frozenset[TopicPartition] = frozenset()
         self._is_joining = False
         self._join_task: Task | None = None
         self._attending = False
@@ -213,6 +215,7 @@ class GroupMember(Subscriber):
         owned: Collection[TopicPartition] = ()
         if self._protocol is RebalanceProtocol.COOPERATIVE:
             owned = self._positions.assigned
+            self._claimed |= frozenset(owned)
         self._is_joining = True
         self._join_task = self._network.spawn(
             self._join(selection, owned), f"joining group {self.group_id}"
@@ -297,7 +300,12 @@ class GroupMember(Subscriber):
             if generation != self._membership.stable_generation:
                 self._parting.end()
                 return True
+        # A static member may come back into a generation that waits for it to give up what it has
+        # lost meanwhile. All others are in a new one then.
+        is_static = generation.group_instance_id is not None
+        if revoked or (is_static and self._claimed - assigned):
             self._membership.ask_to_rejoin("need to revoke partitions and re-join")
+        self._claimed = frozenset()
         if selection.pattern is not None and self._joined_topics is not None:
             self._joined_topics |= {one.topic for one in assigned}
         try:

@@ -86,9 +86,12 @@ class ClusterMetadata:
         return topic.partitions[partition.partition]
 
     def leader_of(self, partition: TopicPartition) -> int | None:
-        """The node that leads a partition; None if there is none, or none is known."""
+        """The node that leads a partition; None if there is none, or none is known.
+
+        One that is no broker (any more) leads nothing: news of the two may come apart.
+        """
         known = self.partition(partition)
-        return None if known is None or known.leader == NO_NODE else known.leader
+        return None if known is None or known.leader not in self.brokers else known.leader
 
     def partition_count(self, topic: str) -> int | None:
         """How many partitions a topic has; None if it is not known to exist."""

@@ -35,6 +35,8 @@ from plog.wire.messages.list_offsets import (
 CONSUMER = -1
 """The replica id of who is none."""
 UNKNOWN_OFFSET = -1
+MAY_PASS = (ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.BROKER_NOT_AVAILABLE)
+"""Not called retriable by Kafka, but no reason to bother an application that can only wait, too."""
 _FIRST_VERSION_OF = {-3: 7, -4: 8, -5: 9, -6: 11}
 """Special times that old brokers would take for ordinary ones."""
 
@@ -150,7 +152,7 @@ class OffsetLookup:
             if not left:
                 return {partition: found[partition] for partition in timestamps}
             for error in answers.failed.values():
-                if not error.retriable:
+                if not (error.retriable or error.code in MAY_PASS):
                     raise error
             await backoff.wait_or_raise(next(iter(answers.failed.values())))
             await self._refresh(left)

@@ -17,7 +17,7 @@ from typing import Any
 from plog.client.cluster import Cluster
 from plog.client.errors import ClosedError, LogTruncated, NoOffsetForPartition, error_about
 from plog.client.network import Cancelled, Network, Task
-from plog.client.offset_lookup import CONSUMER, OffsetLookup, TimeQuestion
+from plog.client.offset_lookup import CONSUMER, MAY_PASS, OffsetLookup, TimeQuestion
 from plog.client.offset_reset import LATEST
 from plog.client.partition_state import NO_EPOCH, Inquiry, PartitionState, Phase
 from plog.client.positions import Positions
@@ -39,9 +39,6 @@ from plog.wire.messages.offset_for_leader_epoch import (
 )
 
 log = logging.getLogger("plog.client")
-
-MAY_PASS = (ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.BROKER_NOT_AVAILABLE)
-"""Not called retriable by Kafka, but no reason to bother an application that can only wait, too."""
 
 Committed = Callable[
     [Collection[TopicPartition]], Awaitable[Mapping[TopicPartition, OffsetAndMetadata | None]]

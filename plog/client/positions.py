@@ -20,7 +20,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from threading import Lock
 
 from plog.client.errors import IllegalState
-from plog.client.metadata import NO_NODE, ClusterMetadata, TopicMetadata
+from plog.client.metadata import NO_NODE, ClusterMetadata, PartitionMetadata, TopicMetadata
 from plog.client.offset_reset import EARLIEST, ResetTo
 from plog.client.partition_state import NO_EPOCH, Inquiry, PartitionState, Phase
 from plog.client.values import OffsetAndMetadata
@@ -251,13 +251,15 @@ class Positions:
                     self._notice_new_topic(state, topic)
                 elif state.unknown_since_s is None:
                     state.unknown_since_s = now_s
-                state.leader = NO_NODE if known is None else known.leader
-                if state.replica not in metadata.brokers:
+                leader = metadata.leader_of(partition)
+                state.leader = NO_NODE if leader is None else leader
+                if known is None or not _is_online(state.replica, known, metadata):
                     state.replica = NO_NODE
                 if state.leader == NO_NODE:
                     leaderless.append(partition)
                 if known is not None and known.leader_epoch != state.leader_epoch:
                     state.leader_epoch = known.leader_epoch
+                    state.replica = NO_NODE  # This leader has not named it.
                     self._validate(state)
         return leaderless
 
@@ -287,6 +289,14 @@ class Positions:
             had_one = state.replica != NO_NODE
             state.replica = NO_NODE
             return had_one
+
+    def forget_node(self, node_id: int) -> bool:
+        """This one does not answer; False if it was nobody's follower to read from."""
+        with self.lock:
+            had = [state for state in self.states.values() if state.replica == node_id]
+            for state in had:
+                state.replica = NO_NODE
+            return bool(had)
 
     # -- errors and retries -----------------------------------------------------------------------
 
@@ -418,3 +428,7 @@ class Positions:
         state.phase, state.reset = Phase.RESETTING, reset
         state.position, state.position_epoch = None, NO_EPOCH
         self._restart(state)
+
+
+def _is_online(node_id: int, partition: PartitionMetadata, metadata: ClusterMetadata) -> bool:
+    return node_id in metadata.brokers and node_id not in partition.offline

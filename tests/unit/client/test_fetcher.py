@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from plog.client.connection import Connection
+from plog.client.metadata import Broker
 from plog.errors import ErrorCode, UnsupportedVersion
 from plog.records.control import ControlType
 from plog.types import TopicPartition
@@ -190,6 +192,28 @@ def test_where_a_follower_is_to_be_read_from_nobody_waits_for_the_next_metadata(
     site.produce("t", b"b")
     assert site.values(1) == [b"b"]  # There is no broker 7: its leader has it.
     assert site.sim.now_s() - began_s < 5
+
+
+def test_a_follower_that_cannot_be_reached_holds_up_nobody(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It may be in the cluster for all others: the leader is asked again."""
+    site = ConsumerSite()
+    [partition] = site.create("t")
+    site.core.assign([partition])
+    site.nothing_for(1_000)
+    metadata = site.cluster.metadata
+    far = Broker(id=7, host="192.0.2.7", port=9092)
+    site.cluster.metadata = dataclasses.replace(metadata, brokers={**metadata.brokers, 7: far})
+    site.cluster._place(7, far.host, far.port)
+    monkeypatch.setattr(site.cluster, "request_update", lambda: None)
+    state = site.core.positions.states[partition]
+    state.replica, state.replica_until_s = 7, site.sim.now_s() + 300
+    site.core.fetch_more()
+    site.nothing_for(1_000)
+    site.produce("t", b"a")
+    assert site.values(1) == [b"a"]
+    assert state.node_at(site.sim.now_s()) == state.leader
 
 
 def test_a_leader_epoch_that_is_wrong_is_put_right() -> None:

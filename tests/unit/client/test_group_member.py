@@ -408,3 +408,21 @@ def test_a_poll_that_is_given_up_in_a_listener_is_made_up_for_by_the_next(
     waits = False
     world.sim.run(a.until_active())
     assert a.listener.told == [("assigned", ("t-0",))]
+
+
+def test_what_a_static_member_was_to_give_up_when_it_hung_does_not_stay_without_an_owner(
+    make_world: MakeWorld,
+) -> None:
+    """It comes back into the same generation without a rebalance, and owns nothing any more."""
+    world = make_world()
+    world.create("t", 4)
+    settings = {"partition_assignment_strategy": "cooperative-sticky"}
+    a = world.member("a", "t", group_instance_id="one", **settings)
+    world.run_until_calm(t=4)
+    world.member("b", "t", **settings)
+    world.sim.run_until(lambda: a.member.state is MemberState.PREPARING_REBALANCE)
+    a.stop_polling()
+    world.advance(35_000)
+    a.resume()
+    world.run_until_calm(t=4)
+    assert "lost" in [what for what, _ in a.listener.told]

@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from plog.client.errors import ConnectionFailed
-from plog.client.offset_lookup import TimeQuestion, list_offsets_request, read_list_offsets
+from plog.client.offset_lookup import (
+    TimeAnswers,
+    TimeQuestion,
+    list_offsets_request,
+    read_list_offsets,
+)
 from plog.client.values import OffsetAndTimestamp
-from plog.errors import ErrorCode, KafkaError, TopicAuthorizationFailed, UnsupportedVersion
+from plog.errors import (
+    ErrorCode,
+    KafkaError,
+    TopicAuthorizationFailed,
+    UnsupportedVersion,
+    error_from_code,
+)
 from plog.types import TopicPartition
 from plog.wire.messages.list_offsets import (
     ListOffsetsPartitionResponse,
@@ -70,6 +83,22 @@ def test_a_lost_answer_is_asked_for_again() -> None:
         next(losses, None) if isinstance(request, ListOffsetsRequest) else None
     )
     assert site.sim.run(site.core.end_offsets(partitions)) == dict.fromkeys(partitions, 0)
+
+
+@pytest.mark.parametrize("code", [ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.BROKER_NOT_AVAILABLE])
+def test_what_may_pass_is_waited_for(monkeypatch: pytest.MonkeyPatch, code: ErrorCode) -> None:
+    """A leader that no broker is, for instance, as long as news of the two have come apart."""
+    site = ConsumerSite()
+    [partition] = site.create("t")
+    lookup = site.core._lookup
+    ask = lookup.ask
+    answers = [TimeAnswers({}, {partition: error_from_code(code, "not now")})]
+
+    async def asked(*question: Any) -> TimeAnswers:
+        return answers.pop() if answers else await ask(*question)
+
+    monkeypatch.setattr(lookup, "ask", asked)
+    assert site.sim.run(site.core.end_offsets([partition])) == {partition: 0}
 
 
 def test_what_stays_away_is_told_in_time() -> None:

@@ -205,6 +205,48 @@ def test_a_follower_to_read_from_is_forgotten_when_it_is_gone() -> None:
     assert not p.forget_replica(state(p))
 
 
+def read_from_follower(follower: int = 2) -> Positions:
+    """Positions of t-0, led by broker 1, whose follower is to be read from."""
+    p = positions(T0)
+    p.update_leaders(with_follower(), 0.0)
+    state(p).replica, state(p).replica_until_s = follower, 100.0
+    assert state(p).node_at(0.0) == follower
+    return p
+
+
+def with_follower(
+    leader: int = 1, epoch: int = 5, offline: tuple[int, ...] = ()
+) -> ClusterMetadata:
+    partition = PartitionMetadata(index=0, leader=leader, leader_epoch=epoch, offline=offline)
+    brokers = {number: Broker(id=number, host="x", port=number) for number in (1, 2, 3)}
+    topic = TopicMetadata(name="t", topic_id=b"\1" * 16, partitions=(partition,))
+    return ClusterMetadata(brokers=brokers, topics={"t": topic})
+
+
+def test_a_follower_is_forgotten_when_its_replica_is_offline_or_another_one_leads() -> None:
+    p = read_from_follower()
+    p.update_leaders(with_follower(), 1.0)
+    assert state(p).node_at(1.0) == 2
+    p.update_leaders(with_follower(offline=(2,)), 1.0)
+    assert state(p).node_at(1.0) == 1
+    p = read_from_follower()
+    p.update_leaders(with_follower(leader=3, epoch=6), 1.0)
+    assert state(p).node_at(1.0) == 3
+
+
+def test_a_follower_that_does_not_answer_is_forgotten() -> None:
+    p = read_from_follower()
+    assert not p.forget_node(3)
+    assert p.forget_node(2)
+    assert state(p).node_at(1.0) == 1
+
+
+def test_who_is_no_broker_leads_nothing() -> None:
+    p = positions(T0)
+    assert p.update_leaders(metadata(leader=8), 0.0) == [T0]
+    assert state(p).leader == -1
+
+
 def test_an_unknown_partition_is_told_of_now_and_then() -> None:
     p = positions(T0, TopicPartition("t", 7))
     p.update_leaders(metadata(), 10.0)
