@@ -165,9 +165,14 @@ class VerifiableReader:
         }
 
     def _commit(self, offsets: Mapping[TopicPartition, int]) -> None:
+        from plog.client.errors import WokenUp
+
         error: PlogError | None = None
         try:
-            self._consumer.commit(offsets)
+            try:
+                self._consumer.commit(offsets)
+            except WokenUp:  # It is to end, but this comes first.
+                self._consumer.commit(offsets)
         except PlogError as caught:
             error = caught
         shown = [{**partition_fields(x), "offset": offset} for x, offset in offsets.items()]

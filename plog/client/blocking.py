@@ -260,6 +260,7 @@ class Consumer(Client, ConsumerFace):
         self._news = threading.Event()
         self._user: dict[str, int] = {}
         self._depth = 0
+        self._wakeups = 0
 
         async def make() -> PollingConsumer:
             return PollingConsumer(
@@ -376,8 +377,16 @@ class Consumer(Client, ConsumerFace):
     # -- the end ------------------------------------------------------------------------------
 
     def wakeup(self) -> None:
-        """End a call that waits in another thread: it raises WokenUp. From any thread."""
-        self._private.soon(self._core.wake_up)
+        """End a call that waits in another thread: it raises WokenUp. From any thread.
+
+        Where none does, the next one that asks for records. `close` and `unsubscribe` go on.
+        """
+        self._private.soon(self._wake)
+
+    def _wake(self) -> None:
+        self._wakeups += 1
+        self._core.wake_up()
+        self._news.set()
 
     def close(self, timeout_s: float | None = None) -> None:
         """Commit what was read, if that is automatic, leave the group, and end."""
@@ -422,11 +431,14 @@ class Consumer(Client, ConsumerFace):
             running = self._private.begin(function, *arguments, **options)
             outcome = running.outcome
             outcome.add_done_callback(lambda _: self._news.set())
+            wakeups = self._wakeups
             try:
                 while not outcome.done():
                     self._news.wait()
                     self._news.clear()
                     self._make_calls()
+                    if self._wakeups != wakeups and function in _WOKEN and not outcome.done():
+                        self._core.raise_if_woken()
             except BaseException:
                 self._private.soon(running.cancel)
                 raise
@@ -436,6 +448,21 @@ class Consumer(Client, ConsumerFace):
     def _make_calls(self) -> None:
         while self._calls:
             self._calls.popleft().make(self._private.soon)
+
+
+_WOKEN = frozenset(
+    {
+        PollingConsumer.position,
+        PollingConsumer.committed,
+        PollingConsumer.commit,
+        PollingConsumer.beginning_offsets,
+        PollingConsumer.end_offsets,
+        PollingConsumer.offsets_for_times,
+        PollingConsumer.partitions_for,
+        PollingConsumer.topics,
+    }
+)
+"""What `wakeup` ends; those that ask for records hear of it by themselves."""
 
 
 class _Use:

@@ -101,9 +101,7 @@ class PollingConsumer(ConsumerCore):
             self._data.clear()
             if self._is_closed:
                 raise ClosedError("the consumer is closed: make a new one")
-            if self._is_woken:
-                self._is_woken = False
-                raise WokenUp("wakeup() was called")
+            self.raise_if_woken()
             self.polled()
             if self.needs_prepare:
                 await self.prepare()
@@ -121,6 +119,12 @@ class PollingConsumer(ConsumerCore):
         """End the wait that is under way, or the next one, with WokenUp."""
         self._is_woken = True
         self._data.set()
+
+    def raise_if_woken(self) -> None:
+        """Raise WokenUp, once for all calls of `wake_up` up to now."""
+        if self._is_woken:
+            self._is_woken = False
+            raise WokenUp("wakeup() was called")
 
     # -- what was taken and is not read -----------------------------------------------------------
 

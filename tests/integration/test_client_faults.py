@@ -318,6 +318,22 @@ def _until_woken(consumer: plog.Consumer) -> None:
         consumer.consume(1, timeout_s=60)
 
 
+@pytest.mark.parametrize("call", ["commit", "committed", "position", "end_offsets", "topics"])
+def test_whatever_waits_for_brokers_that_are_away_can_be_woken(call: str) -> None:
+    partition = plog.TopicPartition("t", 0)
+    arguments: dict[str, Any] = {"commit": {partition: 1}, "position": partition}
+    given = () if call == "topics" else (arguments.get(call, [partition]),)
+    with plog.Consumer(bootstrap_servers="127.0.0.1:1", group_id="g") as consumer:
+        consumer.assign([partition])
+        timer = threading.Timer(0.2, consumer.wakeup)
+        timer.start()
+        began_s = time.monotonic()
+        with pytest.raises(plog.WokenUp):
+            getattr(consumer, call)(*given)
+        assert time.monotonic() - began_s < 10
+        assert consumer.poll(0.01) is None, "it was woken once"
+
+
 def test_after_a_fork_the_child_makes_clients_of_its_own(broker: BrokerProcess) -> None:
     servers = broker.bootstrap_servers
     with plog.Producer(bootstrap_servers=servers) as producer:
