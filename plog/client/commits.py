@@ -104,6 +104,7 @@ class Commits:
         Raises CommitFailed if the group has gone on without this member, RebalanceInProgress while
         it meets (commit again after the next poll), and what a broker refuses for good.
         """
+        self._supersede(offsets)
         generation = self._generation() if offsets else _NO_MEMBER
         limit_s = self._settings.default_api_timeout_ms / 1000 if timeout_s is None else timeout_s
         what = f"group {self._link.group_id}: committing offsets"
@@ -239,6 +240,7 @@ class Commits:
         Trying again could overtake a later commit: whoever wants that commits again.
         """
         taken = dict(offsets)
+        self._supersede(taken)
 
         def done(error: Exception | None) -> None:
             if callback is None:
@@ -319,6 +321,13 @@ class Commits:
         if now_s >= self._due_s:
             self._due_s = now_s + self._interval_s
             self._due = (self._positions.consumed(), self._membership.generation)
+
+    def _supersede(self, offsets: Offsets) -> None:
+        """The application commits these: what is still to be committed by itself is older."""
+        if self._due is not None:
+            due, generation = self._due
+            left = {key: offset for key, offset in due.items() if key not in offsets}
+            self._due = (left, generation)
 
     def restart_interval(self) -> None:
         """Partitions were just assigned: there is nothing to commit for an interval."""

@@ -246,6 +246,25 @@ def test_only_what_the_application_had_before_its_last_poll_is_committed(
     assert commits(world) == [10]
 
 
+@pytest.mark.parametrize("waits", [True, False])
+def test_no_automatic_commit_undoes_one_of_the_application(
+    make_world: MakeWorld, waits: bool
+) -> None:
+    """What the last poll has left to commit is older, but would be sent a moment later."""
+    world = make_world()
+    a = reader(world)
+    a.positions.offsets[T0] = 10
+    world.advance(5_000)
+    a.member.polled()
+    if waits:
+        world.sim.run(a.member.commit(at(20)))
+    else:
+        a.member.commit_async(at(20))
+    world.advance(4_000)
+    assert commits(world) == [20]
+    assert committed(world, a) == 20
+
+
 def test_what_was_read_is_committed_before_partitions_go(make_world: MakeWorld) -> None:
     world = make_world()
     a = reader(world, partition_assignment_strategy="range")
