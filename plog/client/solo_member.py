@@ -34,6 +34,8 @@ class SoloMember(Subscriber):
         super().__init__(cluster, settings, call_user)
         self._positions = positions
         self._attending = False
+        # What the listener has not heard of, since the poll was given up that it waited for.
+        self._unannounced: frozenset[TopicPartition] = frozenset()
         cluster.on_update.append(self._metadata_changed)
 
     def subscribe(
@@ -48,7 +50,9 @@ class SoloMember(Subscriber):
     @property
     def needs_attention(self) -> bool:
         """Whether `attend` has something to do."""
-        return self._selection is not None and self._wanted() != self._positions.assigned
+        return self._selection is not None and bool(
+            self._unannounced or self._wanted() != self._positions.assigned
+        )
 
     def polled(self, *, waits: bool = False) -> None:
         """The application asks for records; nobody here wants to know."""
@@ -65,15 +69,20 @@ class SoloMember(Subscriber):
             wanted, assigned = self._wanted(), self._positions.assigned
             if gone := assigned - wanted:
                 await self._listening.revoked(gone)
+                if self._selection is None:
+                    return  # Left meanwhile.
             self._positions.assign(sorted(wanted))
-            if new := wanted - assigned:
-                await self._listening.assigned(new)
+            self._unannounced = (wanted - assigned) | (self._unannounced & wanted)
+            if self._unannounced:
+                await self._listening.assigned(self._unannounced)
+            self._unannounced = frozenset()
         finally:
             self._attending = False
         self._listening.raise_error()
 
     async def leave(self, reason: str) -> None:
         """Want nothing any more."""
+        self._unannounced = frozenset()
         self._unsubscribe()
 
     async def abandon(self) -> None:

@@ -219,6 +219,28 @@ def test_a_consumer_that_assigns_itself_commits_by_itself_too(site: Site) -> Non
     assert found.offset == 2
 
 
+@pytest.mark.parametrize("group", [None, "g"])
+def test_a_listener_whose_poll_was_given_up_hears_of_its_partitions_in_the_next(
+    site: Site, group: str | None
+) -> None:
+    class Slow:
+        told: list[TopicPartition] = []
+
+        async def on_partitions_assigned(self, partitions: list[TopicPartition]) -> None:
+            await site.sim.sleep(1.0)
+            self.told += partitions
+
+    consumer = site.consumer(**({} if group is None else {"group_id": group}))
+    listener = Slow()
+    consumer.subscribe(["t"], listener=listener)
+    waiting = Deferred.fromCoroutine(consumer.consume(10))
+    waiting.addErrback(lambda failure: failure.trap(Cancelled))
+    site.sim.run_until(lambda: bool(consumer.assignment))
+    waiting.cancel()
+    site.sim.run(consumer.consume(10, 2.0))
+    assert listener.told == [T0, TopicPartition("t", 1)]
+
+
 def test_brokers_that_are_away_hold_up_no_poll_of_a_pattern(site: Site) -> None:
     site.sim.refuses = True
     consumer = site.consumer(group_id="g")
