@@ -416,6 +416,7 @@ class Cluster:
             return known
         backoff = self.backoff()
         while True:
+            self._check_open()
             request = FindCoordinatorRequest(key_type=kind, coordinator_keys=[key])
             error = await self._find_coordinator(key, kind, request)
             if error is None:

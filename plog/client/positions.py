@@ -268,6 +268,7 @@ class Positions:
         if ZERO_UUID in (before, topic.topic_id) or before == topic.topic_id:
             return
         state.high_watermark = state.last_stable_offset = state.log_start_offset = None
+        state.replica = NO_NODE
         if state.phase in (Phase.NO_OFFSET, Phase.RESETTING):
             return
         state.position, state.position_epoch = None, NO_EPOCH

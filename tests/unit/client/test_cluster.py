@@ -259,6 +259,17 @@ def test_a_closed_cluster_says_so(sim: SimNetwork) -> None:
         sim.run(cluster.refresh(()))
 
 
+def test_whoever_looks_for_a_coordinator_hears_of_the_end(sim: SimNetwork) -> None:
+    cluster = make_cluster(sim)
+    sim.run(cluster.refresh(()))
+    sim.refuses = True
+    sim.drop_all()
+    sim.call_later(1, lambda: sim.spawn(cluster.close(), "closing"))
+    with pytest.raises(ClosedError):
+        sim.run(cluster.coordinator("g"))
+    assert sim.now_s() < 5
+
+
 def test_why_nobody_answers_is_known_meanwhile(sim: SimNetwork) -> None:
     cluster = make_cluster(sim)
     sim.run(cluster.refresh(()))

@@ -179,7 +179,9 @@ def test_a_topic_made_anew_is_read_from_its_beginning() -> None:
     p = positions(T0, default=LATEST)
     p.update_leaders(metadata(), 0.0)
     p.seek(T0, 10)
-    p.update_leaders(metadata(epoch=0, topic_id=b"\2" * 16), 0.0)
+    state(p).replica, state(p).replica_until_s = 1, 100.0
+    p.update_leaders(metadata(topic_id=b"\2" * 16), 0.0)
+    assert state(p).replica == -1
     assert p.position(T0) is None
     [inquiry] = p.begin_inquiries(0.0)
     assert inquiry.reset == EARLIEST
