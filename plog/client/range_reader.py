@@ -16,8 +16,7 @@ from plog.client.cluster import Cluster
 from plog.client.consumer_settings import ConsumerSettings
 from plog.client.errors import error_about
 from plog.client.fetched import FetchedPartition, ReadingRules, split_batches
-from plog.client.offset_lookup import OffsetLookup
-from plog.client.position_keeper import MAY_PASS
+from plog.client.offset_lookup import MAY_PASS, OffsetLookup
 from plog.errors import (
     ErrorCode,
     KafkaError,

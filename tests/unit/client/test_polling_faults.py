@@ -63,7 +63,7 @@ class Reader:
             default_api_timeout_ms=5_000,
             max_partition_fetch_bytes=stream.chance.choice([400, 1 << 20]),
             partition_assignment_strategy=strategy,
-            group_instance_id=name if name in stream.statics else None,
+            group_instance_id=name if name in stream.static_names else None,
         )
         self.cluster = Cluster(stream.sim, self.settings)
         self.core = PollingConsumer(self.cluster, stream.sim, self.settings)
@@ -176,7 +176,7 @@ class Stream:
         self.broken: list[str] = []
         """Promises that were not kept."""
         self.made = 0
-        self.statics: set[str] = set()
+        self.static_names: set[str] = set()
         """Those that keep their place in the group when they come again."""
         self.fault_rate = 0.0
         self.sim.on_request = self.see
@@ -207,14 +207,14 @@ class Stream:
 
     def come(self) -> None:
         if len(self.readers) < 3:
-            gone = sorted(self.statics - {reader.name for reader in self.readers})
+            gone = sorted(self.static_names - {reader.name for reader in self.readers})
             if gone and self.chance.random() < 0.5:
                 name = gone[0]
             else:
                 self.made += 1
                 name = f"r{self.made}"
                 if self.chance.random() < 0.2:
-                    self.statics.add(name)
+                    self.static_names.add(name)
             self.readers.append(Reader(self, name, self.commits, self.strategy))
 
     def leave(self) -> None:
