@@ -18,15 +18,11 @@ from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from twisted.internet.defer import Deferred
-from twisted.python.failure import Failure
-
 from plog.client.blocking_admin import Admin
 from plog.client.blocking_base import Client
 from plog.client.consumer_face import ConsumerFace
 from plog.client.errors import ForkedError, WrongThread
 from plog.client.facing import blocking, check_functions, check_topics, elsewhere, here
-from plog.client.network import Cancelled
 from plog.client.options import Servers
 from plog.client.polling import ARROW_RECORDS_MAX, PollingConsumer
 from plog.client.private_reactor import PrivateReactor
@@ -36,6 +32,7 @@ from plog.client.settings import (
     ConsumerSettings,
     ProducerSettings,
 )
+from plog.client.user_call import UserCall
 from plog.client.values import ConsumerRecord, OffsetAndMetadata, RecordMetadata
 from plog.types import TopicPartition
 
@@ -202,28 +199,6 @@ def _raise_forked(*_: Any) -> Any:
     raise ForkedError("the producer was made before a fork: make a new one in the child")
 
 
-class _Call:
-    """A function of the application that the engine wants called, and what becomes of it."""
-
-    def __init__(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
-        self.function = function
-        self.arguments = arguments
-        self.outcome: Deferred[Any] = Deferred(lambda d: d.errback(Failure(Cancelled())))
-
-    def make(self, soon: Callable[..., None]) -> None:
-        """Call it here; `soon` brings the outcome to the engine's thread."""
-        try:
-            result = self.function(*self.arguments)
-        except Exception:
-            soon(self._end, self.outcome.errback, Failure())
-        else:
-            soon(self._end, self.outcome.callback, result)
-
-    def _end(self, finish: Callable[[Any], None], outcome: Any) -> None:
-        if not self.outcome.called:  # Else nobody waits any more.
-            finish(outcome)
-
-
 class Consumer(Client, ConsumerFace):
     """Reads records of topics; used by one thread at a time.
 
@@ -256,7 +231,7 @@ class Consumer(Client, ConsumerFace):
             config, bootstrap_servers=bootstrap_servers, group_id=group_id, **settings
         )
         super().__init__(made, auto_create_topics=made.allow_auto_create_topics)
-        self._calls: deque[_Call] = deque()
+        self._calls: deque[UserCall] = deque()
         self._news = threading.Event()
         self._user: dict[str, int] = {}
         self._depth = 0
@@ -413,7 +388,7 @@ class Consumer(Client, ConsumerFace):
 
     async def _call_user(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """Have a function of the application called by the consuming thread; in the engine's."""
-        call = _Call(function, arguments)
+        call = UserCall(function, arguments)
         self._calls.append(call)
         self._news.set()
         try:
