@@ -33,7 +33,7 @@ from plog.error_base import PlogError
 
 if TYPE_CHECKING:
     from plog.client.blocking import Producer
-    from plog.client.producer import Headers
+    from plog.client.record_checks import Headers
 
 CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 _READERS: Final = ("LineMessageReader", "ConsoleProducer$LineMessageReader")

@@ -13,20 +13,34 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from enum import IntEnum
 from threading import Lock
 from typing import Generic, TypeVar
 
+from plog.client.network import Network
 from plog.client.partition_queue import PartitionQueue, TopicQueues
 from plog.client.producer_batch import OnDelivery, ProducerBatch, SendHandle
 from plog.client.producer_state import REMEMBERED_BATCHES, PartitionSequences
+from plog.client.settings import ProducerSettings
 from plog.records.batch import HEADER_SIZE
 from plog.records.codec import NO_OFFSET, Header
-from plog.types import TopicPartition
+from plog.types import ZERO_UUID, TopicPartition, Uuid
 
 H = TypeVar("H", bound=SendHandle)
 
 _FIRST_BYTES = 16 * 1024
 """What a batch holds of buffer.memory at first."""
+
+
+class Claim(IntEnum):
+    """What a record may take of buffer.memory."""
+
+    NEW = 0
+    """What is free, while nobody waits for it."""
+    FIRST = 1
+    """What is free: it is the first of those that wait."""
+    GRANTED = 2
+    """As much as it needs: there was room a moment ago."""
 
 
 class Accumulator(Generic[H]):
@@ -68,11 +82,13 @@ class Accumulator(Generic[H]):
         self.waiting: dict[PartitionQueue, None] = {}
         """Queues with batches, the one served last at the end."""
         self.incomplete: dict[ProducerBatch, None] = {}
-        """Batches without an outcome, oldest first."""
+        """Batches without an outcome, and those that get it now, oldest first."""
         self.used_bytes = 0
         """How much of buffer.memory is in use."""
         self.refused_bytes = 0
         """What there was no room for, the last time."""
+        self.line_length = 0
+        """How many records wait for memory. While any does, no batch lingers."""
 
     # -- any thread -----------------------------------------------------------------------------
 
@@ -86,11 +102,12 @@ class Accumulator(Generic[H]):
         headers: Sequence[Header],
         size_bytes: int,
         on_delivery: OnDelivery | None = None,
-        may_exceed: bool = False,
+        claim: Claim = Claim.NEW,
     ) -> H | None:
         """Add a record; None if it has to wait: for its topic or partition, or for memory.
 
-        `size_bytes` is about what it takes; with `may_exceed`, memory is no reason to wait.
+        `size_bytes` is about what it takes. What fits into a batch as large as it is goes in by any
+        `claim`.
         """
         topic = self._topics.get(topic_name)
         if topic is None:
@@ -105,11 +122,11 @@ class Accumulator(Generic[H]):
             batch = queue.open if queue is not None else None
             if batch is None or (
                 batch.size_bytes + size_bytes > batch.reserved_bytes
-                and not self._reserve_more(batch, size_bytes, may_exceed)
+                and not self._reserve_more(batch, size_bytes, claim)
             ):
                 if partition is None:
                     queue = self._next_sticky(topic)
-                batch = self._new_batch(topic, queue, size_bytes, may_exceed)
+                batch = self._new_batch(topic, queue, size_bytes, claim)
             if batch is not None:
                 index = len(batch.records)
                 batch.records.append((NO_OFFSET, timestamp, key, value, headers))
@@ -131,21 +148,28 @@ class Accumulator(Generic[H]):
             self._look_at(0)
         return topic.stick_to_next(self._random(), is_adaptive=self._is_adaptive)
 
-    def _reserve_more(self, batch: ProducerBatch, size_bytes: int, may_exceed: bool) -> bool:
+    def _reserve_more(self, batch: ProducerBatch, size_bytes: int, claim: Claim) -> bool:
         """Whether a batch may still grow by so much: up to its limit, while there is memory."""
         needed_bytes = batch.size_bytes + size_bytes
         if needed_bytes > batch.limit_bytes:
             return False
         wanted_bytes = min(batch.limit_bytes, max(needed_bytes, 2 * batch.reserved_bytes))
         more_bytes = wanted_bytes - batch.reserved_bytes
-        if self.used_bytes + more_bytes > self._buffer_memory and not may_exceed:
+        if not self._may_take(more_bytes, claim):
             return False
         self.used_bytes += more_bytes
         batch.reserved_bytes = wanted_bytes
         return True
 
+    def _may_take(self, nbytes: int, claim: Claim) -> bool:
+        if claim is Claim.GRANTED:
+            return True
+        if claim is Claim.NEW and self.line_length:
+            return False
+        return not self.used_bytes or self.used_bytes + nbytes <= self._buffer_memory
+
     def _new_batch(
-        self, topic: TopicQueues, queue: PartitionQueue | None, size_bytes: int, may_exceed: bool
+        self, topic: TopicQueues, queue: PartitionQueue | None, size_bytes: int, claim: Claim
     ) -> ProducerBatch | None:
         """Another batch of `queue`, the open one being full; None if there is no memory for it."""
         if queue is None:
@@ -155,8 +179,7 @@ class Accumulator(Generic[H]):
             self._look_at(0)
         limit_bytes = max(topic.limit_bytes, HEADER_SIZE + size_bytes)
         reserved_bytes = min(limit_bytes, max(_FIRST_BYTES, HEADER_SIZE + size_bytes))
-        is_full = self.used_bytes and self.used_bytes + reserved_bytes > self._buffer_memory
-        if is_full and not may_exceed:
+        if not self._may_take(reserved_bytes, claim):
             self.refused_bytes = reserved_bytes
             return None
         self.used_bytes += reserved_bytes
@@ -176,7 +199,9 @@ class Accumulator(Generic[H]):
 
     # -- topics ---------------------------------------------------------------------------------
 
-    def know_topic(self, name: str, count: int, available: Sequence[int]) -> None:
+    def know_topic(
+        self, name: str, count: int, available: Sequence[int], topic_id: Uuid = ZERO_UUID
+    ) -> None:
         """A topic has `count` partitions; those `available` have a leader that takes something."""
         with self._lock:
             topic = self._topics.get(name)
@@ -192,6 +217,7 @@ class Accumulator(Generic[H]):
                 queue = topic.add_queue(sequences)
                 self._queue_by_partition[queue.topic_partition] = queue
             topic.use(count)
+            topic.is_now(topic_id)
             topic.set_available(available)
             self._topics[name] = topic
 
@@ -233,7 +259,7 @@ class Accumulator(Generic[H]):
     def oldest(self) -> ProducerBatch | None:
         """The oldest batch that has no outcome."""
         with self._lock:
-            return next(iter(self.incomplete), None)
+            return next((batch for batch in self.incomplete if not batch.is_done), None)
 
     def begin_look(self) -> None:
         """The engine looks at `waiting` now: what comes from here on wakes it again."""
@@ -290,15 +316,21 @@ class Accumulator(Generic[H]):
         for part in parts:
             self.put_back(part)
 
-    def finish(self, batch: ProducerBatch) -> None:
+    def free(self, batch: ProducerBatch) -> None:
         """`batch` is about to have its outcome: its memory is free."""
         with self._lock:
-            del self.incomplete[batch]
             self.used_bytes -= batch.reserved_bytes
             self.refused_bytes = 0
 
-    def has_room(self) -> bool:
+    def forget(self, batch: ProducerBatch) -> None:
+        """`batch` has its outcome. Not earlier: who forks now finds it in `incomplete` or done."""
+        with self._lock:
+            del self.incomplete[batch]
+
+    def has_room(self, claim: Claim = Claim.NEW) -> bool:
         """Whether what there was no room for the last time would fit now, and one more batch."""
+        if claim is Claim.NEW and self.line_length:
+            return False
         wanted_bytes = max(self.refused_bytes, self._batch_size)
         return not self.used_bytes or self.used_bytes + wanted_bytes <= self._buffer_memory
 
@@ -320,3 +352,25 @@ class Accumulator(Generic[H]):
                 topic.queues, topic.sticky = [], None
             self._topics = {}
         self.hurry()
+
+
+def accumulator_for(
+    settings: ProducerSettings,
+    network: Network,
+    make_handle: Callable[[ProducerBatch, int], H],
+    wake: Callable[[], None],
+) -> Accumulator[H]:
+    """One as a producer's settings want it."""
+    return Accumulator(
+        make_handle,
+        batch_size=settings.batch_size,
+        buffer_memory=settings.buffer_memory,
+        linger_s=settings.linger_ms / 1000,
+        is_idempotent=settings.enable_idempotence,
+        window=settings.max_in_flight_requests_per_connection,
+        ignore_keys=settings.partitioner_ignore_keys,
+        is_adaptive=settings.partitioner_adaptive_partitioning_enable,
+        now_s=network.now_s,
+        random=network.random,
+        wake=wake,
+    )

@@ -21,8 +21,9 @@ from plog.client.consumer_face import ReactorConsumerFace
 from plog.client.facing import awaitable, check_functions, check_topics, here
 from plog.client.options import Servers
 from plog.client.polling import ARROW_RECORDS_MAX, PollingConsumer
-from plog.client.producer import Headers, ProducerCore, Serializer
+from plog.client.producer import ProducerCore
 from plog.client.producer_batch import OnDelivery, SendHandle
+from plog.client.record_checks import Headers, Serializer
 from plog.client.settings import (
     ConsumerSettings,
     ProducerSettings,
@@ -127,7 +128,7 @@ class Producer(Client[ProducerCore[RecordAwaitable]]):
         core = self._core
         if asyncio.get_running_loop() is not self._loop:  # Here for speed: mostly it is.
             self._check_loop()
-        sent = core.send(*record)
+        sent = None if core.has_line else core.send(*record)
         if sent is not None:
             return sent
         return await self._run(ProducerCore.send_soon, *record)

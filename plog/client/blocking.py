@@ -9,6 +9,7 @@ the caller waits for. What is said of a method here is all that differs from the
 from __future__ import annotations
 
 import atexit
+import logging
 import threading
 import time
 import warnings
@@ -26,8 +27,9 @@ from plog.client.facing import blocking, check_functions, check_topics, elsewher
 from plog.client.options import Servers
 from plog.client.polling import ARROW_RECORDS_MAX, PollingConsumer
 from plog.client.private_reactor import PrivateReactor
-from plog.client.producer import Headers, ProducerCore, Serializer
+from plog.client.producer import ProducerCore
 from plog.client.producer_batch import OnDelivery, SendHandle
+from plog.client.record_checks import Headers, Serializer
 from plog.client.settings import (
     ConsumerSettings,
     ProducerSettings,
@@ -40,6 +42,8 @@ if TYPE_CHECKING:
     import pyarrow
 
 T = TypeVar("T")
+
+log = logging.getLogger("plog.client")
 
 _EXIT_TIMEOUT_S = 30.0
 _LEAVE_TIMEOUT_S = 2.0
@@ -125,7 +129,7 @@ class Producer(Client):
             make_handle=RecordFuture,
         )
         self._send: Callable[..., RecordFuture | None] = self._core.send
-        _producers.add(self)
+        _open_producers.add(self)
 
     def send(
         self,
@@ -181,14 +185,17 @@ class Producer(Client):
         """Send what is there, and end. What is not acknowledged after `timeout_s` fails."""
         if self._is_closed or self._is_forked:
             return
+        PrivateReactor.check_caller()
         try:
-            self._run(self._core.close, timeout_s)
-            self._run(self._cluster.close)
+            self._private.run(self._core.close, timeout_s)
         finally:
             self._is_closed = True
+            _open_producers.discard(self)
+            self._private.run(self._cluster.close)
 
     def forked(self) -> None:
         super().forked()
+        _open_producers.discard(self)
         self._send = _raise_forked
         self._core.forked(
             ForkedError("the record was sent before a fork: what becomes of it, the parent knows")
@@ -463,7 +470,8 @@ class _Use:
             del self._consumer._user["thread"]
 
 
-_producers: weakref.WeakSet[Producer] = weakref.WeakSet()
+_open_producers: set[Producer] = set()
+"""Kept also where the application has let go of them: what they were given is still to be sent."""
 _consumers: weakref.WeakSet[Consumer] = weakref.WeakSet()
 
 
@@ -473,11 +481,15 @@ def _at_exit() -> None:
 
     Consumers commit nothing then: a program may end because of the record it has in hand.
     """
+    deadline_s = time.monotonic() + _EXIT_TIMEOUT_S
     try:
         for consumer in list(_consumers):
             consumer._abandon()
-        for producer in list(_producers):
-            producer.close(_EXIT_TIMEOUT_S)
+        for producer in list(_open_producers):
+            try:
+                producer.close(max(0.0, deadline_s - time.monotonic()))
+            except Exception:  # The others are to have their turn.
+                log.exception("a producer could not be closed")
     except KeyboardInterrupt:
         pass  # Whoever waits for the end has had enough of it.
 

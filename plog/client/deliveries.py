@@ -148,12 +148,18 @@ class Deliveries:
 
     def _written(self, batch: ProducerBatch, base_offset: int, append_time: int) -> None:
         sequences = self._sequences_of(batch)
+        late: list[ProducerBatch] = []
         if sequences is not None:
-            for earlier in sequences.written(batch):
+            late = sequences.overtaken(batch)
+            for earlier in sequences.written(batch, base_offset):
                 if not earlier.is_done:
                     self._succeed(earlier, UNKNOWN_OFFSET, NO_TIMESTAMP)
         if not batch.is_done:
             self._succeed(batch, base_offset, append_time)
+        for earlier in late:
+            if not earlier.is_done:
+                self._accumulator.remove(earlier)
+                self.fail(earlier, _overtaken(earlier))
 
     def _refused_after_all(self, batch: ProducerBatch) -> None:
         sequences = self._sequences_of(batch)
@@ -184,8 +190,9 @@ class Deliveries:
 
     def _refused(self, batch: ProducerBatch, answer: PartitionProduceResponse) -> None:
         """`batch` fails with what the broker says of it, and of single records (KIP-467)."""
+        doubt = "; it may be in the log" if batch.in_doubt else ""
         error: KafkaError = error_from_code(
-            answer.error_code, f"{batch.topic_partition}: {_text_of(answer)}"
+            answer.error_code, f"{batch.topic_partition}: {_text_of(answer)}{doubt}"
         )
         errors: dict[int, Exception] = {
             x.batch_index: InvalidRecord(x.batch_index_error_message or _text_of(answer))
@@ -285,15 +292,25 @@ class Deliveries:
         if sequences is not None:
             sequences.give_up(batch)
         self._metrics.failed(batch.count)
-        self._accumulator.finish(batch)
+        self._accumulator.free(batch)
         batch.fail(error, errors_by_index or {})
+        self._accumulator.forget(batch)
         self._on_outcome(batch)
         self._mend(batch)
 
     def _succeed(self, batch: ProducerBatch, base_offset: int, append_time: int) -> None:
-        self._accumulator.finish(batch)
+        self._accumulator.free(batch)
         batch.succeed(base_offset, append_time)
+        self._accumulator.forget(batch)
         self._on_outcome(batch)
+
+
+def _overtaken(batch: ProducerBatch) -> KafkaError:
+    return error_from_code(
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        f"{batch.topic_partition}: the broker has lost track of this producer, and has written a"
+        " later record already; to keep the order it was not written",
+    )
 
 
 def _text_of(answer: PartitionProduceResponse) -> str:

@@ -51,16 +51,28 @@ class Interceptors:
         """`record` as the last one has left it."""
         for interceptor in self._interceptors:
             try:
-                record = interceptor.on_send(record)
+                changed: object = interceptor.on_send(record)
             except Exception:
                 log.exception("on_send of %r failed for topic %s", interceptor, record.topic)
+                continue
+            if isinstance(changed, ProducerRecord):
+                record = changed
+            else:
+                log.error(
+                    "on_send of %r returned %.80r for topic %s, which is no ProducerRecord: the"
+                    " record goes as it was",
+                    interceptor,
+                    changed,
+                    record.topic,
+                )
         return record
 
     def on_batch(self, batch: ProducerBatch) -> None:
         """The records of `batch` have their outcome."""
         for index in range(batch.count):
             error = batch.error_at(index)
-            self._acknowledge(batch.metadata_at(index), error)
+            # Also asyncio's CancelledError: the engine goes on, as it does after callbacks.
+            self._acknowledge(batch.metadata_at(index), error, BaseException)
 
     def on_refusal(self, record: ProducerRecord, error: Exception) -> None:
         """`record` was not even taken to be sent."""
@@ -68,7 +80,7 @@ class Interceptors:
         metadata = RecordMetadata(
             record.topic, partition, UNKNOWN_OFFSET, NO_TIMESTAMP, _UNKNOWN_SIZE, _UNKNOWN_SIZE
         )
-        self._acknowledge(metadata, error)
+        self._acknowledge(metadata, error, Exception)
 
     def close(self) -> None:
         """Tell all of them that it is over."""
@@ -78,9 +90,11 @@ class Interceptors:
             except Exception:
                 log.exception("closing %r failed", interceptor)
 
-    def _acknowledge(self, metadata: RecordMetadata, error: Exception | None) -> None:
+    def _acknowledge(
+        self, metadata: RecordMetadata, error: Exception | None, ignored: type[BaseException]
+    ) -> None:
         for interceptor in self._interceptors:
             try:
                 interceptor.on_acknowledgement(metadata, error)
-            except Exception:
+            except ignored:
                 log.exception("on_acknowledgement of %r failed", interceptor)

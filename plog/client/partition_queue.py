@@ -13,7 +13,7 @@ from plog.client.partitioner import choose_at_random, choose_sticky
 from plog.client.producer_batch import ProducerBatch
 from plog.client.producer_state import PartitionSequences
 from plog.hashing import partition_for_key
-from plog.types import TopicPartition
+from plog.types import ZERO_UUID, TopicPartition, Uuid
 
 _SAFETY = 1.05
 """How much larger a batch may come out than compression let expect."""
@@ -88,6 +88,7 @@ class TopicQueues:
         "ratio",
         "sticky",
         "sticky_bytes",
+        "topic_id",
         "used_s",
     )
 
@@ -107,6 +108,8 @@ class TopicQueues:
         """What has gone there already, in batches that were not full."""
         self.limit_bytes = batch_size
         """How large, uncompressed, a batch may grow."""
+        self.topic_id = ZERO_UUID
+        """Zeros where brokers do not tell."""
         self.used_s = 0.0
         """When its last batch was begun."""
         self.ratio = 1.0
@@ -134,6 +137,14 @@ class TopicQueues:
         if count != len(self.queues):
             self.queues = self.all_queues[:count]
             self._partition_by_key = {}  # Keys have other partitions now.
+
+    def is_now(self, topic_id: Uuid) -> None:
+        """The topic has this id; a new one if it was made anew under its name."""
+        if topic_id != self.topic_id:
+            was_known, self.topic_id = self.topic_id != ZERO_UUID, topic_id
+            for queue in self.all_queues if was_known else ():
+                if queue.sequences is not None:
+                    queue.sequences.begin_unknown()
 
     def set_available(self, available: Sequence[int]) -> None:
         """Records without a key go to `available` from now on, or anywhere if there is none."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from itertools import accumulate
-from typing import Protocol
+from typing import Any, Protocol, cast
 
 from plog.hashing import partition_for_key
 
@@ -88,6 +88,16 @@ class HashPartitioner:
     ) -> int:
         """Where the key says."""
         return partition_for_key(key or b"", count)
+
+
+def chooser(
+    partitioner: Partitioner | Callable[..., int] | None, *, in_turn: bool
+) -> Callable[..., int] | None:
+    """The function that chooses partitions; None for the default, which the accumulator knows."""
+    if partitioner is None:
+        return RoundRobinPartitioner().partition if in_turn else None
+    choose: Callable[..., int] = getattr(partitioner, "partition", cast(Any, partitioner))
+    return choose
 
 
 def choose_at_random(count: int, available: Sequence[int], chance: float) -> int:

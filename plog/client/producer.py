@@ -13,24 +13,24 @@ called in the engine's. The faces decide what a caller sees of handles and of wa
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Generic, TypeAlias, TypeVar, cast
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, TypeVar
 
-from plog.client.accumulator import Accumulator
+from plog.client.accumulator import Claim, accumulator_for
 from plog.client.backoff import timed_out
 from plog.client.cluster import Cluster
 from plog.client.deliveries import Deliveries
 from plog.client.endings import AtTheEnd
-from plog.client.errors import (
-    BufferExhausted,
-    ClosedError,
-    RecordTooLarge,
-    SerializationFailed,
-)
+from plog.client.errors import BufferExhausted, ClosedError, RecordTooLarge
 from plog.client.interceptors import Interceptors, ProducerInterceptor
-from plog.client.metadata import NO_NODE, ClusterMetadata, PartitionMetadata
+from plog.client.metadata import (
+    NO_NODE,
+    ClusterMetadata,
+    PartitionMetadata,
+    check_topic_names,
+)
 from plog.client.network import Network, Task
-from plog.client.partitioner import Partitioner, RoundRobinPartitioner
+from plog.client.partitioner import Partitioner, chooser
 from plog.client.producer_batch import (
     RECORD_OVERHEAD,
     RECORD_OVERHEAD_MAX,
@@ -40,24 +40,28 @@ from plog.client.producer_batch import (
     size_of_headers,
 )
 from plog.client.producer_metrics import ProducerMetrics
+from plog.client.record_checks import (
+    Headers,
+    Serializer,
+    as_bytes,
+    checked_headers,
+    checked_partition,
+    checked_timestamp,
+    header_pairs,
+    serialized,
+)
 from plog.client.sender import Sender
 from plog.client.settings import ProducerSettings
 from plog.client.topic_lookup import TopicLookup
 from plog.client.values import ProducerRecord
+from plog.client.waiting_line import WaitingLine
 from plog.errors import UnknownTopicOrPartition
 from plog.records.batch import HEADER_SIZE
-from plog.records.codec import Header
 
 log = logging.getLogger("plog.client")
 
 H = TypeVar("H", bound=SendHandle)
-
-_LAST_TIMESTAMP = (1 << 63) - 1
-
-Serializer: TypeAlias = Callable[[Any], bytes | None]
-"""Makes the bytes of a key or value; it is not asked about None."""
-
-Headers: TypeAlias = Mapping[str, bytes | None] | Iterable[Header]
+T = TypeVar("T")
 
 
 class ProducerCore(Generic[H]):
@@ -83,7 +87,7 @@ class ProducerCore(Generic[H]):
         self._value_serializer = value_serializer
         self._interceptors = Interceptors(interceptors)
         self._has_hooks = bool(key_serializer or value_serializer or interceptors)
-        self._choose = _chooser(partitioner, settings)
+        self._choose = chooser(partitioner, in_turn=settings.partitioner_class is not None)
         self._largest_bytes = (
             min(settings.max_request_size, settings.buffer_memory)
             - HEADER_SIZE
@@ -91,7 +95,7 @@ class ProducerCore(Generic[H]):
         )
         self._wall_ms = network.wall_ms
         self._metrics = ProducerMetrics(network.now_s)
-        self._accumulator = _accumulator(settings, network, make_handle, wake or self.woken)
+        self._accumulator = accumulator_for(settings, network, make_handle, wake or self.woken)
         self._deliveries = Deliveries(
             self._accumulator,
             settings,
@@ -110,10 +114,11 @@ class ProducerCore(Generic[H]):
             on_slow=lambda: self._learn(cluster.metadata),
         )
         self._lookup = TopicLookup(cluster, network)
+        self._line = WaitingLine(network, self._line_changed)
         self._progress = network.signal()
         """Set when batches have their outcome, and at the end."""
         self._task: Task | None = None
-        self._is_closed = False
+        self._is_closed = self._is_ended = False
         cluster.on_update.append(self._learn)
 
     # -- any thread -----------------------------------------------------------------------------
@@ -127,6 +132,7 @@ class ProducerCore(Generic[H]):
         timestamp: int | None = None,
         headers: Headers = (),
         on_delivery: OnDelivery | None = None,
+        claim: Claim = Claim.NEW,
     ) -> H | None:
         """Take a record to be sent; None if that must wait: then `room`, and again, or `send_soon`.
 
@@ -136,14 +142,15 @@ class ProducerCore(Generic[H]):
             RecordTooLarge: it is larger than max.request.size or buffer.memory.
             SerializationFailed: a serializer failed, or key or value are no bytes.
             ClosedError: the producer is closed.
-            ValueError: a negative partition, a timestamp or headers that are none.
+            ValueError: a partition, a timestamp or headers that are none.
         """
         if self._has_hooks:
             return self._send_with_hooks(
-                ProducerRecord(topic, value, key, partition, timestamp, _pairs(headers)),
+                ProducerRecord(topic, value, key, partition, timestamp, header_pairs(headers)),
                 on_delivery,
+                claim,
             )
-        return self._send(topic, value, key, partition, timestamp, headers, on_delivery)
+        return self._send(topic, value, key, partition, timestamp, headers, on_delivery, claim)
 
     def _send(
         self,
@@ -154,19 +161,19 @@ class ProducerCore(Generic[H]):
         timestamp: int | None,
         headers: Headers,
         on_delivery: OnDelivery | None,
-        may_exceed: bool = False,
+        claim: Claim,
     ) -> H | None:
         size_bytes = RECORD_OVERHEAD
         if value is not None:
             if type(value) is not bytes:
-                value = _as_bytes(value, "value", topic)
+                value = as_bytes(value, "value", topic)
             size_bytes += len(value)
         if key is not None:
             if type(key) is not bytes:
-                key = _as_bytes(key, "key", topic)
+                key = as_bytes(key, "key", topic)
             size_bytes += len(key)
         if headers:
-            headers = _checked(_pairs(headers))
+            headers = checked_headers(headers)
             size_bytes += size_of_headers(headers)
         else:
             headers = ()
@@ -174,31 +181,43 @@ class ProducerCore(Generic[H]):
             raise self._too_large(topic, size_bytes)
         if timestamp is None:
             timestamp = self._wall_ms()
-        elif not isinstance(timestamp, int) or not 0 <= timestamp <= _LAST_TIMESTAMP:
-            raise ValueError(f"timestamp {timestamp!r} is no whole number of ms since 1970")
-        if partition is None:
-            if self._choose is not None:
-                partition = self._chosen(self._choose, topic, key, value)
-        elif partition < 0:
-            raise ValueError(f"partition {partition} is negative")
-        handle = self._accumulator.append(
-            topic, partition, timestamp, key, value, headers, size_bytes, on_delivery, may_exceed
-        )
-        if handle is None and self._is_closed:
-            raise _closed()
+        else:
+            timestamp = checked_timestamp(timestamp)
+        if partition is not None:
+            if type(partition) is not int or partition < 0:
+                partition = checked_partition(partition, topic)
+        elif self._choose is not None:
+            partition = self._chosen(self._choose, topic, key, value)
+            if partition is None:
+                self._check_open()
+                return None
+        try:
+            handle = self._accumulator.append(
+                topic, partition, timestamp, key, value, headers, size_bytes, on_delivery, claim
+            )
+        except TypeError:
+            check_topic_names((topic,))  # What cannot be hashed is no name.
+            raise
+        if handle is None:
+            self._check_open()
         return handle
 
-    def _send_with_hooks(self, record: ProducerRecord, on_delivery: OnDelivery | None) -> H | None:
+    def _send_with_hooks(
+        self, record: ProducerRecord, on_delivery: OnDelivery | None, claim: Claim
+    ) -> H | None:
         """The same through interceptors and serializers, which see each record once.
 
         So this looks for room first; a record for which another thread has taken it goes anyway.
         """
         accumulator = self._accumulator
-        if self._is_closed:
-            raise _closed()
+        self._check_open()
+        if type(record.topic) is not str:
+            check_topic_names((record.topic,))
+        if record.partition is not None:
+            checked_partition(record.partition, record.topic)
         if not accumulator.knows(record.topic, record.partition):
             return None
-        if not accumulator.has_room():
+        if not accumulator.has_room(claim):
             accumulator.want_room()
             return None
         record = self._interceptors.on_send(record)
@@ -210,42 +229,30 @@ class ProducerCore(Generic[H]):
                 )
             return self._send(
                 record.topic,
-                self._serialized(self._value_serializer, record.value, "value", record.topic),
-                self._serialized(self._key_serializer, record.key, "key", record.topic),
+                serialized(self._value_serializer, record.value, "value", record.topic),
+                serialized(self._key_serializer, record.key, "key", record.topic),
                 record.partition,
                 record.timestamp,
                 record.headers,
                 on_delivery,
-                may_exceed=True,
+                Claim.GRANTED,
             )
         except Exception as error:
             self._interceptors.on_refusal(record, error)
             raise
-
-    def _serialized(
-        self, serializer: Serializer | None, data: Any, what: str, topic: str
-    ) -> bytes | None:
-        if serializer is None or data is None:
-            return data  # type: ignore[no-any-return]  # What is no bytes is refused later on.
-        try:
-            return serializer(data)
-        except Exception as error:
-            raise SerializationFailed(
-                f"the {what} serializer failed for a record of topic {topic}: {error!r}"
-            ) from error
 
     def _chosen(
         self, choose: Callable[..., int], topic: str, key: bytes | None, value: bytes | None
     ) -> int | None:
         """The partition that the partitioner says; None while the topic is not known."""
         known = self._accumulator.topic(topic)
-        if known is None:
+        count = 0 if known is None else len(known.queues)
+        if known is None or not count:  # None of them when it is just being closed.
             return None
-        count = len(known.queues)
         partition = choose(topic, key, value, count, known.available)
-        if not 0 <= partition < count:
+        if not isinstance(partition, int) or not 0 <= partition < count:
             raise ValueError(
-                f"the partitioner chose partition {partition} of topic {topic}, which has {count}"
+                f"the partitioner chose partition {partition!r} of topic {topic}, which has {count}"
             )
         return partition
 
@@ -261,6 +268,11 @@ class ProducerCore(Generic[H]):
 
     # -- waiting --------------------------------------------------------------------------------
 
+    @property
+    def has_line(self) -> bool:
+        """Whether records wait for memory: who does not want to overtake them waits as well."""
+        return bool(self._line)
+
     async def send_soon(
         self,
         topic: str,
@@ -273,14 +285,21 @@ class ProducerCore(Generic[H]):
     ) -> H:
         """`send`, after waiting for the topic and for memory up to max.block.ms.
 
-        Raises what `send` and `room` do.
+        Those that wait for memory get it in the order of these calls. Raises what `send` and `room`
+        do.
         """
         deadline_s = self._network.now_s() + self._settings.max_block_ms / 1000
-        while True:
-            handle = self.send(topic, value, key, partition, timestamp, headers, on_delivery)
-            if handle is not None:
-                return handle
-            await self.room(topic, deadline_s - self._network.now_s(), partition)
+
+        record = (topic, value, key, partition, timestamp, headers, on_delivery)
+
+        def attempt() -> H | None:
+            return self.send(*record, Claim.FIRST)
+
+        handle = None if self._line else attempt()
+        while handle is None:
+            await self._find(topic, partition, deadline_s)
+            handle = await self._in_turn(attempt, topic, partition, deadline_s)
+        return handle
 
     async def room(self, topic: str, timeout_s: float, partition: int | None = None) -> None:
         """Wait until the topic, and the partition, is known, and there is memory for a record.
@@ -291,26 +310,53 @@ class ProducerCore(Generic[H]):
             InvalidTopicException, TopicAuthorizationFailed: it never will.
             ClosedError: the producer was closed.
         """
+
+        def attempt() -> bool | None:
+            self._check_open()
+            return self._accumulator.has_room(Claim.FIRST) or None
+
         deadline_s = self._network.now_s() + timeout_s
+        await self._find(topic, partition, deadline_s)
+        await self._in_turn(attempt, topic, partition, deadline_s)
+
+    async def _find(self, topic: str, partition: int | None, deadline_s: float) -> None:
+        """Wait until the topic, and the partition, is known."""
         self.woken()
         if not self._accumulator.knows(topic, partition):
-            await self._lookup.find(topic, partition, timeout_s)
+            await self._lookup.find(topic, partition, deadline_s - self._network.now_s())
             self._check_open()
             self._learn(self._cluster.metadata, topic)
-        self._sender.hurries += 1
-        try:
-            while not self._accumulator.has_room():
+
+    async def _in_turn(
+        self,
+        attempt: Callable[[], T | None],
+        topic: str,
+        partition: int | None,
+        deadline_s: float,
+    ) -> T | None:
+        """What `attempt` gives, behind all who wait for memory already.
+
+        None where memory is not what is missing.
+        """
+        with self._line.place() as place:
+            while True:
+                place.news.clear()
+                if place.is_first and (got := attempt()) is not None:
+                    return got
                 self._check_open()
-                self._progress.clear()
-                self._sender.wake()
-                if not await self._progress.wait(max(0.0, deadline_s - self._network.now_s())):
+                if not self._accumulator.knows(topic, partition):
+                    return None
+                self.woken()
+                left_s = max(0.0, deadline_s - self._network.now_s())
+                if not await place.news.wait(left_s):
                     self._metrics.exhausted()
                     raise BufferExhausted(
                         f"buffer.memory={self._settings.buffer_memory} stayed full for as long as"
                         " max.block.ms allows: records come faster than they are acknowledged"
                     )
-        finally:
-            self._sender.hurries -= 1
+
+    def _line_changed(self, length: int) -> None:
+        self._accumulator.line_length = length
 
     async def partitions_for(
         self, topic: str, timeout_s: float | None = None
@@ -355,13 +401,13 @@ class ProducerCore(Generic[H]):
         """Take nothing more, send what is there, and end; None waits as long as that takes.
 
         What is not acknowledged after `timeout_s` fails with ClosedError. Harmless when it is
-        closed. Connections are the cluster's, and stay open.
+        closed; while it is being closed, this waits for the same end. Connections are the
+        cluster's, and stay open.
         """
-        if self._is_closed:
-            return
         self._is_closed = True
         self._accumulator.close()
         self._lookup.close()
+        self._line.end()
         self._progress.set()
         self.woken()
         with AtTheEnd(self._close_rest):
@@ -374,7 +420,9 @@ class ProducerCore(Generic[H]):
         self._deliveries.abort(_closed_before)
         self._sender.stop()
         self._progress.set()
-        self._interceptors.close()
+        if not self._is_ended:
+            self._is_ended = True
+            self._interceptors.close()
 
     # -- the engine's thread --------------------------------------------------------------------
 
@@ -392,7 +440,8 @@ class ProducerCore(Generic[H]):
     def forked(self, error: Exception) -> None:
         """In the child of a fork: no record will have another outcome here. Takes no lock."""
         for batch in tuple(self._accumulator.incomplete):
-            batch.abandon(error)
+            if not batch.is_done:
+                batch.abandon(error)
 
     def metrics(self) -> dict[str, float]:
         """What was counted, under Kafka's names; NaN for averages of nothing. Any thread."""
@@ -400,13 +449,14 @@ class ProducerCore(Generic[H]):
         total = self._settings.buffer_memory
         found["buffer-total-bytes"] = total
         found["buffer-available-bytes"] = max(0, total - self._accumulator.used_bytes)
-        found["waiting-threads"] = self._sender.hurries
+        found["waiting-threads"] = self._accumulator.line_length
         return found
 
     def _on_outcome(self, batch: ProducerBatch) -> None:
         if self._interceptors:
             self._interceptors.on_batch(batch)
         self._progress.set()
+        self._line.serve()
 
     def _learn(self, metadata: ClusterMetadata, topic: str | None = None) -> None:
         """Tell the accumulator of the topics it knows, or of `topic`."""
@@ -421,64 +471,12 @@ class ProducerCore(Generic[H]):
                     name,
                     len(known.partitions),
                     [x.index for x in known.partitions if x.leader not in (NO_NODE, *slow)],
+                    known.topic_id,
                 )
 
     def _check_open(self) -> None:
         if self._is_closed:
             raise _closed()
-
-
-def _accumulator(
-    settings: ProducerSettings,
-    network: Network,
-    make_handle: Callable[[ProducerBatch, int], H],
-    wake: Callable[[], None],
-) -> Accumulator[H]:
-    return Accumulator(
-        make_handle,
-        batch_size=settings.batch_size,
-        buffer_memory=settings.buffer_memory,
-        linger_s=settings.linger_ms / 1000,
-        is_idempotent=settings.enable_idempotence,
-        window=settings.max_in_flight_requests_per_connection,
-        ignore_keys=settings.partitioner_ignore_keys,
-        is_adaptive=settings.partitioner_adaptive_partitioning_enable,
-        now_s=network.now_s,
-        random=network.random,
-        wake=wake,
-    )
-
-
-def _chooser(
-    partitioner: Partitioner | Callable[..., int] | None, settings: ProducerSettings
-) -> Callable[..., int] | None:
-    """The function that chooses partitions; None for the default, which the accumulator knows."""
-    if partitioner is None:
-        return None if settings.partitioner_class is None else RoundRobinPartitioner().partition
-    choose: Callable[..., int] = getattr(partitioner, "partition", cast(Any, partitioner))
-    return choose
-
-
-def _as_bytes(data: object, what: str, topic: str) -> bytes:
-    if isinstance(data, bytes | bytearray | memoryview):
-        return bytes(data)
-    raise SerializationFailed(
-        f"the {what} of a record for topic {topic} is {type(data).__name__}, not bytes:"
-        f" give bytes, or the producer a {what}_serializer"
-    )
-
-
-def _pairs(headers: Headers) -> tuple[Header, ...]:
-    return tuple(headers.items() if isinstance(headers, Mapping) else headers)
-
-
-def _checked(headers: tuple[Header, ...]) -> tuple[Header, ...]:
-    for header in headers:
-        match header:
-            case (str(), bytes() | None):
-                continue
-        raise ValueError(f"a header is a name and bytes or None, not {header!r}")
-    return headers
 
 
 def _closed() -> ClosedError:

@@ -302,7 +302,8 @@ class SendHandle:
         assert batch.is_done, "there is no outcome yet"
         error = batch.error_at(index)
         if error is not None:
-            raise error
+            # Of all records of the batch, and so without what raising it for others has left.
+            raise error.with_traceback(None)
         return batch.metadata_at(index)
 
     def add_outcome(self, on_delivery: OnDelivery) -> None:

@@ -11,13 +11,17 @@ remembers as it did before, and calls all else out of order. From that follows e
 - At most five batches lie between the oldest unsettled one and the newest, for the broker does not
   remember more. What is sent again goes alone, oldest first.
 - Of a producer it does not know, a broker takes any number. So the first batch goes alone, until it
-  is written: else one behind it could be taken where it is refused.
+  is written: else one behind it could be taken where it is refused. So does the first one to a
+  topic that is known to have been made anew.
 - Where a batch is given up, its numbers may be missing in the log. Nothing new is sent then until
   all that was sent is settled. If the newest batch was written the numbers go on; else they begin
   anew in the next epoch (KIP-360), and with them those batches that certainly were not written.
 - A batch in doubt that is called out of order may have been written and forgotten: a broker that
   was restarted remembers one batch only. It is put aside, and the batches behind it are tried.
   Where one is taken, so had been all before it; else nobody can know, and those put aside fail.
+- A broker that has forgotten all, as for a topic made anew, may take a batch behind one it refused,
+  or begin its offsets anew. Then neither holds: the one refused fails, for it would come out of its
+  order, and those put aside are not taken for written.
 
 Epochs are counted for each partition, as brokers do; so the trouble of one stops no other. Kafka's
 own producer gives all partitions the new epoch, and new numbers to batches in doubt as well.
@@ -29,6 +33,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
+from itertools import takewhile
 from typing import Generic, NamedTuple, TypeVar
 
 NO_SEQUENCE = -1
@@ -90,6 +95,8 @@ class PartitionSequences(Generic[B]):
         self.is_broken = False
         """Numbers may be missing in the log."""
         self._next_sequence = 0
+        self._end_offset = -1
+        """Behind the last batch of which it was told where it is."""
         self._is_known = False
         """The broker has taken a batch of this identity."""
         self._newest_is_written = False
@@ -106,6 +113,10 @@ class PartitionSequences(Generic[B]):
             return False  # It will have other numbers.
         return next((x for x in self._unsettled() if not x.put_aside), None) is batch
 
+    def begin_unknown(self) -> None:
+        """The log is another one, as of a topic made anew: its broker knows nothing of us."""
+        self._is_known = False
+
     def sent(self, batch: B, identity: ProducerIdentity) -> None:
         """`batch` goes out now, under its own numbers or the next ones.
 
@@ -120,21 +131,33 @@ class PartitionSequences(Generic[B]):
             self._window.append(batch)
         batch.on_wire = True
 
-    def written(self, batch: B) -> list[B]:
-        """`batch` is in the log; so are the batches put aside that are returned, oldest first."""
+    def written(self, batch: B, base_offset: int = -1) -> list[B]:
+        """`batch` is in the log; so are the batches put aside that are returned, oldest first.
+
+        `base_offset` is -1 if it is not known where it is.
+        """
         batch.on_wire = False
-        found = []
-        for earlier in self._unsettled():
-            if earlier is batch:
-                break
-            if earlier.put_aside:
-                earlier.is_settled = True
-                found.append(earlier)
+        before = list(takewhile(lambda earlier: earlier is not batch, self._unsettled()))
+        found = [earlier for earlier in before if earlier.put_aside]
+        if base_offset >= 0:
+            if base_offset < self._end_offset + sum(earlier.count for earlier in found):
+                found = []  # There is no place for them: it is another log than before.
+            self._end_offset = base_offset + batch.count
+        for earlier in found:
+            earlier.is_settled = True
         batch.is_settled = self._is_known = True
         if _end_sequence(batch) == self._next_sequence:
             self._newest_is_written = True
         self._advance()
         return found
+
+    def overtaken(self, batch: B) -> list[B]:
+        """Batches that are not written, and would only be behind `batch`, which is: they fail."""
+        before = takewhile(lambda earlier: earlier is not batch, self._unsettled())
+        late = [x for x in before if not (x.on_wire or x.in_doubt or x.put_aside)]
+        for earlier in late:
+            earlier.is_settled = self.is_broken = True
+        return late
 
     def out_of_order(self, batch: B) -> bool:
         """The broker misses numbers before `batch`. Whether it waits to be sent again.

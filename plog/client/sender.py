@@ -23,7 +23,7 @@ from plog.client.cluster import Cluster
 from plog.client.connection import Connection
 from plog.client.deliveries import STALE_METADATA, Deliveries
 from plog.client.endings import AtTheEnd
-from plog.client.errors import AuthenticationFailed, ClosedError
+from plog.client.errors import AuthenticationFailed, BrokenAnswer, ClosedError
 from plog.client.network import Network
 from plog.client.partition_queue import PartitionQueue
 from plog.client.producer_batch import ProducerBatch
@@ -96,8 +96,6 @@ class Sender:
         self._is_saturated = False
         """No record that comes leads to a look: an answer does."""
         self._is_stopped = False
-        self.hurries = 0
-        """While above 0, no batch lingers: somebody waits for memory."""
         self.slow_nodes: set[int] = set()
         """Brokers that take nothing for partitioner.availability.timeout.ms."""
         cluster.on_update.append(lambda _: self.wake())
@@ -162,7 +160,7 @@ class Sender:
         batch = queue.batches[0]
         if batch.attempts and not self._has_new_leader(batch):
             return batch.retry_at_s
-        if batch.is_urgent or self.hurries or batch is not queue.open:
+        if batch.is_urgent or self._accumulator.line_length or batch is not queue.open:
             return 0.0
         return batch.created_s + self._linger_s
 
@@ -327,7 +325,9 @@ class Sender:
         with AtTheEnd(self._ended, node):
             try:
                 response = await answer
-            except (KafkaError, WireError) as error:
+            except Exception as error:
+                if not isinstance(error, KafkaError | WireError):  # Our bug, but of this request.
+                    log.exception("a produce request failed")
                 if not self._is_stopped:
                     self._broke(batches, error)
             else:
@@ -372,7 +372,10 @@ class Sender:
                 if partition.error_code in STALE_METADATA:
                     self._metadata_is_stale(topic.name)
         if asked:
-            self._broke(list(asked.values()), WireError("an answer without all partitions"))
+            self._broke(
+                list(asked.values()),
+                BrokenAnswer("a broker's answer does not tell of all that it was asked to write"),
+            )
 
     def _broke(self, batches: Sequence[ProducerBatch], error: Exception) -> None:
         """The request with `batches` broke; the broker may have done what it said."""
@@ -416,6 +419,7 @@ class Sender:
             self._deliveries.fail(batch, error)
 
     def _without_id(self, error: Exception) -> None:
-        """There will be no producer id, so nothing that waits can be sent."""
+        """There will be no producer id, so nothing can be sent that waits for one."""
         for queue in list(self._accumulator.waiting):
-            self._fail_waiting(queue, error)
+            if queue.sequences is not None and queue.sequences.identity is None:
+                self._fail_waiting(queue, error)

@@ -17,6 +17,7 @@ from plog.client.admin import AdminCore
 from plog.client.backoff import timed_out
 from plog.client.cluster import Cluster
 from plog.client.consumer_face import ReactorConsumerFace
+from plog.client.endings import AtTheEnd
 from plog.client.facing import (
     NoCopy,
     check_functions,
@@ -27,8 +28,9 @@ from plog.client.facing import (
 )
 from plog.client.options import Servers
 from plog.client.polling import PollingConsumer
-from plog.client.producer import Headers, ProducerCore, Serializer
+from plog.client.producer import ProducerCore
 from plog.client.producer_batch import SendHandle
+from plog.client.record_checks import Headers, Serializer
 from plog.client.settings import (
     AdminSettings,
     ClientSettings,
@@ -100,9 +102,10 @@ class Producer(_Client):
             partitioner=partitioner,
             interceptors=interceptors,
         )
-        self._waiting = 0
-        """Records that wait for their topic, or for memory."""
-        self._nobody_waits = self.network.signal()
+        self._begun = 0
+        self._waiting: dict[int, None] = {}
+        """Records that wait for their topic, or for memory, by when they began to."""
+        self._one_came_through = self.network.signal()
 
     def send(
         self,
@@ -122,21 +125,23 @@ class Producer(_Client):
         """
         record = (topic, value, key, partition, timestamp, headers)
         try:
-            handle = self._core.send(*record)
+            handle = None if self._core.has_line else self._core.send(*record)
         except Exception:
             return Deferred.fromCoroutine(_raise(Failure()))
         if handle is not None:
             return _outcome_of(handle)
-        self._waiting += 1
         return Deferred.fromCoroutine(self._send_soon(*record)).addCallback(_outcome_of)
 
     async def _send_soon(self, *record: Any) -> SendHandle:
-        try:
+        self._begun += 1
+        number = self._begun
+        self._waiting[number] = None
+        with AtTheEnd(self._came_through, number):
             return await self._core.send_soon(*record)
-        finally:
-            self._waiting -= 1
-            if not self._waiting:
-                self._nobody_waits.set()
+
+    def _came_through(self, number: int) -> None:
+        del self._waiting[number]
+        self._one_came_through.set()
 
     send_and_wait = send  # Named so by the other faces, where `send` itself tells less.
 
@@ -145,12 +150,21 @@ class Producer(_Client):
         return Deferred.fromCoroutine(self._flush(timeout_s))
 
     async def _flush(self, timeout_s: float | None = None) -> None:
-        deadline_s = None if timeout_s is None else self.network.now_s() + timeout_s
-        if self._waiting:
-            self._nobody_waits.clear()
-            if not await self._nobody_waits.wait(timeout_s) and timeout_s is not None:
-                raise timed_out(f"a flush ({self._waiting} records still wait)", timeout_s)
-        left_s = None if deadline_s is None else max(0.0, deadline_s - self.network.now_s())
+        now_s = self.network.now_s
+        deadline_s = None if timeout_s is None else now_s() + timeout_s
+        left_s = timeout_s
+        pending = list(self._waiting)
+        while pending:
+            if pending[-1] not in self._waiting:
+                pending.pop()
+                continue
+            self._one_came_through.clear()
+            came = await self._one_came_through.wait(left_s)
+            if deadline_s is not None and timeout_s is not None:
+                left_s = max(0.0, deadline_s - now_s())
+                if not came:
+                    waiting = len(self._waiting.keys() & pending)
+                    raise timed_out(f"a flush ({waiting} records still wait)", timeout_s)
         await self._core.flush(left_s)
 
     @property

@@ -107,3 +107,8 @@ def codes(site: ProducerSite, *outcomes: int, **fields: Any) -> list[int]:
 
     answer_with(site, answer)
     return left
+
+
+def forget_producers(site: ProducerSite) -> None:
+    """The broker forgets whom it has heard of, as it does of those that were silent for a day."""
+    site.sim.broker.log(TOPIC).producer_state.producers.clear()

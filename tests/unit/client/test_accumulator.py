@@ -140,7 +140,8 @@ def test_memory_is_held_until_there_is_an_outcome() -> None:
     assert not site.accumulator.has_room()
     batch = site.take()
     assert site.append() is None
-    site.accumulator.finish(batch)
+    site.accumulator.free(batch)
+    site.accumulator.forget(batch)
     assert site.accumulator.has_room()
     site.fill(3)
     assert site.append() is None
@@ -164,7 +165,7 @@ def test_room_is_what_the_last_one_refused_needs() -> None:
     site.fill(1)
     assert site.accumulator.append(TOPIC, 0, 0, None, b"", (), 1_800) is None
     assert not site.accumulator.has_room()
-    site.accumulator.finish(site.take())
+    site.accumulator.free(site.take())
     assert site.accumulator.has_room()
 
 
@@ -281,7 +282,8 @@ def test_threads_lose_and_double_nothing_and_the_engine_misses_no_batch(
             while queue.batches:
                 batch = site.accumulator.take(queue)
                 found.update(record[3] for record in batch.records)
-                site.accumulator.finish(batch)
+                site.accumulator.free(batch)
+                site.accumulator.forget(batch)
         site.accumulator.end_look(float("inf"))
     for sender in senders:
         sender.join()
@@ -317,5 +319,6 @@ def test_what_batches_hold_is_given_back(limit_bytes: int) -> None:
         batch = site.take()
         assert batch.size_bytes <= batch.reserved_bytes
         batch.succeed(0, -1)
-        site.accumulator.finish(batch)
+        site.accumulator.free(batch)
+        site.accumulator.forget(batch)
     assert site.accumulator.used_bytes == 0

@@ -269,3 +269,68 @@ def test_a_batch_that_was_never_sent_leaves_no_gap() -> None:
     sequences, _ = known()
     sequences.give_up(Batch())
     assert not sequences.is_broken
+
+
+# -- brokers that have forgotten all --------------------------------------------------------------
+
+
+def test_what_was_overtaken_is_never_written_behind_what_overtook_it() -> None:
+    """A topic made anew takes any number, so also that of a batch behind one it has refused."""
+    sequences, _ = known()
+    refused, in_doubt, taken = send(sequences, 1, 1, 1)
+    refused.refused()
+    in_doubt.unanswered()
+    assert sequences.overtaken(taken) == [refused]
+    assert sequences.written(taken, 0) == []
+    assert sequences.mend() == ([], [])  # What is in doubt can still be asked about.
+    assert sequences.may_send(in_doubt)
+    assert numbers(in_doubt) == (4000, 0, 2)
+    sequences.sent(in_doubt, OURS)
+    assert not sequences.out_of_order(in_doubt)
+    assert sequences.mend() == ([in_doubt], [])
+    [after] = send(sequences, 1)
+    assert numbers(after) == (4000, 0, 4)
+
+
+def test_nothing_is_overtaken_in_order() -> None:
+    sequences, _ = known()
+    first, second = send(sequences, 1, 1)
+    assert sequences.overtaken(first) == []
+    sequences.written(first)
+    assert sequences.overtaken(second) == []
+
+
+def test_those_put_aside_are_not_taken_for_written_in_a_log_that_began_anew() -> None:
+    sequences, first = known()
+    aside, last = send(sequences, 3, 1)
+    for batch in (aside, last):
+        batch.unanswered()
+    sequences.written(first, 40)  # All before it is in front of offset 41.
+    sequences.sent(aside, OURS)
+    assert not sequences.out_of_order(aside)
+    sequences.sent(last, OURS)
+    assert sequences.written(last, 43) == []  # There is no place for three before it.
+    assert sequences.mend() == ([aside], [])
+
+
+def test_those_put_aside_are_written_where_there_is_a_place_for_them() -> None:
+    sequences, first = known()
+    sequences.written(first, 40)
+    aside, last = send(sequences, 3, 1)
+    for batch in (aside, last):
+        batch.unanswered()
+    sequences.sent(aside, OURS)
+    assert not sequences.out_of_order(aside)
+    sequences.sent(last, OURS)
+    assert sequences.written(last, 44) == [aside]
+
+
+def test_the_first_batch_to_another_log_goes_alone() -> None:
+    sequences, _ = known()
+    [before] = send(sequences, 1)
+    sequences.begin_unknown()
+    after = Batch()
+    assert not sequences.may_send(after)
+    sequences.written(before)
+    assert sequences.may_send(after)
+    assert send(sequences, 1, 1)  # The broker knows the producer now.

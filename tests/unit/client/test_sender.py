@@ -18,6 +18,7 @@ from plog.errors import (
 from plog.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from plog.wire.messages.metadata import MetadataRequest, MetadataResponse
 from plog.wire.messages.produce import (
+    PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
 )
@@ -405,12 +406,49 @@ def test_a_producer_id_that_nobody_may_have_fails_what_waits_and_no_more() -> No
     assert after.metadata().offset == 0
 
 
+def test_a_producer_id_that_nobody_may_have_fails_nothing_that_needs_none() -> None:
+    site = ready(partitions=2, retry_backoff_ms=5_000, retry_backoff_max_ms=5_000)
+    site.sent(b"first", partition=1)
+    site.flush()
+    left = {
+        0: [ErrorCode.INVALID_PRODUCER_EPOCH],  # There is a newer one with its id.
+        1: [ErrorCode.NOT_ENOUGH_REPLICAS],
+    }
+
+    def refused(data: PartitionProduceData) -> PartitionProduceResponse | None:
+        codes = left[data.index]
+        if not codes:
+            return None
+        return PartitionProduceResponse(
+            index=data.index, error_code=codes.pop(), base_offset=-1, log_start_offset=0
+        )
+
+    def forbid(response: InitProducerIdResponse) -> None:
+        response.error_code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+
+    answer_with(site, refused)
+    produced = site.sim.interfere
+    change_answers(site, InitProducerIdRequest, forbid)
+    others = site.sim.interfere
+    assert produced is not None and others is not None
+    site.sim.interfere = lambda request, ask: (
+        produced(request, ask) if isinstance(request, ProduceRequest) else others(request, ask)
+    )
+    [fenced] = site.sent(b"v", partition=0)
+    [waiting] = site.sent(b"w", partition=1)
+    site.flush()
+    assert isinstance(fenced.error(), ClusterAuthorizationFailed)
+    assert waiting.metadata().offset == 1
+
+
 def test_a_partition_goes_on_behind_a_batch_that_failed_while_it_waited() -> None:
     site = ready(retry_backoff_ms=60_000, retry_backoff_max_ms=60_000)
     codes(site, ErrorCode.REQUEST_TIMED_OUT)
     [waiting] = site.sent(b"v")
     site.sim.advance(1_000)
-    site.core._sender._without_id(ClusterAuthorizationFailed())
+    topic = site.core._accumulator.topic(TOPIC)
+    assert topic is not None
+    site.core._sender._fail_waiting(topic.queues[0], ClusterAuthorizationFailed())
     assert isinstance(waiting.error(), ClusterAuthorizationFailed)
     [after] = site.sent(b"w")
     site.sim.advance(1_000)
