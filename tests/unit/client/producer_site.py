@@ -57,9 +57,10 @@ class ProducerSite:
         topic: dict[str, str] | None = None,
         broker: dict[str, Any] | None = None,
         core: dict[str, Any] | None = None,
+        network: type[MeddlingNetwork] = MeddlingNetwork,
         **options: object,
     ) -> None:
-        self.sim = MeddlingNetwork(seed, **(broker or {}))
+        self.sim = network(seed, **(broker or {}))
         create_topic(self.sim.broker, TOPIC, partitions, **(topic or {}))
         self.settings = ProducerSettings.from_options(
             bootstrap_servers=",".join(self.sim.bootstrap_servers), **options
