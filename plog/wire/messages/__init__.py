@@ -16,6 +16,11 @@ from plog.wire.messages.acls import (
     DescribeAclsRequest,
     DescribeAclsResponse,
 )
+from plog.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+from plog.wire.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+)
 from plog.wire.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 from plog.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -55,6 +60,7 @@ from plog.wire.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponse,
 )
 from plog.wire.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
+from plog.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 from plog.wire.messages.fetch import FetchRequest, FetchResponse
 from plog.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from plog.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -87,6 +93,7 @@ from plog.wire.messages.produce import ProduceRequest, ProduceResponse
 from plog.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from plog.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from plog.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from plog.wire.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 from plog.wire.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 from plog.wire.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
 from plog.wire.messages.user_scram_credentials import (
@@ -127,6 +134,10 @@ APIS = (
     Api(DeleteRecordsRequest, DeleteRecordsResponse),
     Api(InitProducerIdRequest, InitProducerIdResponse),
     Api(OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse),
+    Api(AddPartitionsToTxnRequest, AddPartitionsToTxnResponse),
+    Api(AddOffsetsToTxnRequest, AddOffsetsToTxnResponse),
+    Api(EndTxnRequest, EndTxnResponse),
+    Api(TxnOffsetCommitRequest, TxnOffsetCommitResponse),
     Api(DescribeAclsRequest, DescribeAclsResponse),
     Api(CreateAclsRequest, CreateAclsResponse),
     Api(DeleteAclsRequest, DeleteAclsResponse),

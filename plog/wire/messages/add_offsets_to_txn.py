@@ -1,0 +1,33 @@
+"""AddOffsetsToTxn (key 25): a transaction is about to commit offsets of a group (KIP-98).
+
+  2  PRODUCER_FENCED may be answered (KIP-588)
+  3  flexible
+  4  TRANSACTION_ABORTABLE may be answered (KIP-890)
+
+Versions 0 and 1 are the same.
+"""
+
+from __future__ import annotations
+
+from plog.wire.api_keys import ApiKey
+from plog.wire.schema import ApiMessage, field, int16, int32, int64
+
+
+class AddOffsetsToTxnRequest(
+    ApiMessage, api_key=ApiKey.ADD_OFFSETS_TO_TXN, versions="0-4", flexible="3+"
+):
+    """The group whose offsets will be committed with the transaction."""
+
+    transactional_id: str = field()
+    producer_id: int64 = field()
+    producer_epoch: int16 = field()
+    group_id: str = field()
+
+
+class AddOffsetsToTxnResponse(
+    ApiMessage, api_key=ApiKey.ADD_OFFSETS_TO_TXN, versions="0-4", flexible="3+"
+):
+    """Whether the group belongs to the transaction now."""
+
+    throttle_time_ms: int32 = field()
+    error_code: int16 = field()
