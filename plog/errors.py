@@ -3,7 +3,7 @@
 A rule that a client can break raises a `KafkaError` subclass, anywhere in the pure rooms; only
 apis/dispatch.py turns it into the code on the wire. The text is for people and travels along where
 the protocol has a place for it. What they have in common is in error_base.py, their codes in
-error_codes.py.
+error_codes.py; those of transactions are in transaction_errors.py.
 """
 
 from __future__ import annotations
@@ -13,6 +13,27 @@ from functools import cache
 from plog.error_base import KafkaError as KafkaError  # Part of this module, for who imports them.
 from plog.error_base import PlogError as PlogError
 from plog.error_codes import ErrorCode as ErrorCode
+from plog.transaction_errors import (
+    ConcurrentTransactions as ConcurrentTransactions,
+)
+from plog.transaction_errors import (
+    InvalidProducerIdMapping as InvalidProducerIdMapping,
+)
+from plog.transaction_errors import (
+    InvalidTransactionTimeout as InvalidTransactionTimeout,
+)
+from plog.transaction_errors import (
+    InvalidTxnState as InvalidTxnState,
+)
+from plog.transaction_errors import (
+    ProducerFenced as ProducerFenced,
+)
+from plog.transaction_errors import (
+    TransactionAbortable as TransactionAbortable,
+)
+from plog.transaction_errors import (
+    TransactionalIdAuthorizationFailed as TransactionalIdAuthorizationFailed,
+)
 
 
 class OffsetOutOfRange(KafkaError):
@@ -256,27 +277,9 @@ class DuplicateSequenceNumber(KafkaError):
 
 
 class InvalidProducerEpoch(KafkaError):
-    """A newer producer with the same id has taken over."""
+    """A newer producer has taken over, or a transaction has timed out."""
 
     code = ErrorCode.INVALID_PRODUCER_EPOCH
-
-
-class InvalidTxnState(KafkaError):
-    """The operation does not fit the transaction's state."""
-
-    code = ErrorCode.INVALID_TXN_STATE
-
-
-class InvalidProducerIdMapping(KafkaError):
-    """The producer id is not the one of this transactional id."""
-
-    code = ErrorCode.INVALID_PRODUCER_ID_MAPPING
-
-
-class TransactionalIdAuthorizationFailed(KafkaError):
-    """The principal may not use this transactional id."""
-
-    code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 
 
 class KafkaStorageError(KafkaError):

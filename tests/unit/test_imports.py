@@ -24,6 +24,7 @@ BASE = (
     "plog.version",
     "plog.error_base",
     "plog.error_codes",
+    "plog.transaction_errors",
     "plog.errors",
     "plog.types",
     "plog.enums",
