@@ -23,6 +23,7 @@ from plog.client.fetch_sessions import FetchLimits
 from plog.client.fetched import Deserialize, ReadingRules
 from plog.client.fetcher import Fetcher
 from plog.client.group_member import GroupMember
+from plog.client.group_metadata import GroupMetadata
 from plog.client.metadata import ClusterMetadata, PartitionMetadata, TopicMetadata
 from plog.client.network import Network
 from plog.client.offset_lookup import OffsetLookup
@@ -341,6 +342,14 @@ class ConsumerCore:
         """What the group has committed; None where it has nothing."""
         asked = checked_partitions(partitions)
         return await self._member.committed(asked, timeout_s=timeout_s)
+
+    def group_metadata(self) -> GroupMetadata:
+        """Who commits this consumer's offsets, for `Producer.send_offsets_to_transaction`.
+
+        Ask for it after the records were taken, and before the next ones are. Any thread.
+        Raises InvalidGroupId without a group.
+        """
+        return self._member.metadata
 
     async def position(self, partition: TopicPartition, timeout_s: float | None = None) -> int:
         """The next offset `take` gives, waiting until it is found.

@@ -32,6 +32,7 @@ class ConsumerFace:
         """What is paused."""
         return self._core.paused
 
+    group_metadata = here(PollingConsumer.group_metadata)
     lag = here(PollingConsumer.lag)
     metrics = here(PollingConsumer.metrics)
 

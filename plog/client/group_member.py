@@ -38,6 +38,7 @@ from plog.client.committed_offsets import CommittedOffsets
 from plog.client.coordinator_link import CoordinatorLink
 from plog.client.endings import AtTheEnd
 from plog.client.errors import MaxPollIntervalExceeded
+from plog.client.group_metadata import GroupMetadata
 from plog.client.group_positions import GroupPositions
 from plog.client.heartbeats import Heartbeats
 from plog.client.joining import Joining
@@ -97,6 +98,7 @@ class GroupMember(Subscriber):
         )
         self._parting = Parting(cluster, network, self._commits, positions, self._changed)
         self._committed = CommittedOffsets(cluster, network, settings, self._link)
+        self._metadata = GroupMetadata(self.group_id)
         self._joined_topics: frozenset[str] | None = None
         self._assignment: tuple[Generation, Assignment] | None = None
         # What the listener has not heard of, since the poll was given up that it waited for.
@@ -128,6 +130,17 @@ class GroupMember(Subscriber):
     def generation(self) -> Generation:
         """Who this member is just now."""
         return self._membership.generation
+
+    @property
+    def metadata(self) -> GroupMetadata:
+        """Under which place in the group the records were read that the application has.
+
+        A place that is lost stays in it, so that offsets are refused. Partitions that are assigned
+        by hand have none.
+        """
+        if self._selection is None and self._positions.assigned:
+            return GroupMetadata(self.group_id)
+        return self._metadata
 
     @property
     def state(self) -> MemberState:
@@ -316,6 +329,7 @@ class GroupMember(Subscriber):
         log.info("group %s: %s has %s", self.group_id, generation, _text(assigned))
         self._commits.restart_interval()
         self._positions.assign(sorted(assigned))
+        self._metadata = GroupMetadata.of(self.group_id, generation)
         self._unannounced = (assigned - owned) | (self._unannounced & assigned)
         self._parting.end()
         await self._listening.assigned(self._unannounced)

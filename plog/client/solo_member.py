@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 
 from plog.client.cluster import Cluster
+from plog.client.group_metadata import GroupMetadata
 from plog.client.group_positions import GroupPositions
 from plog.client.metadata import ClusterMetadata
 from plog.client.rebalance_listener import CallUser
@@ -111,6 +112,11 @@ class SoloMember(Subscriber):
     async def committed(
         self, partitions: Collection[TopicPartition], timeout_s: float | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        """Raises InvalidGroupId."""
+        raise _no_group()
+
+    @property
+    def metadata(self) -> GroupMetadata:
         """Raises InvalidGroupId."""
         raise _no_group()
 

@@ -9,6 +9,7 @@ import pytest
 from plog.client.cluster import Cluster
 from plog.client.consumer import ConsumerCore
 from plog.client.errors import IllegalState
+from plog.client.group_metadata import GroupMetadata
 from plog.client.values import ConsumerRecord, OffsetAndMetadata
 from plog.errors import InvalidGroupId
 from plog.types import TopicPartition
@@ -127,6 +128,8 @@ def test_a_group_is_needed_for_what_a_group_does() -> None:
             site.sim.run(what)
     with pytest.raises(InvalidGroupId):
         core.commit_async()
+    with pytest.raises(InvalidGroupId):
+        core.group_metadata()
     assert core.subscription == frozenset()
     assert not core.needs_prepare
     site.sim.run(core.prepare())
@@ -137,6 +140,7 @@ def test_a_group_and_a_hand_do_not_assign_at_once() -> None:
     site = GroupSite()
     site.create("t", 2)
     site.core.assign([T0])
+    assert site.core.group_metadata() == GroupMetadata("g")
     with pytest.raises(IllegalState, match="by hand"):
         site.core.subscribe(["t"])
     site.sim.run(site.core.unsubscribe())

@@ -426,3 +426,27 @@ def test_what_a_static_member_was_to_give_up_when_it_hung_does_not_stay_without_
     a.resume()
     world.run_until_calm(t=4)
     assert "lost" in [what for what, _ in a.listener.told]
+
+
+def test_a_member_commits_under_the_place_it_has_read_under(make_world: MakeWorld) -> None:
+    """So what another member has since is not committed over, in a transaction (KIP-447)."""
+    world = make_world()
+    world.create("t", 2)
+    a = world.member("a", "t")
+    assert a.member.metadata.generation_id == -1
+    world.run_until_calm(t=2)
+    first = a.member.metadata
+    generation = a.member.generation
+    assert first == (
+        a.member.group_id,
+        generation.generation_id,
+        generation.member_id,
+        generation.group_instance_id,
+    )
+    world.member("b", "t")
+    world.run_until_calm(t=2)
+    assert a.member.metadata.generation_id > first.generation_id
+    last = a.member.metadata
+    world.sim.run(a.member.leave("a test"))
+    assert not a.member.generation.is_member
+    assert a.member.metadata == last
