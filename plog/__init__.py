@@ -37,8 +37,10 @@ if TYPE_CHECKING:  # So that checkers see what `__getattr__` gives.
     from plog.client.errors import RecordTooLarge as RecordTooLarge
     from plog.client.errors import SerializationFailed as SerializationFailed
     from plog.client.errors import TlsFailed as TlsFailed
+    from plog.client.errors import TransactionAborted as TransactionAborted
     from plog.client.errors import WokenUp as WokenUp
     from plog.client.errors import WrongThread as WrongThread
+    from plog.client.group_metadata import GroupMetadata as GroupMetadata
     from plog.client.interceptors import ProducerInterceptor as ProducerInterceptor
     from plog.client.metadata import PartitionMetadata as PartitionMetadata
     from plog.client.metadata import TopicMetadata as TopicMetadata
@@ -55,6 +57,8 @@ if TYPE_CHECKING:  # So that checkers see what `__getattr__` gives.
     from plog.errors import ErrorCode as ErrorCode
     from plog.errors import KafkaError as KafkaError
     from plog.errors import PlogError as PlogError
+    from plog.errors import ProducerFenced as ProducerFenced
+    from plog.errors import TransactionAbortable as TransactionAbortable
     from plog.records.codec import Record as Record
     from plog.types import TopicPartition as TopicPartition
     from plog.version import VERSION as __version__  # noqa: F401
@@ -84,6 +88,8 @@ _MODULE_OF = {
     "ErrorCode": "plog.errors",
     "KafkaError": "plog.errors",
     "PlogError": "plog.errors",
+    "ProducerFenced": "plog.errors",
+    "TransactionAbortable": "plog.errors",
     "Record": "plog.records.codec",
     "TopicPartition": "plog.types",
     "AuthenticationFailed": "plog.client.errors",
@@ -102,6 +108,8 @@ _MODULE_OF = {
     "NoOffsetForPartition": "plog.client.errors",
     "RecordTooLarge": "plog.client.errors",
     "SerializationFailed": "plog.client.errors",
+    "GroupMetadata": "plog.client.group_metadata",
+    "TransactionAborted": "plog.client.errors",
     "TlsFailed": "plog.client.errors",
     "WokenUp": "plog.client.errors",
     "WrongThread": "plog.client.errors",

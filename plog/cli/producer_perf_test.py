@@ -94,7 +94,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def _add_transaction_options(parser: argparse.ArgumentParser) -> None:
     for name in ("--transactional-id", "--transaction-duration-ms"):
         parser.add_argument(
-            name, metavar=name[2:].upper(), help="refused: this library makes no transactions"
+            name, metavar=name[2:].upper(), help="refused: this tool measures no transactions"
         )
 
 
@@ -103,7 +103,7 @@ def check(arguments: argparse.Namespace) -> None:
     for name in ("transactional_id", "transaction_duration_ms"):
         if getattr(arguments, name) is not None:
             raise UsageError(
-                f"--{name.replace('_', '-')}: plog's client makes no transactions;"
+                f"--{name.replace('_', '-')}: this tool measures no transactions;"
                 " Kafka's kafka-producer-perf-test.sh can measure them"
             )
     if arguments.warmup_records >= arguments.num_records:

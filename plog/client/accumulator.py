@@ -22,6 +22,8 @@ from plog.client.partition_queue import PartitionQueue, TopicQueues
 from plog.client.producer_batch import OnDelivery, ProducerBatch, SendHandle
 from plog.client.producer_state import REMEMBERED_BATCHES, PartitionSequences
 from plog.client.settings import ProducerSettings
+from plog.client.transactions.sequences import transactional
+from plog.client.transactions.state import TransactionState
 from plog.records.batch import HEADER_SIZE
 from plog.records.codec import NO_OFFSET, Header
 from plog.types import ZERO_UUID, TopicPartition, Uuid
@@ -55,6 +57,7 @@ class Accumulator(Generic[H]):
         linger_s: float,
         is_idempotent: bool = True,
         window: int = REMEMBERED_BATCHES,
+        make_sequences: Callable[[TopicPartition], PartitionSequences[ProducerBatch]] | None = None,
         ignore_keys: bool = False,
         is_adaptive: bool = True,
         now_s: Callable[[], float],
@@ -65,8 +68,9 @@ class Accumulator(Generic[H]):
         self._batch_size = max(batch_size, 1)
         self._buffer_memory = buffer_memory
         self._linger_s = linger_s
-        self._is_idempotent = is_idempotent
-        self._window = window
+        self._make_sequences = make_sequences
+        if make_sequences is None and is_idempotent:
+            self._make_sequences = lambda _: PartitionSequences(window_max=window)
         self._ignore_keys = ignore_keys
         self._is_adaptive = is_adaptive
         self._now_s = now_s
@@ -211,10 +215,7 @@ class Accumulator(Generic[H]):
                 )
                 topic.used_s = self._now_s()
             while len(topic.all_queues) < count:
-                sequences: PartitionSequences[ProducerBatch] | None = None
-                if self._is_idempotent:
-                    sequences = PartitionSequences(window_max=self._window)
-                queue = topic.add_queue(sequences)
+                queue = topic.add_queue(self._make_sequences)
                 self._queue_by_partition[queue.topic_partition] = queue
             topic.use(count)
             topic.is_now(topic_id)
@@ -359,6 +360,7 @@ def accumulator_for(
     network: Network,
     make_handle: Callable[[ProducerBatch, int], H],
     wake: Callable[[], None],
+    transaction: TransactionState | None = None,
 ) -> Accumulator[H]:
     """One as a producer's settings want it."""
     return Accumulator(
@@ -368,6 +370,7 @@ def accumulator_for(
         linger_s=settings.linger_ms / 1000,
         is_idempotent=settings.enable_idempotence,
         window=settings.max_in_flight_requests_per_connection,
+        make_sequences=None if transaction is None else transactional(transaction, settings),
         ignore_keys=settings.partitioner_ignore_keys,
         is_adaptive=settings.partitioner_adaptive_partitioning_enable,
         now_s=network.now_s,

@@ -28,6 +28,8 @@ from plog.client.settings import (
     ConsumerSettings,
     ProducerSettings,
 )
+from plog.client.transactions.faces import AsyncioTransactions
+from plog.client.transactions.producer import producer_core
 from plog.client.twisted_network import TwistedNetwork
 from plog.client.values import ConsumerRecord, RecordMetadata
 
@@ -59,7 +61,7 @@ def _wake(future: asyncio.Future[None]) -> None:
         future.set_result(None)
 
 
-class Producer(Client[ProducerCore[RecordAwaitable]]):
+class Producer(Client[ProducerCore[RecordAwaitable]], AsyncioTransactions):
     """Sends records to topics.
 
         async with Producer(bootstrap_servers="localhost:9092") as producer:
@@ -88,7 +90,7 @@ class Producer(Client[ProducerCore[RecordAwaitable]]):
         )
         super().__init__(
             made,
-            lambda cluster, network: ProducerCore(
+            lambda cluster, network: producer_core(
                 cluster,
                 network,
                 made,
@@ -131,7 +133,7 @@ class Producer(Client[ProducerCore[RecordAwaitable]]):
         sent = None if core.has_line else core.send(*record)
         if sent is not None:
             return sent
-        return await self._run(ProducerCore.send_soon, *record)
+        return await self._run(lambda core: core.send_soon(*record))
 
     async def send_and_wait(
         self,
@@ -154,7 +156,7 @@ class Producer(Client[ProducerCore[RecordAwaitable]]):
     metrics = here(ProducerCore.metrics)
 
     async def _close_core(self, timeout_s: float | None) -> None:
-        await self._run(ProducerCore.close, timeout_s)
+        await self._run(lambda core: core.close(timeout_s))
 
 
 async def _call_user(function: Callable[..., Any], *arguments: Any) -> Any:

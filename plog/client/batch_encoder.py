@@ -25,6 +25,7 @@ class BatchEncoder:
             Compression.LZ4: settings.compression_lz4_level,
             Compression.ZSTD: settings.compression_zstd_level,
         }
+        self._is_transactional = settings.transactional_id is not None
         self._level = levels.get(self._compression)
         if self._compression is Compression.GZIP and self._level == -1:
             self._level = None
@@ -59,6 +60,7 @@ class BatchEncoder:
             producer_id=NO_PRODUCER_ID if identity is None else identity.producer_id,
             producer_epoch=_NO_EPOCH if identity is None else identity.epoch,
             base_sequence=batch.base_sequence,
+            is_transactional=self._is_transactional,
         )
         batch.encoded = encoded
         if self._compression is not Compression.NONE:

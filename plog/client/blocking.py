@@ -34,6 +34,8 @@ from plog.client.settings import (
     ConsumerSettings,
     ProducerSettings,
 )
+from plog.client.transactions.faces import BlockingTransactions
+from plog.client.transactions.producer import producer_core
 from plog.client.user_call import UserCall
 from plog.client.values import ConsumerRecord, OffsetAndMetadata, RecordMetadata
 from plog.types import TopicPartition
@@ -88,7 +90,7 @@ class RecordFuture(SendHandle):
             )
 
 
-class Producer(Client):
+class Producer(Client, BlockingTransactions):
     """Sends records to topics; any number of threads may use one.
 
         with Producer(bootstrap_servers="localhost:9092") as producer:
@@ -117,7 +119,7 @@ class Producer(Client):
         )
         super().__init__(made, auto_create_topics=True)
         private = self._private
-        self._core: ProducerCore[RecordFuture] = ProducerCore(
+        self._core: ProducerCore[RecordFuture] = producer_core(
             self._cluster,
             self._network,
             made,

@@ -24,11 +24,12 @@ from plog.client.metadata import (
     ClusterMetadata,
     TopicMetadata,
     check_topic_names,
+    problem_of,
 )
 from plog.client.network import Cancelled, Network, Task
 from plog.client.node import Node
 from plog.client.settings import ClientSettings
-from plog.errors import ErrorCode, KafkaError, PlogError, RequestTimedOut, error_from_code
+from plog.errors import ErrorCode, KafkaError, PlogError, error_from_code
 from plog.types import TopicPartition
 from plog.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from plog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
@@ -228,6 +229,28 @@ class Cluster:
             connection.throttled_until_s = self.network.now_s() + throttle_ms / 1000
         return answer
 
+    async def any_connection(self) -> Connection:
+        """An open connection to some broker, as `ask_any` finds one, and raises."""
+        backoff = self.backoff()
+        while True:
+            self._check_open()
+            try:
+                return await self._first_reachable()
+            except KafkaError as failure:
+                if not failure.retriable:
+                    raise
+                await backoff.wait_or_raise(failure)
+
+    async def _first_reachable(self) -> Connection:
+        for candidate in self._candidates():
+            try:
+                return await candidate.connected()
+            except KafkaError as failure:
+                if not failure.retriable:
+                    raise
+                error = failure
+        raise error
+
     def _candidates(self) -> Sequence[Node]:
         """All who could be asked anything: the open and least busy first, the seeds last."""
 
@@ -390,7 +413,7 @@ class Cluster:
         while known is None or known.error or not known.has_leaders:
             try:
                 known = (await self.refresh((name,))).topics.get(name)
-                error = _problem(name, known)
+                error = problem_of(name, known)
             except KafkaError as failure:
                 error = failure
             if error is not None:
@@ -428,17 +451,12 @@ class Cluster:
     async def _find_coordinator(
         self, key: str, kind: CoordinatorKind, request: FindCoordinatorRequest
     ) -> KafkaError | None:
-        node = None
-        for candidate in self._candidates():
-            try:
-                node = await candidate.connected()
-                break
-            except KafkaError as failure:
-                if not failure.retriable:
-                    raise
-                error = failure
-        if node is None:
-            return error
+        try:
+            node = await self._first_reachable()
+        except KafkaError as failure:
+            if not failure.retriable:
+                raise
+            return failure
         if node.version_of(request) < _FIRST_COORDINATOR_BATCH:
             request = FindCoordinatorRequest(key=key, key_type=kind)
         try:
@@ -479,14 +497,3 @@ def _security_of(settings: ClientSettings) -> Security | None:
     from plog.client.security import Security  # Only who needs it pays for it.
 
     return Security.of(settings)
-
-
-def _problem(name: str, topic: TopicMetadata | None) -> KafkaError | None:
-    """Why a topic cannot be used; None if it can."""
-    if topic is None:
-        return RequestTimedOut(f"nobody has told of topic {name}")
-    if topic.error:
-        return error_about(topic.error, f"topic {name}")
-    if not topic.has_leaders:
-        return error_about(ErrorCode.LEADER_NOT_AVAILABLE, f"topic {name}")
-    return None

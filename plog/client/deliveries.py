@@ -93,6 +93,10 @@ class Deliveries:
         self._now_s = now_s
         self._random = random
         self._on_outcome = on_outcome
+        self.on_failure: Callable[[ProducerBatch, Exception], None] = lambda *_: None
+        """Hears that a batch fails before anybody else does."""
+        self.may_retry: Callable[[], bool] = lambda: True
+        """Whether anything is sent again at all."""
         self._delivery_timeout_s = settings.delivery_timeout_ms / 1000
 
     # -- what was answered ----------------------------------------------------------------------
@@ -107,7 +111,7 @@ class Deliveries:
             self._written(batch, UNKNOWN_OFFSET, NO_TIMESTAMP)
         elif batch.is_done:  # It was given up meanwhile.
             self._refused_after_all(batch)
-        elif code == ErrorCode.MESSAGE_TOO_LARGE and batch.count > 1:
+        elif code == ErrorCode.MESSAGE_TOO_LARGE and batch.count > 1 and self.may_retry():
             self._split(batch)
         elif not self._may_go_again(batch, answer):
             self._refused(batch, answer)
@@ -211,6 +215,8 @@ class Deliveries:
 
     def _has_tries_left(self, batch: ProducerBatch) -> bool:
         age_s = self._now_s() - batch.created_s
+        if not self.may_retry():
+            return False
         return batch.attempts < self._settings.retries and age_s < self._delivery_timeout_s
 
     def _again(self, batch: ProducerBatch, why: str) -> None:
@@ -288,6 +294,7 @@ class Deliveries:
         errors_by_index: Mapping[int, Exception] | None = None,
     ) -> None:
         """`batch` will not be sent again."""
+        self.on_failure(batch, error)
         sequences = self._sequences_of(batch)
         if sequences is not None:
             sequences.give_up(batch)

@@ -139,6 +139,10 @@ class MissingExtra(PlogError):
     """What was called needs a package that is not installed; the text says which extra has it."""
 
 
+class TransactionAborted(PlogError):
+    """A record was not sent, because its transaction was aborted or has failed before."""
+
+
 class IllegalState(PlogError):
     """The call does not fit what the client is doing, such as a seek in an unassigned partition."""
 

@@ -30,8 +30,7 @@ REFUSED: Mapping[str, str] = {
     "ssl.keyfile": "put key and certificate into one PEM file and set ssl.keystore.location",
     "ssl.keystore.password": f"{_JAVA_STORE}; {CONVERT_KEYSTORE}",
     "ssl.truststore.password": f"{_JAVA_STORE}; {CONVERT_TRUSTSTORE}",
-    "transaction.two.phase.commit.enable": "this client has no transactions",
-    "transactional.id": "this client has no transactions",
+    "transaction.two.phase.commit.enable": "this client's transactions know no two-phase commit",
 }
 
 _CALL = "give a Python function,"
@@ -54,7 +53,6 @@ _REASONS: Mapping[str, str] = {
     "ssl.provider": "it chooses a part of Java",
     "ssl.secure.random.implementation": "it chooses a part of Java",
     "ssl.trustmanager.algorithm": "it chooses a part of Java",
-    "transaction.timeout.ms": "this client has no transactions",
     "value.deserializer": f"{_JAVA}; {_CALL} value_deserializer=…",
     "value.serializer": f"{_JAVA}; {_CALL} value_serializer=…",
 }
@@ -78,6 +76,8 @@ partitioner.adaptive.partitioning.enable
 partitioner.availability.timeout.ms
 partitioner.class
 partitioner.ignore.keys
+transaction.timeout.ms
+transactional.id
 """
 
 _ONLY_CONSUMERS = """

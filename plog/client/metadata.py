@@ -9,7 +9,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from plog.errors import ErrorCode, InvalidTopicException
+from plog.client.errors import error_about
+from plog.errors import ErrorCode, InvalidTopicException, KafkaError, RequestTimedOut
 from plog.types import ZERO_UUID, TopicPartition, Uuid
 from plog.wire.messages.metadata import MetadataResponse, MetadataResponseTopic
 
@@ -174,3 +175,14 @@ def _error(code: int) -> ErrorCode:
     """A code of a broker that is newer than this client is some error of the server."""
     known = code in ErrorCode.__members__.values()
     return ErrorCode(code) if known else ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def problem_of(name: str, topic: TopicMetadata | None) -> KafkaError | None:
+    """Why a topic cannot be used; None if it can."""
+    if topic is None:
+        return RequestTimedOut(f"nobody has told of topic {name}")
+    if topic.error:
+        return error_about(topic.error, f"topic {name}")
+    if not topic.has_leaders:
+        return error_about(ErrorCode.LEADER_NOT_AVAILABLE, f"topic {name}")
+    return None

@@ -6,7 +6,7 @@ Changed under the accumulator's lock: by any thread that adds a record, and by t
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from threading import Lock
 
 from plog.client.partitioner import choose_at_random, choose_sticky
@@ -39,11 +39,11 @@ class PartitionQueue:
     def __init__(
         self,
         topic: TopicQueues,
-        partition: int,
+        topic_partition: TopicPartition,
         sequences: PartitionSequences[ProducerBatch] | None,
     ) -> None:
         self.topic = topic
-        self.topic_partition = TopicPartition(topic.name, partition)
+        self.topic_partition = topic_partition
         self.batches: deque[ProducerBatch] = deque()
         self.open: ProducerBatch | None = None
         self.sequences = sequences
@@ -126,9 +126,13 @@ class TopicQueues:
             known[key] = partition
         return partition
 
-    def add_queue(self, sequences: PartitionSequences[ProducerBatch] | None) -> PartitionQueue:
+    def add_queue(
+        self, make_sequences: Callable[[TopicPartition], PartitionSequences[ProducerBatch]] | None
+    ) -> PartitionQueue:
         """The queue of one more partition; `use` has to be told."""
-        queue = PartitionQueue(self, len(self.all_queues), sequences)
+        partition = TopicPartition(self.name, len(self.all_queues))
+        sequences = None if make_sequences is None else make_sequences(partition)
+        queue = PartitionQueue(self, partition, sequences)
         self.all_queues.append(queue)
         return queue
 

@@ -16,6 +16,7 @@ from plog.client.unread import Unread
 from plog.client.values import (
     ConsumerRecord,
     OffsetAndMetadata,
+    checked_offset,
     checked_partition,
     checked_partitions,
 )
@@ -215,14 +216,6 @@ class PollingConsumer(ConsumerCore):
         if offsets is None:
             return self.positions.consumed()
         return {
-            checked_partition(partition): _checked_offset(offset)
+            checked_partition(partition): checked_offset(offset)
             for partition, offset in offsets.items()
         }
-
-
-def _checked_offset(offset: OffsetAndMetadata | int) -> OffsetAndMetadata:
-    if isinstance(offset, int):
-        return OffsetAndMetadata(offset)
-    if not isinstance(offset, OffsetAndMetadata):
-        raise TypeError(f"{offset!r} is no offset to commit: give a number or OffsetAndMetadata")
-    return offset

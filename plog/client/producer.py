@@ -53,6 +53,8 @@ from plog.client.record_checks import (
 from plog.client.sender import Sender
 from plog.client.settings import ProducerSettings
 from plog.client.topic_lookup import TopicLookup
+from plog.client.transactions.calls import TransactionCalls
+from plog.client.transactions.state import TransactionState
 from plog.client.values import ProducerRecord
 from plog.client.waiting_line import WaitingLine
 from plog.errors import UnknownTopicOrPartition
@@ -64,7 +66,7 @@ H = TypeVar("H", bound=SendHandle)
 T = TypeVar("T")
 
 
-class ProducerCore(Generic[H]):
+class ProducerCore(TransactionCalls, Generic[H]):
     """See the module's text. What is not said to be for any thread is for the engine's alone."""
 
     def __init__(
@@ -79,6 +81,7 @@ class ProducerCore(Generic[H]):
         interceptors: Sequence[ProducerInterceptor] = (),
         wake: Callable[[], None] | None = None,
         make_handle: Callable[[ProducerBatch, int], H] = SendHandle,  # type: ignore[assignment]
+        transaction: TransactionState | None = None,
     ) -> None:
         self._cluster = cluster
         self._network = network
@@ -95,7 +98,9 @@ class ProducerCore(Generic[H]):
         )
         self._wall_ms = network.wall_ms
         self._metrics = ProducerMetrics(network.now_s)
-        self._accumulator = accumulator_for(settings, network, make_handle, wake or self.woken)
+        self._accumulator = accumulator_for(
+            settings, network, make_handle, wake or self.woken, transaction
+        )
         self._deliveries = Deliveries(
             self._accumulator,
             settings,
@@ -112,6 +117,7 @@ class ProducerCore(Generic[H]):
             self._deliveries,
             self._metrics,
             on_slow=lambda: self._learn(cluster.metadata),
+            transaction=transaction,
         )
         self._lookup = TopicLookup(cluster, network)
         self._line = WaitingLine(network, self._line_changed)

@@ -80,6 +80,26 @@ class ProducerSettings(ClientSettings):
         aliases=("max.in.flight",),
     )
 
+    transactional_id: str | None = setting(
+        "transactional.id",
+        None,
+        "Makes the producer one of transactions, and is its name for brokers: the same after a"
+        " restart, and no other producer's at a time, or the older one is fenced. Needs"
+        " `enable.idempotence`.",
+        type=SettingType.STRING,
+        importance="low",
+        group="Transactions",
+    )
+    transaction_timeout_ms: int = setting(
+        "transaction.timeout.ms",
+        MINUTE_MS,
+        "A transaction that is open for longer is aborted by the broker, and the producer may be"
+        " fenced then; at most the broker's `transaction.max.timeout.ms`.",
+        at_least=1,
+        unit="ms",
+        importance="low",
+    )
+
     linger_ms: int = setting(
         "linger.ms",
         5,
@@ -208,6 +228,10 @@ class ProducerSettings(ClientSettings):
         yield from super().problems()
         if self._wants_idempotence():
             yield from self._check_idempotence()
+        elif self.transactional_id is not None:
+            yield "enable.idempotence", "transactional.id needs it: leave it on"
+        if self.transactional_id == "":
+            yield "transactional.id", "is empty: give it a name, or leave it out"
         shortest_ms = self._shortest_delivery_ms()
         if "delivery.timeout.ms" in self.explicit and self.delivery_timeout_ms < shortest_ms:
             yield (
@@ -219,6 +243,7 @@ class ProducerSettings(ClientSettings):
     def _wants_idempotence(self) -> bool:
         """Whether it is on in the end: what excludes it switches it off if nobody has set it."""
         is_possible = self.acks == "all" and self.retries > 0
+        is_possible = is_possible or self.transactional_id is not None
         return self.enable_idempotence and (is_possible or "enable.idempotence" in self.explicit)
 
     def _check_idempotence(self) -> Iterator[tuple[str, str]]:

@@ -30,6 +30,7 @@ from plog.client.producer_batch import ProducerBatch
 from plog.client.producer_ids import ProducerIds
 from plog.client.producer_metrics import ProducerMetrics
 from plog.client.settings import ProducerSettings
+from plog.client.transactions.state import TransactionState
 from plog.errors import KafkaError, PlogError, UnsupportedVersion
 from plog.wire.messages.produce import (
     PartitionProduceData,
@@ -79,6 +80,7 @@ class Sender:
         metrics: ProducerMetrics,
         *,
         on_slow: Callable[[], None],
+        transaction: TransactionState | None = None,
     ) -> None:
         self._cluster = cluster
         self._network = network
@@ -87,6 +89,7 @@ class Sender:
         self._deliveries = deliveries
         self._metrics = metrics
         self._on_slow = on_slow
+        self._transaction = transaction
         self._encoder = BatchEncoder(settings)
         self._signal = network.signal()
         self._nodes: dict[int, _Node] = {}
@@ -275,7 +278,12 @@ class Sender:
             if request.acks == 0:
                 rest = self._await_departure(node, connection.send(request), batches)
             else:
-                rest = self._await_answer(node, connection.ask(request, ProduceResponse), batches)
+                version = None  # The highest.
+                if self._transaction is not None:
+                    highest = connection.version_of(ProduceRequest)
+                    version = self._transaction.produce_version(highest)
+                answer = connection.ask(request, ProduceResponse, version=version)
+                rest = self._await_answer(node, answer, batches)
         except Exception as error:
             if isinstance(error, KafkaError) and not isinstance(error, UnsupportedVersion):
                 self._broke(batches, error)
@@ -310,6 +318,7 @@ class Sender:
             data = PartitionProduceData(index=partition, records=batch.encoded)
             by_topic.setdefault(topic, []).append(data)
         return ProduceRequest(
+            transactional_id=self._settings.transactional_id,
             acks=self._settings.required_acks,
             timeout_ms=self._settings.request_timeout_ms,
             topic_data=[

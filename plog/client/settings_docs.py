@@ -53,8 +53,8 @@ value, with what is allowed; values that do not go together. In a file a name no
 warned of, because other programs may read it, too, unless it looks like one of security. Names of
 Kafka that have no effect here, such as `key.serializer`, are warned of with the reason and what to
 use instead; so are those of kafka-python, aiokafka and librdkafka that are no other name of one of
-these ([more](from-other-clients.md)). Where silence would be dangerous (`transactional.id`,
-`interceptor.classes`, `ssl.engine.factory.class`), they are refused.
+these ([more](from-other-clients.md)). Where silence would be dangerous (`interceptor.classes`,
+`ssl.engine.factory.class`), they are refused.
 
 A file for a cluster that encrypts and asks who is there:
 

@@ -37,6 +37,8 @@ from plog.client.settings import (
     ConsumerSettings,
     ProducerSettings,
 )
+from plog.client.transactions.faces import TwistedTransactions
+from plog.client.transactions.producer import producer_core
 from plog.client.twisted_network import TwistedNetwork
 from plog.client.unread import Unread
 from plog.client.values import RecordMetadata
@@ -65,7 +67,7 @@ class _Client(NoCopy):
         await self._cluster.close()
 
 
-class Producer(_Client):
+class Producer(_Client, TwistedTransactions):
     """Sends records to topics.
 
         producer = Producer(bootstrap_servers="localhost:9092")
@@ -93,7 +95,7 @@ class Producer(_Client):
             config, bootstrap_servers=bootstrap_servers, **settings
         )
         super().__init__(made, reactor, auto_create_topics=True)
-        self._core: ProducerCore[SendHandle] = ProducerCore(
+        self._core: ProducerCore[SendHandle] = producer_core(
             self._cluster,
             self.network,
             made,

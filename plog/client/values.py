@@ -115,3 +115,12 @@ def checked_partitions(partitions: Iterable[object]) -> list[TopicPartition]:
         case (str(), int()):
             raise TypeError(f"partitions are a list: [{partitions!r}] instead of {partitions!r}")
     return [checked_partition(partition) for partition in partitions]
+
+
+def checked_offset(offset: OffsetAndMetadata | int) -> OffsetAndMetadata:
+    """An offset to commit: a number is one without metadata. Raises TypeError for others."""
+    if isinstance(offset, int):
+        return OffsetAndMetadata(offset)
+    if not isinstance(offset, OffsetAndMetadata):
+        raise TypeError(f"{offset!r} is no offset to commit: give a number or OffsetAndMetadata")
+    return offset

@@ -1,14 +1,16 @@
-"""Other people's transactional producers, confluent-kafka (librdkafka) and Java, used alike.
+"""Transactional producers of plog, confluent-kafka (librdkafka) and Java, used alike.
 
 A producer is known by its transactional.id; all goes to partition 0, a record a batch, so that a
-transaction is many batches. plog's own producer knows no transactions.
+transaction is many batches.
 """
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple, Protocol
 
+import plog
 from tests.helpers.confluent import confluent_kafka, consumer
+from tests.helpers.faces import Face
 from tests.helpers.java_process import JavaProcess
 
 TIMEOUT_S = 30.0
@@ -95,6 +97,47 @@ class Sight(NamedTuple):
 
 def _parted(text: str) -> tuple[str, str, str]:
     return text.partition("=")
+
+
+class PlogTransactions:
+    """Ours, through one of the faces."""
+
+    def __init__(self, face: Face, bootstrap_servers: str) -> None:
+        self._face = face
+        self._bootstrap_servers = bootstrap_servers
+        self._producers: dict[str, Any] = {}
+
+    def open(self, name: str, timeout_ms: int = _LONG_MS) -> None:
+        if name in self._producers:
+            self._producers[f"old-{name}"] = self._producers[name]
+        self._producers[name] = producer = self._face.producer(
+            bootstrap_servers=self._bootstrap_servers,
+            transactional_id=name,
+            transaction_timeout_ms=timeout_ms,
+            linger_ms=0,
+        )
+        producer.init_transactions(TIMEOUT_S)
+
+    def begin(self, name: str) -> None:
+        self._producers[name].begin_transaction()
+
+    def send(self, name: str, topic: str, value: str) -> int:
+        sent = self._producers[name].send(topic, value.encode(), partition=0)
+        offset: int = sent.result(TIMEOUT_S).offset
+        return offset
+
+    def offsets(self, name: str, group: str, topic: str, offset: int) -> None:
+        offsets = {plog.TopicPartition(topic, 0): offset}
+        self._producers[name].send_offsets_to_transaction(offsets, group, TIMEOUT_S)
+
+    def commit(self, name: str) -> None:
+        try:
+            self._producers[name].commit_transaction(TIMEOUT_S)
+        except plog.KafkaError as error:
+            raise Refused(error) from error
+
+    def abort(self, name: str) -> None:
+        self._producers[name].abort_transaction(TIMEOUT_S)
 
 
 class ConfluentTransactions:

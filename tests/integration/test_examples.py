@@ -3,7 +3,7 @@
 An example is a fenced block of Python, or one of shell that has a broker's address in each of its
 lines; those of `plog --help` have a test of their own. It has to end by itself. What it names
 localhost:9092, or 127.0.0.1:9092, is the test's broker. Those of a file run one after the other on
-the same broker, as a reader would try them.
+the same broker, as a reader would try them. Those with a transactional_id run on Apache Kafka.
 """
 
 from __future__ import annotations
@@ -16,8 +16,10 @@ from pathlib import Path
 
 import pytest
 
+import plog
 from plogd.testing.broker_process import BrokerProcess
 from plogd.testing.plugin import BrokerFactory
+from tests.integration.client_servers import Server
 
 ROOT = Path(__file__).parents[2]
 _BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
@@ -41,11 +43,26 @@ def broker(plog_broker_factory: BrokerFactory) -> BrokerProcess:
     return plog_broker_factory()
 
 
+@pytest.fixture(scope="module")
+def kafka(kafka_servers: dict[str, Server]) -> str:
+    """The address of a broker with transactions, and with the topics of its examples."""
+    settings = kafka_servers["kafka"].settings
+    with plog.Admin(**settings) as admin:
+        for topic in ("orders", "invoices"):
+            admin.create_topic(topic)
+    address: str = settings["bootstrap_servers"]
+    return address
+
+
 @pytest.mark.parametrize(("file", "number", "text"), examples())
 def test_an_example_works_as_it_stands(
-    file: str, number: int, text: str, broker: BrokerProcess, tmp_path: Path
+    file: str, number: int, text: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
-    host, port = broker.bootstrap_servers.split(":")
+    if "transactional_id" in text:
+        address: str = request.getfixturevalue("kafka")
+    else:
+        address = request.getfixturevalue("broker").bootstrap_servers
+    host, port = address.split(":")
     program = _ADDRESS.sub(rf"{host}\g<2>{port}", text)
     is_test = "def test_" in program
     path = tmp_path / ("test_example.py" if is_test else "example.py")

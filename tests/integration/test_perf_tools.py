@@ -109,7 +109,7 @@ def test_the_latencys_lines_are_kafkas(
         (
             "producer-perf-test",
             ["--throughput", "-1", "--record-size", "1", "--transactional-id", "x"],
-            "makes no transactions",
+            "measures no transactions",
         ),
         ("consumer-perf-test", ["--date-format", "Q"], "'Q'"),
         ("e2e-latency", ["--producer-acks", "0", "--record-size", "1"], "0"),

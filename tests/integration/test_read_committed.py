@@ -1,4 +1,4 @@
-"""isolation.level on Apache Kafka, with other people's transactional producers (and consumers).
+"""isolation.level on Apache Kafka, with transactional producers of ours and of other people.
 
 What our consumer sees is held to what the producers have told of it, and to what Java's consumer
 sees of the same: records, positions, ends, lags.
@@ -24,6 +24,7 @@ from tests.helpers.plog_command import Plog
 from tests.helpers.transactions import (
     ConfluentTransactions,
     JavaTransactions,
+    PlogTransactions,
     Refused,
     Sight,
     Transactions,
@@ -50,7 +51,13 @@ def librdkafka(server: Server) -> ConfluentTransactions:
     return ConfluentTransactions(server.settings["bootstrap_servers"])
 
 
-@pytest.fixture(params=["librdkafka", "java"])
+@pytest.fixture(scope="module")
+def of_plog(server: Server) -> Iterator[PlogTransactions]:
+    with open_face("blocking") as face:
+        yield PlogTransactions(face, server.settings["bootstrap_servers"])
+
+
+@pytest.fixture(params=["librdkafka", "java", "of_plog"])
 def library(request: pytest.FixtureRequest) -> Transactions:
     """Whose producers."""
     library: Transactions = request.getfixturevalue(request.param)
@@ -137,13 +144,17 @@ class Storyteller:
 
 @pytest.fixture(scope="module")
 def history(
-    server: Server, librdkafka: ConfluentTransactions, java: JavaTransactions
+    server: Server,
+    librdkafka: ConfluentTransactions,
+    java: JavaTransactions,
+    of_plog: PlogTransactions,
 ) -> Storyteller:
     """Transactions of all fates, of two producers, one begun in the midst of another's."""
-    made = Storyteller(server, new_topic(server), {"a": librdkafka, "b": java})
+    made = Storyteller(server, new_topic(server), {"a": librdkafka, "b": java, "c": of_plog})
     made.tell(
         "a{ a3 a+ a{ a3 a- 2 a{ b{ a2 b2 a1 b- a1 b{ b1 a- b1 b+ a{ a1 a+ 1 b{ b1 b- a{ a2 a-"
     )
+    made.tell("c{ c2 b{ b1 c1 c+ b+ c{ c1 1 c- c{ c1 c+")
     made.tell("a{ a2 1 b{ b2 b+")
     return made
 
@@ -410,11 +421,12 @@ def test_any_story_reads_as_java_reads_it(
     server: Server,
     librdkafka: ConfluentTransactions,
     java: JavaTransactions,
+    of_plog: PlogTransactions,
     topic: str,
     seed: int,
 ) -> None:
     chance = random.Random(seed)
-    story = Storyteller(server, topic, {"a": librdkafka, "b": java, "c": librdkafka})
+    story = Storyteller(server, topic, {"a": librdkafka, "b": java, "c": of_plog})
     story.tell(" ".join(_words(chance)))
     for level in LEVELS:
         theirs = java.look(level, topic, story.moment_ms)

@@ -40,8 +40,8 @@ def test_a_file_without_anything_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["--transactional-id", "x"], "makes no transactions"),
-        (["--transaction-duration-ms", "7"], "makes no transactions"),
+        (["--transactional-id", "x"], "measures no transactions"),
+        (["--transaction-duration-ms", "7"], "measures no transactions"),
         (["--warmup-records", "9"], "less than --num-records"),
     ],
 )

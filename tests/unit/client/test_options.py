@@ -135,7 +135,8 @@ def test_a_name_of_java_is_warned_of_and_logged(caplog: pytest.LogCaptureFixture
 
 
 def test_what_would_be_missed_is_refused() -> None:
-    assert _problems(transactional_id="t") == ("transactional_id: this client has no transactions",)
+    (two_phase,) = _problems(transaction_two_phase_commit_enable=True)
+    assert "two-phase commit" in two_phase
     assert "give Python objects" in _problems(interceptor_classes="com.example.Encrypting")[0]
     assert "ssl.key.password" in _problems(ssl_keystore_password="x")[0]
 

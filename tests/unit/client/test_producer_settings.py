@@ -67,3 +67,16 @@ def test_javas_partitioner_is_ours(name: str) -> None:
 def test_another_partitioner_of_java_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"partitioner_class=com\.example\.Mine: not one"):
         _settings(partitioner_class="com.example.Mine")
+
+
+def test_transactions_need_idempotence() -> None:
+    assert _settings(transactional_id="shop").enable_idempotence
+    for wrong in ({"acks": 1}, {"retries": 0}, {"max_in_flight_requests_per_connection": 6}):
+        with pytest.raises(ConfigError, match=r"enable\.idempotence needs"):
+            _settings(transactional_id="shop", **wrong)
+    with pytest.raises(ConfigError, match=r"transactional\.id needs it"):
+        _settings(transactional_id="shop", enable_idempotence=False)
+    with pytest.raises(ConfigError, match="is empty"):
+        _settings(transactional_id="")
+    with pytest.raises(ConfigError, match="transaction_timeout_ms"):
+        _settings(transactional_id="shop", transaction_timeout_ms=0)

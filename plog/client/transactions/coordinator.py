@@ -1,0 +1,277 @@
+"""Asks a transaction's coordinator, and its group's, until there is an answer that counts.
+
+What is asked here may be asked again and again: a coordinator that has done it already says so. So
+a lost answer, a coordinator that has moved and one that is still busy with the last transaction
+(CONCURRENT_TRANSACTIONS) all lead to the same request once more, for as long as the caller waits.
+
+Source: Kafka 4.3 TransactionManager's handlers; KIP-98, KIP-360, KIP-447, KIP-890.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Mapping
+from typing import TypeVar
+
+from plog.client.backoff import Backoff
+from plog.client.cluster import Cluster, CoordinatorKind
+from plog.client.connection import Connection
+from plog.client.errors import error_about
+from plog.client.group_metadata import GroupMetadata
+from plog.client.metadata import NO_NODE
+from plog.client.network import Network
+from plog.client.producer_state import ProducerIdentity
+from plog.client.settings import ProducerSettings
+from plog.client.transactions.messages import (
+    add_offsets_request,
+    add_partitions_request,
+    commit_offsets_request,
+    end_request,
+    error_of_partitions,
+    init_request,
+)
+from plog.client.transactions.state import LAST_PRODUCE_VERSION_1, TransactionState
+from plog.client.transactions.verdicts import Verdict, verdict_of
+from plog.client.values import OffsetAndMetadata
+from plog.errors import ErrorCode, KafkaError, UnsupportedVersion
+from plog.types import TopicPartition
+from plog.wire.messages.add_offsets_to_txn import AddOffsetsToTxnResponse
+from plog.wire.messages.add_partitions_to_txn import AddPartitionsToTxnResponse
+from plog.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
+from plog.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from plog.wire.messages.produce import ProduceRequest
+from plog.wire.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
+from plog.wire.schema import ApiMessage, WireError
+
+log = logging.getLogger("plog.client")
+
+R = TypeVar("R", bound=ApiMessage)
+
+_FEATURE = "transaction.version"
+_LAST_VERSION_1 = 4
+"""Of EndTxn and TxnOffsetCommit: from the next one on they belong to transactions of version 2."""
+_LAST_ADD_PARTITIONS = 3
+"""What comes behind is for brokers."""
+_FIRST_WITH_GROUP = 3
+"""Version of TxnOffsetCommit in which a member of a group says who it is."""
+_FIRST_WITH_EPOCH = 3
+"""Version of InitProducerId in which a producer asks for its next epoch."""
+_FIRST_BACKOFF_S = 0.02
+"""A transaction before is complete in a moment."""
+
+
+class TransactionCoordinator:
+    """See the module's text. Raises what is no reason to try again, as errors of Kafka's codes."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        network: Network,
+        settings: ProducerSettings,
+        state: TransactionState,
+    ) -> None:
+        assert settings.transactional_id is not None
+        self._cluster = cluster
+        self._network = network
+        self._settings = settings
+        self._state = state
+        self._id = settings.transactional_id
+        self._is_v2 = False
+        self._node_id = NO_NODE
+        """The coordinator that was asked last."""
+
+    @property
+    def is_v2(self) -> bool:
+        """Whether the cluster has transactions of version 2, as the coordinator said last."""
+        connection = self._cluster.idle_connection(self._node_id)
+        if connection is not None:
+            self._is_v2 = _has_version_2(connection)
+        return self._is_v2
+
+    async def init(self, identity: ProducerIdentity | None = None) -> ProducerIdentity:
+        """A producer id, which ends whatever another producer does under the transactional.id.
+
+        With `identity`, the one this producer has, its next epoch.
+        """
+        if identity is None:
+            await self._check_served()
+        request = init_request(self._id, self._settings.transaction_timeout_ms, identity)
+
+        def error_of(answer: InitProducerIdResponse) -> KafkaError | None:
+            return self._error(answer.error_code, "InitProducerId")
+
+        def version_of(connection: Connection) -> int:
+            version = connection.version_of(InitProducerIdRequest)
+            if identity is not None and version < _FIRST_WITH_EPOCH:
+                raise UnsupportedVersion(
+                    f"transactional.id={self._id}: the broker at {connection.address} is too old"
+                    " to go on after this error: make a new producer"
+                )
+            return version
+
+        answer = await self._ask(request, InitProducerIdResponse, error_of, version_of=version_of)
+        return ProducerIdentity(answer.producer_id, answer.producer_epoch)
+
+    async def add_partitions(self, partitions: Collection[TopicPartition]) -> None:
+        """Have the transaction take in partitions, before anything is written to them."""
+        request = add_partitions_request(self._id, self._identity, partitions)
+
+        def error_of(answer: AddPartitionsToTxnResponse) -> KafkaError | None:
+            return error_of_partitions(answer, f"transactional.id={self._id}: adding")
+
+        await self._ask(
+            request, AddPartitionsToTxnResponse, error_of, last_version=_LAST_ADD_PARTITIONS
+        )
+
+    async def add_offsets(self, group_id: str) -> None:
+        """Have the transaction take in a group's offsets, before any are committed."""
+        request = add_offsets_request(self._id, self._identity, group_id)
+
+        def error_of(answer: AddOffsetsToTxnResponse) -> KafkaError | None:
+            return self._error(answer.error_code, f"adding the offsets of group {group_id}")
+
+        await self._ask(request, AddOffsetsToTxnResponse, error_of)
+
+    async def commit_offsets(
+        self, group: GroupMetadata, offsets: Mapping[TopicPartition, OffsetAndMetadata]
+    ) -> None:
+        """Tell the group's coordinator the offsets that are to count if the transaction commits."""
+        request = commit_offsets_request(self._id, self._identity, group, offsets)
+
+        def error_of(answer: TxnOffsetCommitResponse) -> KafkaError | None:
+            about = f"group {group.group_id}, generation {group.generation_id}: the offset of"
+            return error_of_partitions(answer, about)
+
+        def version_of(connection: Connection) -> int:
+            version = connection.version_of(TxnOffsetCommitRequest)
+            if version < _FIRST_WITH_GROUP and group != GroupMetadata(group.group_id):
+                raise UnsupportedVersion(
+                    f"the broker at {connection.address} is from before Kafka 2.5 and cannot tell"
+                    " members of a group apart here: give the group's id alone"
+                )
+            return version
+
+        await self._ask(
+            request,
+            TxnOffsetCommitResponse,
+            error_of,
+            version_of=version_of,
+            last_version=None if self._state.is_v2 else _LAST_VERSION_1,
+            group_id=group.group_id,
+        )
+
+    async def end(self, *, committed: bool) -> ProducerIdentity:
+        """Commit or abort; what the producer's id and epoch are afterwards."""
+        identity = self._identity
+        request = end_request(self._id, identity, committed=committed)
+
+        def error_of(answer: EndTxnResponse) -> KafkaError | None:
+            return self._error(answer.error_code, "committing" if committed else "aborting")
+
+        answer = await self._ask(
+            request,
+            EndTxnResponse,
+            error_of,
+            last_version=None if self._state.is_v2 else _LAST_VERSION_1,
+        )
+        if answer.producer_id < 0:
+            return identity
+        return ProducerIdentity(answer.producer_id, answer.producer_epoch)
+
+    # -- asking ---------------------------------------------------------------------------------
+
+    @property
+    def _identity(self) -> ProducerIdentity:
+        assert self._state.identity is not None, "a transaction has a producer id"
+        return self._state.identity
+
+    def _error(self, code: int, about: str) -> KafkaError | None:
+        return error_about(code, f"transactional.id={self._id}: {about}") if code else None
+
+    async def _check_served(self) -> None:
+        """Raise UnsupportedVersion if the brokers have no transactions.
+
+        Also those of them that know FindCoordinator for one, but nothing of what comes then.
+        """
+        connection = await self._cluster.any_connection()
+        if not connection.speaks(EndTxnRequest):
+            raise UnsupportedVersion(
+                f"transactional.id={self._id}: the broker at {connection.address} has no"
+                " transactions (it serves no EndTxn): leave transactional.id out; the producer is"
+                " idempotent without it"
+            )
+
+    async def _ask(
+        self,
+        request: ApiMessage,
+        response: type[R],
+        error_of: Callable[[R], KafkaError | None],
+        *,
+        version_of: Callable[[Connection], int] | None = None,
+        last_version: int | None = None,
+        group_id: str | None = None,
+    ) -> R:
+        """The answer without an error, however long that takes; by the group's coordinator if so.
+
+        Raises the first error that trying again would not cure.
+        """
+        kind = CoordinatorKind.TRANSACTION if group_id is None else CoordinatorKind.GROUP
+        key = self._id if group_id is None else group_id
+        backoff = self._backoff()
+        while True:
+            try:
+                node_id = await self._cluster.coordinator(key, kind)
+                if group_id is None:
+                    self._node_id = node_id
+                connection = await self._cluster.connection(node_id)
+                version = version_of(connection) if version_of else connection.version_of(request)
+                if last_version is not None:
+                    version = min(version, last_version)
+                answer = await connection.ask(request, response, version=version)
+                error: Exception | None = error_of(answer)
+                if error is None:
+                    return answer
+            except (KafkaError, WireError) as failure:
+                error = failure
+            verdict = verdict_of(error)
+            if verdict is Verdict.LOOK or _is_about_the_way(error):
+                self._cluster.forget_coordinator(key, kind)
+            elif verdict is not Verdict.RETRY:
+                raise error
+            log.debug("%s; asking again", error)
+            await backoff.wait()
+
+    def _backoff(self) -> Backoff:
+        return Backoff(
+            self._network,
+            first_s=_FIRST_BACKOFF_S,
+            longest_s=self._settings.retry_backoff_max_ms / 1000,
+            timeout_s=float("inf"),
+        )
+
+
+def _is_about_the_way(error: Exception) -> bool:
+    """Whether the coordinator was not reached, or did not answer."""
+    return isinstance(error, KafkaError) and error.code in (
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.BROKER_NOT_AVAILABLE,
+    )
+
+
+def _has_version_2(connection: Connection) -> bool:
+    """Whether the cluster runs transactions of version 2, and this broker speaks all of it."""
+    level = max(
+        (
+            feature.max_version_level
+            for feature in connection.api_versions.finalized_features
+            if feature.name == _FEATURE
+        ),
+        default=0,
+    )
+    return (
+        level >= 2
+        and connection.version_of(ProduceRequest) > LAST_PRODUCE_VERSION_1
+        and connection.version_of(EndTxnRequest) > _LAST_VERSION_1
+        and connection.version_of(TxnOffsetCommitRequest) > _LAST_VERSION_1
+    )

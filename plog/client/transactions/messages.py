@@ -1,0 +1,150 @@
+"""The requests of a transaction, made of plain values; and the errors in what is answered."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from itertools import groupby
+from operator import attrgetter
+
+from plog.client.errors import error_about
+from plog.client.group_metadata import GroupMetadata
+from plog.client.producer_state import ProducerIdentity
+from plog.client.values import OffsetAndMetadata
+from plog.errors import ErrorCode, KafkaError
+from plog.types import TopicPartition
+from plog.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
+from plog.wire.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopic,
+)
+from plog.wire.messages.end_txn import EndTxnRequest
+from plog.wire.messages.init_producer_id import InitProducerIdRequest
+from plog.wire.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
+)
+
+_NO_EPOCH = -1
+
+_BY_TOPIC = attrgetter("topic")
+
+
+def init_request(
+    transactional_id: str, timeout_ms: int, identity: ProducerIdentity | None
+) -> InitProducerIdRequest:
+    """Ask for the producer id; with `identity`, for the next epoch of who has that one."""
+    request = InitProducerIdRequest(
+        transactional_id=transactional_id, transaction_timeout_ms=timeout_ms
+    )
+    if identity is not None:
+        request.producer_id, request.producer_epoch = identity
+    return request
+
+
+def add_partitions_request(
+    transactional_id: str, identity: ProducerIdentity, partitions: Collection[TopicPartition]
+) -> AddPartitionsToTxnRequest:
+    """The transaction is about to write to these."""
+    return AddPartitionsToTxnRequest(
+        v3_and_below_transactional_id=transactional_id,
+        v3_and_below_producer_id=identity.producer_id,
+        v3_and_below_producer_epoch=identity.epoch,
+        v3_and_below_topics=[
+            AddPartitionsToTxnTopic(name=topic, partitions=[one.partition for one in group])
+            for topic, group in groupby(sorted(partitions), _BY_TOPIC)
+        ],
+    )
+
+
+def add_offsets_request(
+    transactional_id: str, identity: ProducerIdentity, group_id: str
+) -> AddOffsetsToTxnRequest:
+    """The transaction is about to commit offsets of the group."""
+    return AddOffsetsToTxnRequest(
+        transactional_id=transactional_id,
+        producer_id=identity.producer_id,
+        producer_epoch=identity.epoch,
+        group_id=group_id,
+    )
+
+
+def commit_offsets_request(
+    transactional_id: str,
+    identity: ProducerIdentity,
+    group: GroupMetadata,
+    offsets: Mapping[TopicPartition, OffsetAndMetadata],
+) -> TxnOffsetCommitRequest:
+    """Offsets to be committed with the transaction."""
+    return TxnOffsetCommitRequest(
+        transactional_id=transactional_id,
+        group_id=group.group_id,
+        producer_id=identity.producer_id,
+        producer_epoch=identity.epoch,
+        generation_id=group.generation_id,
+        member_id=group.member_id,
+        group_instance_id=group.group_instance_id,
+        topics=[
+            TxnOffsetCommitRequestTopic(
+                name=topic, partitions=[_offset(one, offsets[one]) for one in group_of_topic]
+            )
+            for topic, group_of_topic in groupby(sorted(offsets), _BY_TOPIC)
+        ],
+    )
+
+
+def _offset(
+    partition: TopicPartition, offset: OffsetAndMetadata
+) -> TxnOffsetCommitRequestPartition:
+    epoch = offset.leader_epoch
+    return TxnOffsetCommitRequestPartition(
+        partition_index=partition.partition,
+        committed_offset=offset.offset,
+        committed_leader_epoch=_NO_EPOCH if epoch is None else epoch,
+        committed_metadata=offset.metadata,
+    )
+
+
+def end_request(
+    transactional_id: str, identity: ProducerIdentity, *, committed: bool
+) -> EndTxnRequest:
+    """The transaction is over."""
+    return EndTxnRequest(
+        transactional_id=transactional_id,
+        producer_id=identity.producer_id,
+        producer_epoch=identity.epoch,
+        committed=committed,
+    )
+
+
+def error_of_partitions(
+    answer: AddPartitionsToTxnResponse | TxnOffsetCommitResponse, about: str
+) -> KafkaError | None:
+    """What is wrong with an answer about many partitions; None if nothing is.
+
+    One error that trying again would not cure counts more than those it would; what was not tried
+    because of another one says least.
+    """
+    found = [
+        error_about(code, f"{about} {partition}") for partition, code in _codes(answer) if code
+    ]
+    return min(found, key=_rank, default=None)
+
+
+def _rank(error: KafkaError) -> int:
+    return 2 if error.code == ErrorCode.OPERATION_NOT_ATTEMPTED else error.retriable
+
+
+def _codes(
+    answer: AddPartitionsToTxnResponse | TxnOffsetCommitResponse,
+) -> Iterator[tuple[TopicPartition, int]]:
+    if isinstance(answer, AddPartitionsToTxnResponse):
+        for result in answer.results_by_topic_v3_and_below:
+            for one in result.results_by_partition:
+                yield TopicPartition(result.name, one.partition_index), one.partition_error_code
+        return
+    for topic in answer.topics:
+        for partition in topic.partitions:
+            yield TopicPartition(topic.name, partition.partition_index), partition.error_code
