@@ -129,7 +129,8 @@ class Deletions:
                     _close(segments[number + 1 :])
                     raise
             if not (log.closed or log.offline):
-                log.producer_state.delete_snapshots_before(log.log_start_offset)
+                # Not the log's start: of what lies before it in its segment nothing else tells.
+                log.producer_state.delete_snapshots_before(log.segments.first.base_offset)
 
         self._jobs.submit(lane_of(log.log_dir), unlink).then(
             lambda _: None, lambda error: self._refused(log.log_dir, error)

@@ -37,6 +37,7 @@ from plogd.log.producer_state import ProducerStateManager
 from plogd.log.segment_recovery import (
     recover_segment,
     replay_batch,
+    replay_producers,
     replay_segment,
 )
 from plogd.ports import Files, Report
@@ -75,8 +76,9 @@ def load_log(files: Files, request: LoadRequest, report: Report) -> LogState:
     findings = Findings(request.topic_partition, request.directory, report)
     _remove_leftovers(files, request.directory)
     segments = _open_segments(files, request)
+    dropped: list[LogSegment] = []
     if request.log_start_offset <= segments[-1].base_offset:
-        segments = _drop_below_start(segments, request)
+        segments = _drop_below_start(segments, request, dropped)
     epochs = _load_epochs(files, request, segments, report)
     sealed = len(segments) if request.clean else _sealed_count(segments, request.recovery_point)
     ends = _mend_indexes(segments, sealed, request, findings, report)
@@ -86,14 +88,12 @@ def load_log(files: Files, request: LoadRequest, report: Report) -> LogState:
     suspects, segments = segments[sealed:], _drop_overtaken(segments[:sealed])
     if suspects:
         segments += _recover(files, suspects, request, epochs, findings, ends)
-    segments = _complete(files, request, segments, findings, ends)
+    segments = _complete(files, request, segments, findings, ends, dropped)
     log_end_offset = _next_offset(segments[-1])
     log_start_offset = max(request.log_start_offset, segments[0].base_offset)
     epochs.truncate_from_end(log_end_offset)
     epochs.truncate_from_start(log_start_offset)
-    producer_state = _load_producers(
-        files, request, segments, log_start_offset, log_end_offset, epochs
-    )
+    producer_state = _load_producers(files, request, dropped, segments, log_end_offset, epochs)
     findings.epochs_too_high(epochs.too_high)
     epochs.highest = None
     for segment in segments:
@@ -123,11 +123,12 @@ def _complete(
     segments: list[LogSegment],
     findings: Findings,
     ends: Mapping[int, int],
+    dropped: list[LogSegment],
 ) -> list[LogSegment]:
     """What a log can go on with: see what is gone, and leave no known offset to be given again."""
     log_end_offset = _next_offset(segments[-1])
     if log_end_offset >= request.log_start_offset:
-        segments = _drop_below_start(segments, request)
+        segments = _drop_below_start(segments, request, dropped)
     if not request.may_have_gaps:
         known_start = request.log_start_offset if request.knows_log_start else None
         findings.lost_before(segments, log_start_offset=known_start)
@@ -185,10 +186,15 @@ def _write_epochs(epochs: LeaderEpochs) -> bool:
     return True
 
 
-def _drop_below_start(segments: list[LogSegment], request: LoadRequest) -> list[LogSegment]:
-    """Finish a deletion that a crash interrupted: the log's start was written before it began."""
+def _drop_below_start(
+    segments: list[LogSegment], request: LoadRequest, dropped: list[LogSegment]
+) -> list[LogSegment]:
+    """Part with what a deletion has left that a crash interrupted; the rest.
+
+    The log's start was written before it began. What is parted with goes to `dropped`.
+    """
     while len(segments) > 1 and segments[1].base_offset <= request.log_start_offset:
-        segments[0].delete_files()
+        dropped.append(segments[0])
         segments = segments[1:]
     return segments
 
@@ -396,24 +402,60 @@ def _go_on_behind_loss(
 def _load_producers(
     files: Files,
     request: LoadRequest,
+    dropped: Sequence[LogSegment],
     segments: Sequence[LogSegment],
-    log_start_offset: int,
     log_end_offset: int,
     epochs: LeaderEpochs,
 ) -> ProducerStateManager:
-    """The newest usable snapshot, and all batches after it."""
+    """The newest usable snapshot, and all batches after it; then what was dropped is deleted.
+
+    A snapshot is written by a job after each roll. Where a crash came in between, the segments
+    before the active one, even below the log's start, are all that tells of their producers; it is
+    written now, for soon they may be deleted.
+    """
     state = ProducerStateManager(
         files, request.directory, expiration_ms=request.producer_id_expiration_ms
     )
-    state.remove_stray_snapshots([segment.base_offset for segment in segments])
-    offset = state.load(log_start_offset, log_end_offset, request.now_ms)
-    if offset is None:  # What lies below the log's start, but is still there, tells of them.
-        offset = segments[0].base_offset
+    told = [*dropped, *segments]
+    state.remove_stray_snapshots([segment.base_offset for segment in told])
+    offset = state.load(told[0].base_offset, log_end_offset, request.now_ms)
+    if offset is None:
+        offset = told[0].base_offset
+    if offset < segments[0].base_offset:
+        for segment in dropped:
+            _replay_dropped(segment, offset, state)
+    is_noted = True
     for segment, following in zip(segments, [*segments[1:], None], strict=True):
+        if following is None and offset < segment.base_offset:
+            is_noted = _write_snapshot(state, segment.base_offset)
         if following is None or following.base_offset > offset:
             _walk(segment, offset, _bind_replay(segment, state, epochs))
+    for segment in dropped:
+        if is_noted:
+            segment.delete_files()
+        else:  # The next start finds them again.
+            segment.close()
     state.remove_expired(request.now_ms)
     return state
+
+
+def _replay_dropped(segment: LogSegment, from_offset: int, state: ProducerStateManager) -> None:
+    """Tell `state` of the producers in it; nobody has looked whether its indexes are whole."""
+    with contextlib.suppress(CorruptMessage):
+        for position, header in segment.records.batches_from(0):
+            if header.last_offset >= from_offset:
+                replay_producers(segment, position, header, state)
+
+
+def _write_snapshot(state: ProducerStateManager, end_offset: int) -> bool:
+    """As `_write_epochs`, of the producers below `end_offset`."""
+    try:
+        state.write_snapshot(end_offset)
+    except OSError as error:
+        if not is_refusal(error):
+            raise
+        return False
+    return True
 
 
 def _bind_replay(

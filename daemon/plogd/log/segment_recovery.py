@@ -128,6 +128,13 @@ def replay_batch(
     """Tell producers' state and leader epochs of a batch found in the log."""
     if header.partition_leader_epoch > leader_epochs.latest_epoch:
         leader_epochs.assign(header.partition_leader_epoch, header.base_offset)
+    replay_producers(segment, position, header, producer_state)
+
+
+def replay_producers(
+    segment: LogSegment, position: int, header: BatchHeader, producer_state: ProducerStateManager
+) -> None:
+    """Tell producers' state of a batch found in the log."""
     if not header.has_producer_id:
         return
     if not header.is_control:

@@ -153,7 +153,8 @@ class Storm(Promises):
             log = self.sim.broker.log(TOPIC, partition)
             if log is not None and log.log_end_offset > log._segments.active.base_offset:
                 log.roll()
-        self.sim.settle()  # The snapshot is written: a broker that dies before is another story.
+        if self.chance.random() < 0.5:  # Else the broker dies before the snapshots are written.
+            self.sim.settle()
 
     # -- what happens to the topic ------------------------------------------------------------
 
