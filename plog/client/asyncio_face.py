@@ -273,16 +273,18 @@ class Consumer(Client[PollingConsumer], ReactorConsumerFace):
     async def _await_taken(self, take: Callable[[], T], timeout_s: float | None) -> T:
         """What `take` gives, asked again until it is something or the time is over.
 
-        Asked here, not by the engine: a task that is cancelled as its records come would lose them.
+        In the task that asks: one that is cancelled as its records come would lose them otherwise,
+        and they would take a way round by the engine.
         """
-        clock = asyncio.get_running_loop().time
-        deadline_s = None if timeout_s is None else clock() + timeout_s
-        while True:
-            left_s = None if deadline_s is None else deadline_s - clock()
-            came = await self._run(PollingConsumer.wait_for_data, left_s)
-            taken = take()
-            if taken or not came:
-                return taken
+        loop = asyncio.get_running_loop()
+
+        def here(awaitable: Any) -> asyncio.Future[Any]:
+            if not isinstance(awaitable, Deferred):
+                awaitable = Deferred.fromCoroutine(awaitable)
+            future: asyncio.Future[Any] = awaitable.asFuture(loop)
+            return future
+
+        return await self._core.until_taken(take, timeout_s, here=here)
 
     # -- what to read, and how far ------------------------------------------------------------
 

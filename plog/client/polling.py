@@ -7,7 +7,7 @@ records that were taken and not yet given out (unread.py), which count as not co
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from plog.client.consumer import ConsumerCore
@@ -31,6 +31,10 @@ ARROW_RECORDS_MAX = 1 << 20
 """How many `consume_arrow` gives at once if it is not told."""
 
 Offsets = Mapping[TopicPartition, OffsetAndMetadata | int]
+
+
+def _as_it_is(awaitable: Awaitable[Any]) -> Awaitable[Any]:
+    return awaitable
 
 
 class PollingConsumer(ConsumerCore):
@@ -89,10 +93,17 @@ class PollingConsumer(ConsumerCore):
         """Do what the group wants done, and wait until `take` would give or raise something."""
         return await self.until_taken(lambda: self.has_data, timeout_s)
 
-    async def until_taken(self, take: Callable[[], T], timeout_s: float | None) -> T:
+    async def until_taken(
+        self,
+        take: Callable[[], T],
+        timeout_s: float | None,
+        *,
+        here: Callable[[Awaitable[Any]], Awaitable[Any]] = _as_it_is,
+    ) -> T:
         """What `take` gives as soon as that is something; what it gave last when time is over.
 
-        Raises WokenUp, and what `prepare` and `take` raise.
+        Who does not run it as a coroutine of the engine says how the engine's awaitables are to be
+        awaited `here`. Raises WokenUp, and what `prepare` and `take` raise.
         """
         if not (self._member.is_subscribed or self.positions.assigned or self._is_closed):
             raise IllegalState("there is nothing to read: subscribe to topics or assign partitions")
@@ -105,14 +116,14 @@ class PollingConsumer(ConsumerCore):
             self.raise_if_woken()
             self.polled()
             if self.needs_prepare:
-                await self.prepare()
+                await here(self.prepare())
             taken = take()
             left_s = None if deadline_s is None else deadline_s - now_s()
             if taken or (left_s is not None and left_s <= 0):
                 return taken
             self.polled(waits=True)
             try:
-                await self._data.wait(left_s)
+                await here(self._data.wait(left_s))
             finally:  # Also if the wait is cancelled: who does not wait has to ask again in time.
                 self.polled()
 

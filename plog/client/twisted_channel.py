@@ -214,6 +214,11 @@ class TwistedChannel(Protocol):
     def _take(self, data: memoryview) -> None:
         """Cut `data` into frames. Raises KafkaError for what is no answer to what was asked."""
         position, end = 0, len(data)
+        if self._frame is None and not self._head and _SIZE.size < end <= _MAX_FRAME_BYTES:
+            (size,) = _SIZE.unpack_from(data)
+            if size == end - _SIZE.size:  # As it mostly is: one answer, and nothing else.
+                self._answered(data[_SIZE.size :])
+                return
         while position < end:
             if self._frame is not None:
                 position += self._fill(self._frame, data[position:])
