@@ -41,6 +41,8 @@ def admin_settings(arguments: argparse.Namespace) -> AdminSettings:
     controllers = getattr(arguments, "bootstrap_controllers", None)
     if servers is not None and controllers is not None:
         raise UsageError("say whom to ask in one way: --bootstrap-server or --bootstrap-controller")
+    if servers is None and controllers is None and arguments.command_config is None:
+        raise UsageError("whom to ask is missing: --bootstrap-server HOST:PORT")
     if servers is not None or controllers is not None:  # Either is stronger than both in a file.
         given["bootstrap.servers"] = servers or ""
         given["bootstrap.controllers"] = controllers or ""

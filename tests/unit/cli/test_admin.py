@@ -30,9 +30,13 @@ def test_a_timeout_is_for_the_whole(tmp_path: Path) -> None:
     assert admin_settings(_arguments(timeout_ms=1234)).default_api_timeout_ms == 1234
 
 
-def test_without_servers_it_says_so() -> None:
-    with pytest.raises(ConfigError, match="bootstrap"):
+def test_without_servers_it_says_so(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="missing: --bootstrap-server HOST:PORT"):
         admin_settings(_arguments(bootstrap_servers=None))
+    file = tmp_path / "client.properties"
+    file.write_text("client.id=me")
+    with pytest.raises(ConfigError, match=r"bootstrap\.servers is not set"):
+        admin_settings(_arguments(bootstrap_servers=None, command_config=str(file)))
 
 
 @pytest.mark.parametrize(

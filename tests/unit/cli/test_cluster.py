@@ -34,7 +34,7 @@ def test_the_servers_have_a_short_name_and_are_needed(site: CliSite) -> None:
     assert site.ended(configure, ["cluster-id", "-b", servers]).code == 0
     missing = site.ended(configure, ["cluster-id"])
     assert missing.code == 1
-    assert "bootstrap.servers" in missing.err
+    assert "--bootstrap-server HOST:PORT" in missing.err
 
 
 def test_a_plog_broker_is_no_controller(site: CliSite) -> None:
