@@ -28,8 +28,8 @@ stopped by Ctrl-C. Every tool also takes `--help` and `--version`.
 
 Where Kafka's tool tells of an error and ends with 0 all the same, plog ends with 1, so that a
 script notices: `consumer-groups` for a group there is not, offsets of a group that has members,
-what could not be deleted, and brokers nobody can reach; `configs --describe` of a topic or a broker
-there is not; `cluster unregister` where the cluster cannot do it.
+what could not be deleted, and brokers nobody can reach; `cluster unregister` where the cluster
+cannot do it.
 
 `source <(plog completion bash)` makes the shell complete commands and options.
 """

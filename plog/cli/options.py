@@ -63,9 +63,15 @@ def add_bootstrap_option(
 class _Gone(argparse.Action):
     """Where a cluster was found once; lines of old documentation still say it."""
 
-    def __call__(self, parser: argparse.ArgumentParser, *_: object, **__: object) -> NoReturn:
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: object,
+        values: object,
+        option_string: str | None = None,
+    ) -> NoReturn:
         parser.error(
-            "--zookeeper is not known any more: tools ask the brokers, so say "
+            f"{option_string} is not known any more: tools ask the brokers, so say "
             "--bootstrap-server HOST:PORT"
         )
 

@@ -276,7 +276,10 @@ class Consumer(Client[PollingConsumer], ReactorConsumerFace):
         In the task that asks: one that is cancelled as its records come would lose them otherwise,
         and they would take a way round by the engine.
         """
+        self._check_loop()
         loop = asyncio.get_running_loop()
+        if timeout_s is not None and timeout_s <= 0:
+            await asyncio.sleep(0)  # The engine's turn: it runs in this loop, too.
 
         def here(awaitable: Any) -> asyncio.Future[Any]:
             if not isinstance(awaitable, Deferred):

@@ -7,6 +7,7 @@ from plog.errors import KafkaError, RequestTimedOut
 
 _JITTER = 0.2
 _GROWTH = 2
+_TRIED = " (tried for "
 
 
 class Backoff:
@@ -44,9 +45,9 @@ class Backoff:
     async def wait_or_raise(self, error: KafkaError) -> None:
         """Wait before the next try; without time left, raise `error` with how long it was tried."""
         if self.is_over:
-            if str(error):
+            if str(error) and _TRIED not in str(error):  # One within another tells of it once.
                 text = str(error).rstrip(".")
-                error.args = (f"{text} (tried for {self._timeout_s:g} s)",)
+                error.args = (f"{text}{_TRIED}{self._timeout_s:g} s)",)
             raise error
         await self.wait()
 

@@ -27,7 +27,7 @@ from plog.client.metadata import (
     problem_of,
 )
 from plog.client.network import Cancelled, Network, Task
-from plog.client.node import Node
+from plog.client.node import Node, security_of
 from plog.client.settings import ClientSettings
 from plog.errors import ErrorCode, KafkaError, PlogError, error_from_code
 from plog.types import TopicPartition
@@ -36,7 +36,7 @@ from plog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, M
 from plog.wire.schema import ApiMessage
 
 if TYPE_CHECKING:
-    from plog.client.security import Security
+    pass
 
 log = logging.getLogger("plog.client")
 
@@ -69,7 +69,7 @@ class Cluster:
         self.on_refusal: list[Callable[[KafkaError], None]] = []
         """Called when there is no metadata for a reason that somebody has to do away with."""
         self._settings = settings
-        self._security = _security_of(settings)
+        self._security = security_of(settings)
         self._auto_create_topics = auto_create_topics
         self._seeds = [
             Node(network, settings, self._security, -1 - number, host, port)
@@ -146,10 +146,14 @@ class Cluster:
         return await self._ask_some(request, response, timeout_s)
 
     async def _ask_some(
-        self, request: ApiMessage, response: type[R], timeout_s: float | None = None
+        self,
+        request: ApiMessage,
+        response: type[R],
+        timeout_s: float | None = None,
+        backoff: Backoff | None = None,
     ) -> R:
-        """As `ask_any`, whatever is known."""
-        backoff = self.backoff()
+        """As `ask_any`, whatever is known, until `backoff` is over."""
+        backoff = backoff or self.backoff()
         while True:
             error: KafkaError | None = None
             for node in self._candidates():
@@ -305,11 +309,15 @@ class Cluster:
         self._stale.set()
 
     async def refresh(
-        self, topics: Collection[str] | None = None, *, all_topics: bool = False
+        self,
+        topics: Collection[str] | None = None,
+        *,
+        all_topics: bool = False,
+        backoff: Backoff | None = None,
     ) -> ClusterMetadata:
         """Ask for `topics`, by default those wanted; an empty collection asks for brokers only.
 
-        Raises as `ask_any`.
+        Raises as `ask_any`, when `backoff` is over.
         """
         if self._settings.uses_controllers:
             return await self._refresh_controllers()
@@ -319,7 +327,7 @@ class Cluster:
             topics=None if every else [MetadataRequestTopic(name=name) for name in names],
             allow_auto_topic_creation=self._auto_create_topics,
         )
-        response = await self.ask_any(request, MetadataResponse)
+        response = await self._ask_some(request, MetadataResponse, backoff=backoff)
         if response.error_code:
             raise error_about(response.error_code, "metadata")
         self._learn(response, replace_topics=every)
@@ -412,7 +420,7 @@ class Cluster:
         known = self.metadata.topics.get(name) if is_fresh else None
         while known is None or known.error or not known.has_leaders:
             try:
-                known = (await self.refresh((name,))).topics.get(name)
+                known = (await self.refresh((name,), backoff=backoff)).topics.get(name)
                 error = problem_of(name, known)
             except KafkaError as failure:
                 error = failure
@@ -489,11 +497,3 @@ class Cluster:
     def _check_open(self) -> None:
         if self._is_closed:
             raise ClosedError("the client is closed")
-
-
-def _security_of(settings: ClientSettings) -> Security | None:
-    if not settings.uses_tls:
-        return None
-    from plog.client.security import Security  # Only who needs it pays for it.
-
-    return Security.of(settings)

@@ -156,3 +156,12 @@ class Node:
         self._is_closed = True
         if self._connection is not None:
             self._connection.close()
+
+
+def security_of(settings: ClientSettings) -> Security | None:
+    """What is needed for TLS, if there is to be TLS."""
+    if not settings.uses_tls:
+        return None
+    from plog.client.security import Security  # Only who needs it pays for it.
+
+    return Security.of(settings)

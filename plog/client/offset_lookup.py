@@ -155,11 +155,12 @@ class OffsetLookup:
                 if not (error.retriable or error.code in MAY_PASS):
                     raise error
             await backoff.wait_or_raise(next(iter(answers.failed.values())))
-            await self._refresh(left)
+            await self._refresh(left, backoff)
 
-    async def _refresh(self, partitions: Iterable[TopicPartition]) -> None:
+    async def _refresh(self, partitions: Iterable[TopicPartition], backoff: Backoff) -> None:
+        topics = {partition.topic for partition in partitions}
         try:
-            await self._cluster.refresh({partition.topic for partition in partitions})
+            await self._cluster.refresh(topics, backoff=backoff)
         except KafkaError as error:
             if not error.retriable:
                 raise
@@ -170,7 +171,7 @@ class OffsetLookup:
     ) -> TimeAnswers:
         """One try, all leaders beside each other."""
         if any(p.topic not in self._cluster.metadata.topics for p in timestamps):
-            await self._refresh(timestamps)
+            await self._refresh(timestamps, backoff)
         metadata = self._cluster.metadata
         answers = TimeAnswers({}, {})
         by_leader: dict[int, list[TimeQuestion]] = {}
@@ -194,6 +195,8 @@ class OffsetLookup:
         topic = self._cluster.metadata.topics.get(partition.topic)
         if topic is not None and topic.error:
             return error_about(topic.error, f"topic {partition.topic}")
+        if topic is None and self._cluster.trouble is not None:
+            return self._cluster.trouble  # No broker has said what there is.
         if topic is None or partition.partition >= len(topic.partitions):
             return UnknownTopicOrPartition(f"{partition} does not exist")
         return error_from_code(ErrorCode.LEADER_NOT_AVAILABLE, f"{partition} has no leader")

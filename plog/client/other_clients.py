@@ -106,8 +106,7 @@ OTHER_CLIENTS: Mapping[str, Stranger] = {
     "on.delivery": _OUTCOME,
     "partitioner": _refused(
         "give it as an argument of its own, not in a mapping: partitioner=…; the default is that"
-        " of Kafka's clients, murmur2",
-        "murmur2",
+        " of Kafka's clients, librdkafka's murmur2_random, and HashPartitioner() is its murmur2",
         "murmur2_random",
     ),
     "proxy.url": _PROXY,

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from itertools import accumulate
 from typing import Any, Protocol, cast
 
+from plog.client.errors import ConfigError
 from plog.hashing import partition_for_key
 
 
@@ -96,6 +97,18 @@ def chooser(
     """The function that chooses partitions; None for the default, which the accumulator knows."""
     if partitioner is None:
         return RoundRobinPartitioner().partition if in_turn else None
+    choose = partitioner if isinstance(partitioner, str) else _choice_of(partitioner)
+    if not callable(choose):
+        raise ConfigError(
+            [
+                f"partitioner={partitioner!r}: give an object with a method `partition`, such as"
+                " plog.HashPartitioner(), or a function"
+            ]
+        )
+    return choose
+
+
+def _choice_of(partitioner: object) -> Callable[..., int]:
     choose: Callable[..., int] = getattr(partitioner, "partition", cast(Any, partitioner))
     return choose
 

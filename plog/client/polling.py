@@ -186,6 +186,13 @@ class PollingConsumer(ConsumerCore):
         that is ``none``, and as `committed`.
         """
         asked = checked_partitions(partitions) or list(self.positions.assigned)
+        missing = [partition for partition in asked if partition not in self.positions.assigned]
+        if missing or not asked:
+            raise IllegalState(
+                f"there is nowhere to seek: {', '.join(map(str, missing))} is not assigned"
+                if missing
+                else "there is nowhere to seek: nothing is assigned"
+            )
         committed = await self.committed(asked, timeout_s)
         default = self.positions.default_reset
         missing = [partition for partition in asked if committed[partition] is None]

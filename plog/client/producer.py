@@ -91,16 +91,14 @@ class ProducerCore(TransactionCalls, Generic[H]):
         self._interceptors = Interceptors(interceptors)
         self._has_hooks = bool(key_serializer or value_serializer or interceptors)
         self._choose = chooser(partitioner, in_turn=settings.partitioner_class is not None)
-        self._largest_bytes = (
-            min(settings.max_request_size, settings.buffer_memory)
-            - HEADER_SIZE
-            - (RECORD_OVERHEAD_MAX - RECORD_OVERHEAD)
-        )
+        largest_bytes = min(settings.max_request_size, settings.buffer_memory)
+        self._largest_bytes = largest_bytes - HEADER_SIZE - (RECORD_OVERHEAD_MAX - RECORD_OVERHEAD)
         self._wall_ms = network.wall_ms
         self._metrics = ProducerMetrics(network.now_s)
         self._accumulator = accumulator_for(
             settings, network, make_handle, wake or self.woken, transaction
         )
+        self._append: Callable[..., H | None] = self._accumulator.append
         self._deliveries = Deliveries(
             self._accumulator,
             settings,
@@ -198,7 +196,7 @@ class ProducerCore(TransactionCalls, Generic[H]):
                 self._check_open()
                 return None
         try:
-            handle = self._accumulator.append(
+            handle = self._append(
                 topic, partition, timestamp, key, value, headers, size_bytes, on_delivery, claim
             )
         except TypeError:
@@ -410,14 +408,17 @@ class ProducerCore(TransactionCalls, Generic[H]):
         closed; while it is being closed, this waits for the same end. Connections are the
         cluster's, and stay open.
         """
+        self._take_no_more()
+        with AtTheEnd(self._close_rest):
+            await self._until_finished(list(self._accumulator.incomplete), timeout_s)
+
+    def _take_no_more(self) -> None:
         self._is_closed = True
         self._accumulator.close()
         self._lookup.close()
         self._line.end()
         self._progress.set()
         self.woken()
-        with AtTheEnd(self._close_rest):
-            await self._until_finished(list(self._accumulator.incomplete), timeout_s)
 
     def _close_rest(self) -> None:
         left = sum(batch.count for batch in self._accumulator.incomplete if not batch.is_done)

@@ -70,7 +70,7 @@ class RangeReader:
         backoff = self._cluster.backoff(self._timeout_s)
         while True:
             try:
-                told = await self._ask(partition, position)
+                told = await self._ask(partition, position, backoff)
             except KafkaError as error:
                 if not error.retriable and error.code not in MAY_PASS:
                     raise
@@ -86,11 +86,13 @@ class RangeReader:
             end = told.last_stable_offset if self._rules.read_committed else told.high_watermark
             await backoff.wait_or_raise(_not_there(partition, position, stop, end))
 
-    async def _ask(self, partition: TopicPartition, position: int) -> PartitionData:
+    async def _ask(
+        self, partition: TopicPartition, position: int, backoff: Backoff
+    ) -> PartitionData:
         """One fetch from the leader. Raises what it answers, what breaks on the way."""
         metadata = self._cluster.metadata
         if partition.topic not in metadata.topics:
-            metadata = await self._cluster.refresh({partition.topic})
+            metadata = await self._cluster.refresh({partition.topic}, backoff=backoff)
         known, leader = metadata.partition(partition), metadata.leader_of(partition)
         if known is None or leader is None:
             raise self.lookup.why_no_leader(partition)
@@ -121,7 +123,7 @@ class RangeReader:
     async def _refresh(self, partition: TopicPartition, backoff: Backoff) -> None:
         """Ask who leads it now. Raises what prevents that when there is no time left."""
         try:
-            await self._cluster.refresh({partition.topic})
+            await self._cluster.refresh({partition.topic}, backoff=backoff)
         except KafkaError as error:
             if not error.retriable or backoff.is_over:
                 raise

@@ -52,9 +52,9 @@ What is wrong is told all at once in a `ConfigError`: a name nobody knows, with 
 value, with what is allowed; values that do not go together. In a file a name nobody knows is only
 warned of, because other programs may read it, too, unless it looks like one of security. Names of
 Kafka that have no effect here, such as `key.serializer`, are warned of with the reason and what to
-use instead; so are those of kafka-python, aiokafka and librdkafka that are no other name of one of
-these ([more](from-other-clients.md)). Where silence would be dangerous (`interceptor.classes`,
-`ssl.engine.factory.class`), they are refused.
+use instead; so are most of kafka-python's, aiokafka's and librdkafka's that are no other name of
+one of these ([more](from-other-clients.md)). Where silence would be dangerous
+(`interceptor.classes`, `ssl.engine.factory.class`), they are refused.
 
 A file for a cluster that encrypts and asks who is there:
 

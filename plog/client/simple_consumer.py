@@ -23,7 +23,12 @@ from plog.client.options import Servers
 from plog.client.range_reader import RangeReader
 from plog.client.socket_network import SocketNetwork, run_blocking
 from plog.client.times import Time, time_ms
-from plog.client.values import ConsumerRecord, OffsetAndTimestamp
+from plog.client.values import (
+    ConsumerRecord,
+    OffsetAndTimestamp,
+    checked_partition,
+    checked_partitions,
+)
 from plog.errors import PlogError
 from plog.records.columns import RecordColumns
 from plog.types import TopicPartition
@@ -48,8 +53,9 @@ class SimpleConsumer:
             for record in consumer.records(partition, 0, stop):
                 print(record.offset, record.value)
 
-    Settings are a consumer's, but those of groups and positions have no meaning here. Every wait
-    ends after ``default.api.timeout.ms``.
+    Settings are a consumer's, but those of groups and positions, ``client.rack`` and
+    ``max.poll.records`` have no meaning here. Nothing is tried for longer than
+    ``default.api.timeout.ms``.
 
     Raises ConfigError for settings that are wrong.
     """
@@ -105,11 +111,13 @@ class SimpleConsumer:
         self, partitions: Collection[TopicPartition]
     ) -> dict[TopicPartition, int]:
         """The offset of the first record there is in each."""
-        return self._run(self._reader.lookup.beginnings(partitions, timeout_s=self._timeout_s))
+        asked = checked_partitions(partitions)
+        return self._run(self._reader.lookup.beginnings(asked, timeout_s=self._timeout_s))
 
     def end_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """The offset behind the last record that ``isolation.level`` lets this consumer read."""
-        return self._run(self._reader.lookup.ends(partitions, timeout_s=self._timeout_s))
+        asked = checked_partitions(partitions)
+        return self._run(self._reader.lookup.ends(asked, timeout_s=self._timeout_s))
 
     def offsets_for_times(
         self, times: Mapping[TopicPartition, Time]
@@ -118,7 +126,7 @@ class SimpleConsumer:
 
         A time is in ms since 1970, or a datetime with a time zone.
         """
-        asked = {partition: time_ms(time) for partition, time in times.items()}
+        asked = {checked_partition(one): time_ms(time) for one, time in times.items()}
         return self._run(self._reader.lookup.at_times(asked, timeout_s=self._timeout_s))
 
     # -- reading ------------------------------------------------------------------------------
@@ -150,6 +158,8 @@ class SimpleConsumer:
 
         Needs the extra ``plog[arrow]``: raises MissingExtra without it.
         """
+        if max_records < 1:
+            raise ValueError(f"max_records is {max_records}; nobody waits for less than one")
         record_schema()
         columns, runs = RecordColumns(), list[ColumnRun]()
         try:
@@ -171,6 +181,7 @@ class SimpleConsumer:
     def _fetches(
         self, partition: TopicPartition, start: int, stop: int
     ) -> Iterator[FetchedPartition]:
+        partition = checked_partition(partition)
         position = start
         while position < stop:
             fetched = self._run(self._reader.fetch(partition, position, stop))

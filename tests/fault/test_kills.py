@@ -161,25 +161,23 @@ def test_a_restart_that_loses_records_would_be_noticed(arena: Arena, plant: str)
 
 def _well_filled_partition(arena: Arena) -> tuple[str, int, int]:
     """Topic and partition of a log from which nothing is deleted; its last acknowledged offset."""
-    forever = {
-        topic.topic_id: topic.name for topic in arena.topics.by_id.values() if topic.name in _KEPT
-    }
+
+    def forever() -> dict[bytes, str]:  # Not all of them are there from the start.
+        topics = arena.topics.by_id.values()
+        return {topic.topic_id: topic.name for topic in topics if topic.name in _KEPT}
 
     def best() -> tuple[int, PartitionKey]:
+        kept = forever()
         partitions = arena.history.partitions.items()
         return max(
-            (
-                (len(known.acknowledged), key)
-                for key, known in partitions
-                if key.topic_id in forever
-            ),
+            ((len(known.acknowledged), key) for key, known in partitions if key.topic_id in kept),
             default=(0, PartitionKey(b"", 0)),
         )
 
     arena.run_until_acknowledged()
     arena.run_until(lambda: best()[0] > 40, "acknowledged records")
     key = best()[1]
-    return forever[key.topic_id], key.partition, max(arena.history.partition(key).acknowledged)
+    return forever()[key.topic_id], key.partition, max(arena.history.partition(key).acknowledged)
 
 
 def test_a_restart_that_loses_commits_would_be_noticed(arena: Arena) -> None:

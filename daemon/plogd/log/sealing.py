@@ -95,7 +95,24 @@ class Sealing:
         )
 
         def again() -> None:
-            if log.is_unsealed(segment) and not (log.closed or log.offline):
+            if log.closed or log.offline:
+                return
+            if log.is_unsealed(segment):
                 self._submit(log, segment, write_snapshot)
+            else:
+                self._note_producers(log, write_snapshot)
 
         self._timers.call_later(RETRY_MS, again)
+
+    def _note_producers(self, log: Log, write_snapshot: Callable[[], None]) -> None:
+        """The segment was deleted meanwhile: nothing but the snapshot tells of its producers."""
+
+        def failed(error: Exception) -> None:
+            if log.closed or log.offline:
+                return
+            if isinstance(error, OSError) and not is_refusal(error):
+                self._storage_failed(log.log_dir, error)
+            else:
+                self._timers.call_later(RETRY_MS, lambda: self._note_producers(log, write_snapshot))
+
+        self._jobs.submit(lane_of(log.log_dir), write_snapshot).then(lambda _: None, failed)

@@ -144,10 +144,11 @@ class BrokerProcess(RunningBroker):
     def _ask(self, command: str, *, timeout_s: float = ASK_TIMEOUT_S, **arguments: Any) -> Any:
         if not self._is_controlled:
             raise BrokerFailed(f"{command}: start it with BrokerProcess(..., controls=True)")
-        if self._control is None:
+        control = self._control
+        if control is None:
             raise BrokerFailed(f"{command}: {NOT_RUNNING}")
         try:
-            return self._control.ask(command, arguments, timeout_s)
+            return control.ask(command, arguments, timeout_s)
         except ChannelClosed as error:
             raise BrokerFailed(f"{error}\n{self._log_tail()}") from error
 

@@ -51,7 +51,9 @@ class ControlClient:
             try:
                 self._ours.send(json.dumps(message).encode())
                 answer = self._receive(self._last_id, command, timeout_s)
-            except ConnectionError as error:
+            except TimeoutError:
+                raise
+            except OSError as error:  # Lost, or closed by another thread.
                 raise ChannelClosed(f"{command}: {error}") from error
         finally:
             self._lock.release()
@@ -62,7 +64,9 @@ class ControlClient:
         raise error_from_code(answer["code"], answer["error"])
 
     def close(self) -> None:
-        """Let go of both ends."""
+        """Let go of both ends; who waits for an answer hears of it."""
+        with contextlib.suppress(OSError):
+            self._ours.shutdown(socket.SHUT_RDWR)
         self._ours.close()
         self.theirs.close()
 

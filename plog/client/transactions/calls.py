@@ -53,6 +53,11 @@ class TransactionCalls:
         transactions = self._transactions()
         if isinstance(group_metadata, str):
             group_metadata = GroupMetadata(group_metadata)
+        if not isinstance(group_metadata, GroupMetadata):
+            raise TypeError(
+                f"{group_metadata!r} is no group: give what consumer.group_metadata() returns, or"
+                " a group's id"
+            )
         checked = {
             checked_partition(partition): checked_offset(offset)
             for partition, offset in offsets.items()

@@ -87,9 +87,9 @@ class _Call:
             raise self._error
         return True
 
-    async def ended(self) -> None:
-        """Wait for its end, whatever that is."""
-        await self._ended.wait()
+    async def ended(self, timeout_s: float | None = None) -> bool:
+        """Whether it has ended in time, whatever that end is."""
+        return await self._ended.wait(timeout_s)
 
     def cancel(self) -> None:
         """End it where it stands."""
@@ -116,6 +116,8 @@ class Transactions:
         self._timeout_s = timeout_s
         self._transaction_timeout_ms = transaction_timeout_ms
         self._call: _Call | None = None
+        self._late: list[_Call] = []
+        """Calls that nobody waits for, whose request may still be on its way."""
         self._adder: Task | None = None
         self._is_adding = False
         state.on_new_partition = self._begin_adding
@@ -138,27 +140,33 @@ class Transactions:
     ) -> None:
         """See `TransactionCalls.send_offsets_to_transaction`."""
         name = "send_offsets_to_transaction()"
-        while (call := self._call) is not None and call.name == name:
-            await call.ended()  # Others' offsets: these come behind them.
-            self._forget(call)
-        if self._call is None:
-            self.state.check_may_add_offsets()
-            if not offsets:
-                return
+        limit_s = self._timeout_s if timeout_s is None else timeout_s
+        deadline_s = self._network.now_s() + limit_s
         try:
+            while (call := self._call) is not None and call.name == name:
+                # Others' offsets: these come behind them.
+                if not await call.ended(max(0.0, deadline_s - self._network.now_s())):
+                    raise self._too_late(name, limit_s)
+                self._forget(call)
+            if self._call is None:
+                self.state.check_may_add_offsets()
+                if not offsets:
+                    return
             await self._do(
                 name,
                 self.state.check_may_add_offsets,
                 lambda: self._add_offsets(offsets, group),
-                timeout_s,
+                max(0.0, deadline_s - self._network.now_s()),
             )
         except (RequestTimedOut, Cancelled) as error:  # Whether they are in it cannot be known.
-            if self._call is not None and self._call.name == name:
-                self._call.cancel()
+            self._spoil(error)
+            call = self._call
+            if call is not None and call.name == name:
+                # Its request may have left, and must not reach the next transaction.
                 self._call = None
-                self._spoil(error)
-                if not isinstance(error, Cancelled):
-                    self.state.raise_error()
+                self._late.append(call)
+            if not isinstance(error, Cancelled):
+                self.state.raise_error()
             raise
 
     async def commit(self, timeout_s: float | None = None) -> None:
@@ -180,16 +188,20 @@ class Transactions:
     async def settled(self, timeout_s: float | None) -> None:
         """Wait for what is under way, whatever becomes of it."""
         if self._call is not None:
+            call = self._call
             try:
-                await self._call.wait(timeout_s)
+                has_ended = await call.wait(timeout_s)
             except Cancelled:
                 raise
             except Exception as error:
-                log.warning("%s, and then the producer was closed: %s", self._call.name, error)
+                log.warning("%s, and then the producer was closed: %s", call.name, error)
+                has_ended = True
+            if has_ended:
+                self._forget(call)
 
     def stop(self) -> None:
         """Ask nobody anything any more."""
-        for running in (self._call, self._adder):
+        for running in (self._call, self._adder, *self._late):
             if running is not None:
                 running.cancel()
 
@@ -219,11 +231,14 @@ class Transactions:
             self._forget(call)
             raise
         if not in_time:
-            raise RequestTimedOut(
-                f"transactional.id={self.state.transactional_id}: {name}: not within"
-                f" {limit_s:g} s. It goes on: call it again to wait for its outcome"
-            )
+            raise self._too_late(name, limit_s)
         self._forget(call)
+
+    def _too_late(self, name: str, limit_s: float) -> RequestTimedOut:
+        return RequestTimedOut(
+            f"transactional.id={self.state.transactional_id}: {name}: not within"
+            f" {limit_s:g} s. It goes on: call it again to wait for its outcome"
+        )
 
     def _forget(self, call: _Call) -> None:
         if self._call is call:
@@ -254,9 +269,14 @@ class Transactions:
             if not self.state.is_v2:
                 await self._coordinator.add_offsets(group.group_id)
                 self.state.added()
+                self.state.raise_error()
             await self._coordinator.commit_offsets(group, offsets)
             self.state.added()
         except (KafkaError, WireError) as error:
+            if not self.state.may_retry:  # It is late: there is nothing left to add to.
+                self.state.needs_new_epoch = True
+                self.state.raise_error()
+                raise
             self._fail(error)
             self.state.raise_error()
 
@@ -283,6 +303,9 @@ class Transactions:
                 " before the record was sent"
             )
         )
+        while self._late:
+            await self._late[0].ended()
+            del self._late[0]
         await self._end(committed=False)
 
     async def _end(self, *, committed: bool) -> None:

@@ -158,6 +158,7 @@ class TransactionCoordinator:
             version_of=version_of,
             last_version=None if self._state.is_v2 else _LAST_VERSION_1,
             group_id=group.group_id,
+            while_open=True,
         )
 
     async def end(self, *, committed: bool) -> ProducerIdentity:
@@ -210,10 +211,12 @@ class TransactionCoordinator:
         version_of: Callable[[Connection], int] | None = None,
         last_version: int | None = None,
         group_id: str | None = None,
+        while_open: bool = False,
     ) -> R:
         """The answer without an error, however long that takes; by the group's coordinator if so.
 
-        Raises the first error that trying again would not cure.
+        Raises the first error that trying again would not cure; with `while_open` any, once nothing
+        more can be added to the transaction.
         """
         kind = CoordinatorKind.TRANSACTION if group_id is None else CoordinatorKind.GROUP
         key = self._id if group_id is None else group_id
@@ -237,6 +240,8 @@ class TransactionCoordinator:
             if verdict is Verdict.LOOK or _is_about_the_way(error):
                 self._cluster.forget_coordinator(key, kind)
             elif verdict is not Verdict.RETRY:
+                raise error
+            if while_open and not self._state.may_retry:
                 raise error
             log.debug("%s; asking again", error)
             await backoff.wait()

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from plog.client.accumulator import Claim
 from plog.client.cluster import Cluster
+from plog.client.endings import AtTheEnd
 from plog.client.errors import ClosedError, IllegalState, TransactionAborted
 from plog.client.network import Cancelled, Network
 from plog.client.producer import ProducerCore
@@ -40,6 +41,7 @@ class TransactionalCore(ProducerCore[H]):
         self._gate = RLock()
         self._waiting_sends = 0
         super().__init__(cluster, network, settings, transaction=self._state, **options)
+        self._append = self._append_in_transaction
         self._deliveries.on_failure = self._on_failure
         self._deliveries.may_retry = lambda: self._state.may_retry
         self.transactions = Transactions(
@@ -80,10 +82,10 @@ class TransactionalCore(ProducerCore[H]):
             self._state.send_failed(error)
             raise
 
-    def _send(self, *record: Any, **options: Any) -> H | None:
+    def _append_in_transaction(self, *record: Any) -> H | None:
         with self._gate:  # From here on the transaction does not end without this record.
             self._state.check_may_send()
-            return super()._send(*record, **options)
+            return self._accumulator.append(*record)
 
     # -- the engine's thread --------------------------------------------------------------------
 
@@ -110,21 +112,23 @@ class TransactionalCore(ProducerCore[H]):
             return self.send(*record, Claim.FIRST)
 
         self._waiting_sends += 1
-        try:
-            handle = None if self._line else attempt()
-            while handle is None:
-                await self._find(topic, partition, deadline_s)
-                handle = await self._in_turn(attempt, topic, partition, deadline_s)
-            return handle
-        except Cancelled:
-            raise
-        except PlogError as error:
-            if self._state.number == number:
-                self._state.send_failed(error)
-            raise
-        finally:
-            self._waiting_sends -= 1
-            self._progress.set()
+        with AtTheEnd(self._send_ended):
+            try:
+                handle = None if self._line else attempt()
+                while handle is None:
+                    await self._find(topic, partition, deadline_s)
+                    handle = await self._in_turn(attempt, topic, partition, deadline_s)
+                return handle
+            except Cancelled:
+                raise
+            except PlogError as error:
+                if self._state.number == number:
+                    self._state.send_failed(error)
+                raise
+
+    def _send_ended(self) -> None:
+        self._waiting_sends -= 1
+        self._progress.set()
 
     def _on_failure(self, batch: ProducerBatch, error: Exception) -> None:
         assert self.transactions is not None
@@ -135,19 +139,34 @@ class TransactionalCore(ProducerCore[H]):
         """As `ProducerCore.close`. A transaction that is open is aborted."""
         if self._is_closed:
             return
-        assert self.transactions is not None
         limit_s = self._settings.max_block_ms / 1000 if timeout_s is None else timeout_s
-        await self.transactions.settled(limit_s)
+        deadline_s = self._network.now_s() + limit_s
+        try:
+            await self._end_transaction(deadline_s)
+        except Cancelled:  # Nobody waits any more, and what was sent has to have an end.
+            self._stop_transactions()
+            self._take_no_more()
+            self._close_rest()
+            raise
+        self._stop_transactions()
+        left_s = None if timeout_s is None else max(0.0, deadline_s - self._network.now_s())
+        await super().close(left_s)
+
+    async def _end_transaction(self, deadline_s: float) -> None:
+        assert self.transactions is not None
+        await self.transactions.settled(max(0.0, deadline_s - self._network.now_s()))
         if self.transactions.is_open:
             try:
-                await self.transactions.abort(limit_s)
+                await self.transactions.abort(max(0.0, deadline_s - self._network.now_s()))
             except Cancelled:
                 raise
             except PlogError as error:
                 log.warning("a transaction was not aborted before the producer's end: %s", error)
+
+    def _stop_transactions(self) -> None:
+        assert self.transactions is not None
         self.transactions.stop()
         self._drop(ClosedError("the producer was closed before its transaction was committed"))
-        await super().close(timeout_s)
 
     # -- for the transactions -------------------------------------------------------------------
 

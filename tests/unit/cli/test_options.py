@@ -36,7 +36,7 @@ def test_who_looks_for_zookeeper_is_sent_to_the_brokers(
     with pytest.raises(SystemExit):
         _parser().parse_args(["--list", name, "localhost:2181"])
     [line] = capsys.readouterr().err.splitlines()
-    assert line.startswith("plog: --zookeeper is not known any more: tools ask the brokers, so say")
+    assert line.startswith(f"plog: {name} is not known any more: tools ask the brokers, so say")
 
 
 def test_both_generations_of_a_flag_fill_one_list() -> None:

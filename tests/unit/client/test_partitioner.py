@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
+import pytest
+
+from plog.client.errors import ConfigError
 from plog.client.partitioner import (
     HashPartitioner,
     RandomPartitioner,
     RoundRobinPartitioner,
     choose_at_random,
     choose_sticky,
+    chooser,
 )
 from plog.hashing import partition_for_key
 
@@ -55,3 +60,9 @@ def test_every_partition_is_as_likely_by_chance() -> None:
 def test_a_partition_with_more_batches_waiting_is_less_likely() -> None:
     chosen = Counter(choose_sticky((0, 1, 2), (0, 4, 2), chance) for chance in CHANCES)
     assert chosen[0] > chosen[2] > chosen[1] > 0
+
+
+@pytest.mark.parametrize("wrong", ["murmur2", 7])
+def test_what_cannot_choose_is_refused(wrong: Any) -> None:
+    with pytest.raises(ConfigError, match=r"partitioner=.*HashPartitioner\(\), or a function"):
+        chooser(wrong, in_turn=False)

@@ -416,3 +416,12 @@ def test_nobody_waits_for_less_than_one_record(site: Site, count: int) -> None:
     consumer.subscribe(["t"])
     with pytest.raises(ValueError, match=f"max_records is {count}"):
         site.sim.run(consumer.consume(count))
+
+
+def test_there_is_no_seek_to_what_was_committed_without_partitions(site: Site) -> None:
+    consumer = site.consumer(group_id="g")
+    with pytest.raises(IllegalState, match="nowhere to seek: nothing is assigned"):
+        site.sim.run(consumer.seek_to_committed())
+    consumer.assign([T0])
+    with pytest.raises(IllegalState, match="nowhere to seek: t-1 is not assigned"):
+        site.sim.run(consumer.seek_to_committed([T0, T1]))

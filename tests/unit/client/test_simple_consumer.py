@@ -127,3 +127,15 @@ def test_it_brings_no_reactor_along() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_a_partition_may_be_a_plain_pair(of_log: Callable[..., SimpleConsumer]) -> None:
+    pair: Any = ("t", 0)
+    assert [record.offset for record in of_log(LOG).records(pair, 0, 2)] == [0, 1]
+    with pytest.raises(TypeError, match="is no TopicPartition"):
+        next(of_log(LOG).records("t", 0, 2))  # type: ignore[arg-type]
+
+
+def test_nobody_waits_for_less_than_one_record(of_log: Callable[..., SimpleConsumer]) -> None:
+    with pytest.raises(ValueError, match="max_records is 0"):
+        next(of_log(LOG).arrow_batches(T0, 0, 2, max_records=0))

@@ -12,6 +12,7 @@ from plog.wire.messages.delete_records import (
     DeleteRecordsTopic,
 )
 from plogd.log.names import SNAPSHOT_SUFFIX
+from plogd.log.sealing import RETRY_MS
 from tests.helpers.sim_broker import LOG_DIR, SimBroker, create_topic
 
 _ID = {"producer_id": 1000, "producer_epoch": 0}
@@ -86,6 +87,26 @@ def test_an_older_snapshot_and_what_was_dropped_tell_of_all(broker: SimBroker) -
     assert again.produce("t", b"a", b"b", base_sequence=0, **_ID).base_offset == 0
     assert again.produce("t", b"c", base_sequence=0, **other).base_offset == 2
     assert again.produce("t", b"d", base_sequence=1, **other).base_offset == 3
+
+
+def test_a_full_disk_puts_off_the_snapshot_of_a_segment_that_is_deleted_meanwhile(
+    broker: SimBroker,
+) -> None:
+    is_full = [True]
+    broker.files.fail_when(
+        lambda operation: (
+            is_full[0] and operation.name == "append" and SNAPSHOT_SUFFIX in operation.path
+        ),
+        errno.ENOSPC,
+    )
+    roll(broker)
+    broker.ports.settle()
+    delete_all(broker)
+    is_full[0] = False
+    broker.ports.advance(RETRY_MS)
+    broker.ports.settle()
+    again = SimBroker(files=broker.files.kill()).start()
+    assert again.produce("t", b"a", b"b", base_sequence=0, **_ID).base_offset == 0
 
 
 def test_without_room_for_the_snapshot_the_next_start_has_what_was_dropped(

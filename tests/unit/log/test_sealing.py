@@ -126,23 +126,34 @@ def test_a_seal_of_a_deleted_log_costs_nothing() -> None:
     assert site.offline == []
 
 
-@pytest.mark.parametrize("end", ["closed", "offline", "deleted by retention"])
-def test_a_seal_put_off_is_given_up_when_the_segment_is_gone(end: str) -> None:
+@pytest.mark.parametrize("end", ["closed", "offline"])
+def test_a_seal_put_off_is_given_up_when_the_log_is_gone(end: str) -> None:
     site, log = _rolled()
     site.files.fail_when(lambda operation: operation.path.endswith(".tmp"), errno.ENOSPC)
     site.settle()
     site.files.fail_no_more()
     if end == "closed":
         log.close()
-    elif end == "offline":
-        site.manager.storage_failed("/a", OSError(errno.EIO, "broken"))
     else:
-        log.log_start_offset = 5
-        log.apply_retention(site.ports.clock.now_ms())
+        site.manager.storage_failed("/a", OSError(errno.EIO, "broken"))
     before = site.reports[:]
     site.ports.advance(RETRY_MS)
     assert site.reports == before
     assert site.listing(log, ".snapshot") == []
+
+
+def test_of_a_segment_that_is_deleted_the_producers_are_noted_all_the_same() -> None:
+    site, log = _rolled()
+    site.files.fail_when(lambda operation: operation.path.endswith(".tmp"), errno.ENOSPC)
+    site.settle()
+    log.log_start_offset = 5
+    log.apply_retention(site.ports.clock.now_ms())
+    for _ in range(2):
+        assert site.listing(log, ".snapshot") == []
+        site.ports.advance(RETRY_MS)
+    site.files.fail_no_more()
+    site.ports.advance(RETRY_MS)
+    assert len(site.listing(log, ".snapshot")) == 1 and site.offline == []
 
 
 def test_an_unforeseen_error_takes_the_directory_offline(monkeypatch: pytest.MonkeyPatch) -> None:
