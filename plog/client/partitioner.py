@@ -97,20 +97,15 @@ def chooser(
     """The function that chooses partitions; None for the default, which the accumulator knows."""
     if partitioner is None:
         return RoundRobinPartitioner().partition if in_turn else None
-    choose = partitioner if isinstance(partitioner, str) else _choice_of(partitioner)
-    if not callable(choose):
+    choose: Any = getattr(partitioner, "partition", partitioner)
+    if isinstance(partitioner, str) or not callable(choose):  # Texts have a `partition` as well.
         raise ConfigError(
             [
                 f"partitioner={partitioner!r}: give an object with a method `partition`, such as"
                 " plog.HashPartitioner(), or a function"
             ]
         )
-    return choose
-
-
-def _choice_of(partitioner: object) -> Callable[..., int]:
-    choose: Callable[..., int] = getattr(partitioner, "partition", cast(Any, partitioner))
-    return choose
+    return cast(Callable[..., int], choose)
 
 
 def choose_at_random(count: int, available: Sequence[int], chance: float) -> int:
