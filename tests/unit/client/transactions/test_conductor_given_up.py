@@ -1,0 +1,85 @@
+"""Calls that nobody waits for any more: what they began does no harm later."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from plog.client.errors import ClosedError
+from plog.errors import RequestTimedOut, TransactionAbortable
+from plog.types import TopicPartition
+from plog.wire.messages.end_txn import EndTxnRequest
+from plog.wire.messages.produce import ProduceRequest
+from plog.wire.messages.txn_offset_commit import TxnOffsetCommitRequest
+from tests.unit.client.transactions.site import NAME, TOPIC, Site
+
+FIRST, SECOND = TopicPartition(TOPIC, 0), TopicPartition(TOPIC, 1)
+_UNKNOWN_TOPIC = 3
+
+
+@pytest.mark.parametrize("level", [1, 2])
+def test_offsets_that_come_late_are_not_the_next_transactions(level: int) -> None:
+    site = Site(level=level, partitions=2)
+    network, answered = site.world.network, site.world.answer
+    is_first = [True]
+
+    async def answer(request: Any, version: int, ask: Any, timeout_s: float) -> Any:
+        if not isinstance(request, TxnOffsetCommitRequest) or not is_first:
+            return await answered(request, version, ask, timeout_s)
+        is_first.clear()
+        done, answers = network.signal(), list[Any]()
+
+        async def serve() -> None:  # It has left: giving up the wait takes nothing back.
+            await network.sleep(5)
+            answers.append(await answered(request, version, ask, timeout_s))
+            done.set()
+
+        network.spawn(serve(), "a slow coordinator")
+        await done.wait()
+        return answers[0]
+
+    site.world.answer = answer  # type: ignore[method-assign]
+    with pytest.raises(TransactionAbortable):
+        site.run(site.core.send_offsets_to_transaction({FIRST: 500}, "billing", 1.0))
+    site.abort()
+    site.begin()
+    site.run(site.core.send_offsets_to_transaction({SECOND: 7}, "billing"))
+    network.run_until(lambda: not is_first)
+    network.advance(10_000)
+    site.commit()
+    assert site.world.offsets == {("billing", SECOND): 7}
+
+
+def test_close_aborts_what_a_commit_has_left_that_failed_after_its_time() -> None:
+    site = Site(delivery_timeout_ms=5_000, request_timeout_ms=1_000, linger_ms=0)
+    site.send(b"written")
+    site.flush()
+    site.world.faults += [(ProduceRequest, _UNKNOWN_TOPIC)] * 500
+    site.send(b"not written")
+    with pytest.raises(RequestTimedOut):
+        site.commit(1.0)
+
+    async def let_it_fail() -> None:
+        await site.world.network.sleep(20)
+
+    site.run(let_it_fail())
+    site.run(site.core.close())
+    assert site.world.count(EndTxnRequest) == 1
+    assert site.world.producers[NAME].state == "aborted"
+
+
+def test_a_close_that_is_given_up_leaves_no_record_without_an_outcome() -> None:
+    site = Site(linger_ms=0)
+    site.world.faults += [(ProduceRequest, "hang")] * 50
+    [handle] = site.send(b"a")
+
+    async def give_up() -> None:
+        closing = site.world.network.spawn(site.core.close(), "closing")
+        await site.world.network.sleep(0.5)
+        closing.cancel()
+        await site.world.network.sleep(0)
+
+    site.run(give_up())
+    with pytest.raises(ClosedError):
+        handle.metadata()
