@@ -3,6 +3,7 @@
     ./test bench [--quick] [--rounds N] [NAME…]     all loads, or those
     ./test bench list                               their names
     ./test bench report RESULTS…                    the tables and plots of docs/performance.md
+    ./test bench compare DIR [NAME…]                CPU of this tree ÷ that of the checkout in DIR
 
 Results go to bench-results/DATE.jsonl as they come. Exits with 1 if a load failed; a target that
 is missed is no failure, the report shows it.
@@ -20,6 +21,7 @@ from subprocess import TimeoutExpired
 
 from plogd.testing.broker_process import BrokerFailed
 from tests.bench import report
+from tests.bench.comparison import compare
 from tests.bench.loads import BY_NAME, LOADS, Load
 from tests.bench.peers import Missing
 from tests.bench.results import Results, read_files
@@ -46,12 +48,17 @@ def main(argv: list[str] | None = None) -> int:
     if options.words == ["list"]:
         print("\n".join(f"{load.name:14} {load.what}" for load in LOADS))
         return 0
-    unknown = [name for name in options.words if name not in BY_NAME]
+    other = options.words[1] if options.words[:1] == ["compare"] and options.words[1:] else None
+    names = options.words[2:] if other else options.words
+    unknown = [name for name in names if name not in BY_NAME]
     if unknown:
         parser.error(f"no such load: {', '.join(unknown)}; `list` tells the names")
-    loads = [load for load in LOADS if not options.words or load.name in options.words]
+    loads = [load for load in LOADS if not names or load.name in names]
     # So that a bench that is told to end also ends its brokers.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    if other:
+        compare(Path(other), names, quick=options.quick, rounds=options.rounds)
+        return 0
     return _run(loads, options)
 
 

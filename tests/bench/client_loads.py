@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -61,9 +61,25 @@ def latency(session: Session) -> Generator[Round]:
     return _libraries(session, "latency", LATE, records=2000)
 
 
-def _libraries(
-    session: Session, mode: str, libraries: Sequence[str], *, records: int
+def compare(
+    session: Session, mode: str, before: str, environment: Mapping[str, str]
 ) -> Generator[Round]:
+    """The blocking client of this tree and of the one `environment` leads to, called `before`."""
+    return _libraries(
+        session, mode, ("plog", before), records=1_000_000, environments={before: environment}
+    )
+
+
+def _libraries(
+    session: Session,
+    mode: str,
+    libraries: Sequence[str],
+    *,
+    records: int,
+    environments: Mapping[str, Mapping[str, str]] | None = None,
+) -> Generator[Round]:
+    """Rounds of one mode; a library with an environment is plog from another checkout."""
+    others = environments or {}
     peer = session.peer("plog")
     records //= _QUICK_DIVISOR if session.quick else 1
     number = 0
@@ -77,16 +93,31 @@ def _libraries(
             topic = f"clients-{mode}-{number}"
             if mode != "consume":
                 topic += f"-{library}"
-            round_[library] = _run(peer, library, mode, topic, records)
+            name = "plog" if library in others else library
+            round_[library] = _run(peer, name, mode, topic, records, others.get(library))
             session.results.say(f"client-{mode}", library, "", round_[library])
         yield round_
 
 
-def _run(peer: Peer, library: str, mode: str, topic: str, records: int) -> dict[str, Any]:
+def _run(
+    peer: Peer,
+    library: str,
+    mode: str,
+    topic: str,
+    records: int,
+    environment: Mapping[str, str] | None = None,
+) -> dict[str, Any]:
     command = [sys.executable, "-m", "tests.bench.library_load", "--library", library]
     command += ["--mode", mode, "--bootstrap", peer.bootstrap, "--topic", topic]
     command += ["--n", str(records), "--warmup", str(records // 20)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=True)
+    done = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        timeout=_TIMEOUT_S,
+        check=True,
+        env={**os.environ, **(environment or {})},
+    )
     figures: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return figures
 

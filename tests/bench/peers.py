@@ -50,16 +50,27 @@ class Peer(Protocol):
 
 
 class Plog:
-    """plog below `directory`; `settings` are added to the defaults."""
+    """plog below `directory`; `settings` are added to the defaults.
+
+    `environment` may name another checkout of plog to run (comparison.py).
+    """
 
     protocol = "kafka"
 
-    def __init__(self, directory: Path, settings: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        settings: Mapping[str, str] | None = None,
+        *,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         self.directory = directory
         http_port = free_ports(1)
         self.metrics_url = f"http://127.0.0.1:{http_port}/metrics"
         ours = {"plog.http.port": str(http_port), **_SOON_GONE}
-        self._process = BrokerProcess(directory, {**ours, **(settings or {})})
+        self._process = BrokerProcess(
+            directory, {**ours, **(settings or {})}, environment=environment
+        )
         self.bootstrap = ""
         self.version = git_version()
 

@@ -61,6 +61,10 @@ class Session:
             "disk": Disk,
         }
 
+    def add(self, name: str, make: Callable[[Path], Peer]) -> None:
+        """Let loads name one more broker; `make` is given its directory."""
+        self._makers[name] = make
+
     def peer(self, name: str) -> Peer:
         """The one of that name, started and warm. Raises Missing."""
         if name in self._missing:
@@ -99,20 +103,25 @@ class Session:
             _, peer = self._peers.popitem()
             peer.stop()
 
-    def measure(self, load: Load) -> None:
-        """As many rounds as the load wants that are not noisy, within bounds."""
+    def measure(self, load: Load) -> list[Round]:
+        """Run as many rounds as the load wants that are not noisy, within bounds.
+
+        Returns the rounds that count.
+        """
         fixed = self._fixed_rounds
         wanted = fixed or load.rounds
         tries = fixed or wanted + _TRIES_MORE
-        kept = 0
+        kept: list[Round] = []
         rounds = load.run(self) if load.run else self._rounds(load)
         with closing(rounds):
             for number, round_ in enumerate(rounds, 1):
                 keep = counts(round_, load.judged)
-                kept += keep
+                if keep:
+                    kept.append(round_)
                 self.results.round(load.name, number, round_, kept=keep)
-                if kept >= wanted or number >= tries:
-                    return
+                if len(kept) >= wanted or number >= tries:
+                    break
+        return kept
 
     def _rounds(self, load: Load) -> Generator[Round]:
         """Endless."""
