@@ -143,6 +143,7 @@ class Broker:
             jobs=self.jobs,
             turn=self._turn,
             report=self._report,
+            on_bug=self.report_bug,
         )
         log_manager.on_offline = self._log_dir_failed
         log_manager.on_last_offline = lambda: self.on_last_log_dir_failed()

@@ -69,6 +69,7 @@ class LogSite:
         )
         self.config = BrokerConfig(log_dirs=log_dirs, node_id=1, **settings)
         self.reports: list[str] = []
+        self.bugs: list[Exception] = []
         self.offline: list[str] = []
         self.last_is_offline = False
         self.topics: dict[TopicPartition, tuple[bytes, TopicConfig]] = {}
@@ -85,6 +86,7 @@ class LogSite:
             jobs=self.ports.jobs,
             turn=self.ports.turn,
             report=lambda message, **fields: self.reports.append(message.format(**fields)),
+            on_bug=lambda where, error: self.bugs.append(error),
         )
         self.manager.on_offline = lambda log_dir, logs: self.offline.append(log_dir)
         self.manager.on_last_offline = self._hear_last_offline

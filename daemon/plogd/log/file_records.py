@@ -100,7 +100,11 @@ class FileRecords:
 
     def __init__(self, file: File) -> None:
         self.file = file
-        self.size_bytes = file.size()
+        try:
+            self.size_bytes = file.size()
+        except Exception:
+            file.close()
+            raise
         self.corrupt_ranges: list[CorruptRange] = []
         """Damage that recovery has kept, in rising order."""
         self._torn = False
@@ -108,14 +112,14 @@ class FileRecords:
     def append(self, data: Buffer) -> int:
         """Write whole batches at the end; returns the position of the first.
 
-        Raises OSError with nothing appended.
+        Whatever is raised, nothing was appended; `repair` tells whether nothing is left, either.
         """
         position = self.size_bytes
         if self._torn:
             self.repair()
         try:
             self.file.append(data)
-        except OSError:
+        except Exception:  # After any error, part of it may be in the file.
             self._torn = True
             self.repair()
             raise

@@ -26,8 +26,9 @@ from typing import Protocol
 from plogd.log.binding import bind
 from plogd.log.call_each import call_each
 from plogd.log.gathering import Gathering
+from plogd.log.io_errors import storage_error
 from plogd.log.sync_costs import SyncCosts
-from plogd.ports import Clock, File, Files, Jobs, Later, Timers, Turn, gather, ready, spawn
+from plogd.ports import Clock, File, Files, Jobs, Later, Timers, Turn, failed, gather, ready, spawn
 
 _PARALLEL_LANES = 8
 
@@ -188,7 +189,11 @@ class SyncRounds:
         self._in_flight = True
         self.rounds += 1
         self.synced_logs += len(tickets)
-        self._sync(tickets).then(
+        try:
+            syncing = self._sync(tickets)
+        except Exception as error:
+            syncing = failed(error)
+        syncing.then(
             lambda failures: self._finish(tickets, failures),
             lambda error: self._finish(tickets, [_as_failure(tickets, error)]),
         )
@@ -228,8 +233,9 @@ class SyncRounds:
                 if ticket.directory is not None:
                     self._sync_directory(ticket.log, ticket.directory)
                     count += 1
-            except OSError as error:
-                failures.append(SyncFailed([ticket.log.log_dir], error))
+            except Exception as error:
+                failure = storage_error("sync", error)
+                failures.append(SyncFailed([ticket.log.log_dir], failure))
         if count:
             now_ms = self._clock.monotonic_ms()
             self._costs.observe_files(count, now_ms - started_ms, now_ms)
@@ -247,8 +253,8 @@ class SyncRounds:
         started_ms = self._clock.monotonic_ms()
         try:
             self._files.sync_fs(self._path)
-        except OSError as error:
-            return [SyncFailed(self._log_dirs, error)]
+        except Exception as error:
+            return [SyncFailed(self._log_dirs, storage_error("sync", error))]
         now_ms = self._clock.monotonic_ms()
         self._costs.observe_file_system(now_ms - started_ms, now_ms)
         return []
@@ -286,6 +292,6 @@ class SyncRounds:
 
 
 def _as_failure(tickets: Sequence[SyncTicket], error: Exception) -> SyncFailed:
-    """A job that died of anything but a reported OSError leaves every ticket in doubt."""
-    cause = error if isinstance(error, OSError) else OSError(f"sync job failed: {error!r}")
-    return SyncFailed(sorted({ticket.log.log_dir for ticket in tickets}), cause)
+    """A sync that ended without saying what it had synced leaves every ticket in doubt."""
+    log_dirs = sorted({ticket.log.log_dir for ticket in tickets})
+    return SyncFailed(log_dirs, storage_error("sync job", error))

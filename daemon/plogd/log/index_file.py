@@ -40,23 +40,31 @@ class IndexFile:
     def __init__(self, files: Files, path: str, layout: struct.Struct, max_bytes: int) -> None:
         self.file: File = files.open_append(path)
         self._layout = layout
-        size_bytes = self.file.size()
+        try:
+            size_bytes = self.file.size()
+        except Exception:
+            self.file.close()
+            raise
         self.count = size_bytes // layout.size
         self._size_remainder = size_bytes % layout.size
         self.max_entries = max_bytes // layout.size
         self._torn = self._size_remainder != 0
 
     def append(self, *fields: int) -> None:
-        """Write one entry at the end. Raises OSError with nothing appended."""
-        if self._torn:
-            self._cut()
+        """Write one entry at the end. Whatever is raised, nothing was appended; see `repair`."""
+        self.repair()
         try:
             self.file.append(self._layout.pack(*fields))
-        except OSError:
+        except Exception:  # After any error, part of it may be in the file.
             self._torn = True
             self._cut()
             raise
         self.count += 1
+
+    def repair(self) -> None:
+        """Cut what a failed append has left, if it could not be cut then. Raises OSError."""
+        if self._torn:
+            self._cut()
 
     def entry(self, slot: int, *, nowait: bool = False) -> tuple[Any, ...]:
         """The fields of one entry. Raises CorruptIndex if it is not there; ColdRead."""

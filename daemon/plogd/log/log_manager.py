@@ -70,6 +70,7 @@ class LogManager:
         jobs: Jobs,
         turn: Turn,
         report: Report = silence,
+        on_bug: Callable[[str, Exception], None] | None = None,
     ) -> None:
         self._config = config
         self._clock = clock
@@ -77,6 +78,7 @@ class LogManager:
         self._random = random
         self._jobs = jobs
         self._report = report
+        self._on_bug = on_bug or self._report_bug
         self._is_loaded = False
         self._refusals_quiet_until_ms: dict[str, float] = {}
         self.logs: dict[TopicPartition, Log] = {}
@@ -138,9 +140,9 @@ class LogManager:
         return LogHooks(
             seal=sealing.seal,
             retire=self._deletions.retire,
-            storage_failed=self.storage_failed,
             operation_failed=self._operation_failed,
             report=self._report,
+            on_bug=self._on_bug,
         )
 
     # -- directories --------------------------------------------------------------------------
@@ -360,12 +362,18 @@ class LogManager:
             text = "writes to {log_dir} are refused: {error}"
             self._report(text, log_dir=path, error=told(error), level="error")
 
+    def _report_bug(self, where: str, error: Exception) -> None:
+        text = "unexpected error: {where}: {error}"
+        self._report(text, where=where, error=repr(error), level="error")
+
     def storage_failed(self, path: str, error: OSError) -> None:
         """Take a log directory offline until the broker is restarted; harmless the second time."""
         log_dir = self._dirs[path]
         if log_dir.offline:
             return
         log_dir.offline = True
+        if isinstance(error.__cause__, Exception) and not isinstance(error.__cause__, OSError):
+            self._on_bug(f"log directory {path}", error.__cause__)
         logs = self._logs_in(path)
         for log in logs:
             log.go_offline()

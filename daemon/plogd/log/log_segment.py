@@ -79,7 +79,7 @@ class LogSegment:
         """A new, empty segment, with its index files: Kafka takes a missing one for damage.
 
         Files of the same name, left by a roll that failed, are removed first. Raises OSError, and
-        leaves nothing behind if it can: the log may go on in the segment before.
+        leaves nothing behind if it can.
         """
         for suffix in SEGMENT_SUFFIXES:
             path = segment_path(directory, base_offset, suffix)
@@ -88,8 +88,8 @@ class LogSegment:
         segment = cls(files, directory, base_offset, config)
         try:
             segment.indexes.make_files()
-        except OSError:
-            with contextlib.suppress(OSError):
+        except Exception:
+            with contextlib.suppress(Exception):
                 segment.delete_files()
             raise
         return segment
@@ -207,13 +207,13 @@ class LogSegment:
         """Write one batch and, each ``index.interval.bytes``, index entries; returns its position.
 
         `offset_of_max_timestamp` is the batch's last offset (time index entries name a batch, not
-        a record). Raises OSError with nothing appended; if even undoing it failed,
+        a record). Whatever is raised, nothing was appended; if undoing it failed, too,
         `truncate_to_size` tries again.
         """
         position = self.records.append(batch)
         try:
             self.indexes.add(position, last_offset, max_timestamp, offset_of_max_timestamp)
-        except OSError:
+        except Exception:
             self.records.truncate(position)
             raise
         if not position:
@@ -377,11 +377,9 @@ class LogSegment:
         return cut_bytes
 
     def truncate_to_size(self, size_bytes: int) -> None:
-        """Drop what lies at and above `size_bytes`, where a batch begins or the file ends.
-
-        Finishes what a failed append could not undo. Raises OSError if it still cannot be.
-        """
+        """Undo all appends, failed ones too, since the segment had this size. Raises OSError."""
         self.records.repair()
+        self.indexes.repair()
         if size_bytes < self.size_bytes:
             header = self.records.header_at(size_bytes)
             assert header is not None

@@ -275,20 +275,20 @@ class ProducerStateManager:
     ) -> None:
         """A batch was appended at `first_offset`; `header` may still say another one.
 
-        `max_timestamp` is for a batch that got the broker's time after `header` was read.
+        `max_timestamp` is for a batch that got the broker's time after `header` was read. All or
+        nothing: what may fail comes before the first change.
         """
-        state = self._to_change(header.producer_id)
         timestamp = header.max_timestamp if max_timestamp is None else max_timestamp
         delta = header.last_offset_delta
-        state.enter_epoch(header.producer_epoch)
-        state.batches.append(
-            BatchMetadata(
-                (header.base_sequence + delta) % _SEQUENCE_MODULUS,
-                first_offset + delta,
-                delta,
-                timestamp,
-            )
+        batch = BatchMetadata(
+            (header.base_sequence + delta) % _SEQUENCE_MODULUS,
+            first_offset + delta,
+            delta,
+            timestamp,
         )
+        state = self._to_change(header.producer_id)
+        state.enter_epoch(header.producer_epoch)
+        state.batches.append(batch)
         state.last_timestamp = timestamp
         if header.is_transactional and state.current_txn_first_offset is None:
             state.current_txn_first_offset = first_offset

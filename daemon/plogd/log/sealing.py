@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from plogd.log.deletion import lane_of
-from plogd.log.io_errors import is_refusal
+from plogd.log.io_errors import is_refusal, storage_error
 from plogd.log.log import Log
 from plogd.log.log_segment import LogSegment
 from plogd.ports import Jobs, Report, Timers
@@ -78,8 +78,7 @@ class Sealing:
 
         def failed(error: Exception) -> None:
             if not log.closed:  # Else it was deleted meanwhile, its directory may be gone.
-                cause = error if isinstance(error, OSError) else OSError(f"seal failed: {error!r}")
-                self._storage_failed(log.log_dir, cause)
+                self._storage_failed(log.log_dir, storage_error("seal", error))
 
         self._jobs.submit(lane_of(log.log_dir), seal).then(done, failed)
 

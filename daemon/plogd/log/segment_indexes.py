@@ -141,7 +141,9 @@ class SegmentIndexes:
         always: bool = False,
         if_room: bool = False,
     ) -> None:
-        """Take note of the next batch; `always` makes an entry for it. All or nothing.
+        """Take note of the next batch; `always` makes an entry for it.
+
+        All or nothing, whatever is raised; only what `repair` cuts may be left in the files.
 
         With `if_room` an entry that a full disk refuses is left out, and in any case one whose file
         cannot be opened for want of descriptors. Raises OSError.
@@ -150,17 +152,19 @@ class SegmentIndexes:
         old_maximum = self._maximum or self.maximum
         if timestamp > old_maximum.timestamp:
             self._maximum = TimestampOffset(timestamp, offset_of_timestamp)
-        if self._last_indexed_position is None:
-            self._last_indexed_position = self.by_offset.last_entry.position
-        if always or position - self._last_indexed_position > self._interval_bytes:
-            try:
+        try:
+            if self._last_indexed_position is None:
+                self._last_indexed_position = self.by_offset.last_entry.position
+            if always or position - self._last_indexed_position > self._interval_bytes:
                 self._add_entries(position, last_offset)
-            except OSError as error:
-                # Who is served already shall not notice that descriptors have run out.
-                if is_out_of_files(error) or (if_room and is_refusal(error)):
-                    return
-                self._maximum = old_maximum
-                raise
+        except Exception as error:
+            # Clients that are served already do not notice that descriptors have run out.
+            if isinstance(error, OSError) and (
+                is_out_of_files(error) or (if_room and is_refusal(error))
+            ):
+                return
+            self._maximum = old_maximum
+            raise
 
     def _add_entries(self, position: int, last_offset: int) -> None:
         by_offset, by_time = self.by_offset, self.by_time
@@ -170,14 +174,21 @@ class SegmentIndexes:
         by_offset.append(last_offset, position)
         try:
             by_time.maybe_append(*self.maximum)
-        except OSError:
+        except Exception:
             by_offset.truncate_to_count(by_offset.count - 1)
             raise
         self._last_indexed_position = position
 
     def add_last_entry(self) -> None:
         """The segment is not appended to any more: note its largest timestamp, for retention."""
+        self._is_full = None  # The entry takes the last slot; the roll may still fail after it.
         self.by_time.maybe_append(*self.maximum, skip_full_check=True)
+
+    def repair(self) -> None:
+        """Cut what a failed `add` has left in the files. Raises OSError."""
+        for index in (self._offset_index, self._time_index):
+            if index is not None:
+                index.repair()
 
     def truncate_to(self, offset: int) -> None:
         """Drop what tells of batches that end at or above `offset`; `maximum` is to be set anew."""

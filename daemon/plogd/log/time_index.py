@@ -93,6 +93,10 @@ class TimeIndex:
         timestamp, relative_offset = self._index.entry(slot)
         return TimestampOffset(timestamp, self.base_offset + relative_offset)
 
+    def repair(self) -> None:
+        """Cut what a failed append has left. Raises OSError."""
+        self._index.repair()
+
     def truncate_to(self, offset: int) -> None:
         """Drop the entries at or above `offset`."""
         self.truncate_to_count(self._index.floor_slot(_OFFSET, offset - 1 - self.base_offset) + 1)

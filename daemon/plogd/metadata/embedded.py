@@ -403,7 +403,7 @@ class EmbeddedStore:
                 self._turn.defer(self._finish)
 
     @property
-    def _refusal(self) -> KafkaStorageError | None:
+    def _refusal(self) -> KafkaError | None:
         """Why the batch on its way will not be in the log."""
         return None if self._in_flight_writing is None else self._in_flight_writing.error
 

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from plogd.ports import failed
 from tests.helpers.sim_files import Operation
 from tests.helpers.sim_ports import outcome
 from tests.helpers.sync_site import DirtyLog, Site
@@ -191,17 +192,33 @@ def test_a_directory_that_vanishes_from_under_an_open_log_is_a_failure() -> None
     assert site.failures == [(("/a",), errno.ENOENT)]
 
 
-def test_an_unforeseen_error_of_a_job_is_a_failure_of_all_it_was_to_sync(
+def test_unexpected_error_of_a_sync_fails_its_own_directory(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     site = Site()
-    logs = [site.log("t-0", "/b"), site.log("t-1", "/a")]
+    bad, good = site.log("t-0", "/b"), site.log("t-1", "/a")
 
     def die() -> None:
         raise ValueError("a bug")
 
+    monkeypatch.setattr(bad.files[0], "sync", die)
+    bad.append()
+    good.append()
+    site.ports.settle()
+    assert bad.durable == []
+    assert good.durable
+    assert site.failures == [(("/b",), None)]
+
+
+def test_sync_job_that_fails_as_a_whole_fails_every_directory_of_the_round(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    site = Site()
+    logs = [site.log("t-0", "/b"), site.log("t-1", "/a")]
+    monkeypatch.setattr(
+        site.ports.jobs, "submit", lambda lane, function: failed(ValueError("a bug"))
+    )
     for log in logs:
-        monkeypatch.setattr(log.files[0], "sync", die)
         log.append()
     site.ports.settle()
     assert [log.durable for log in logs] == [[], []]
