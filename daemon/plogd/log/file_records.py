@@ -14,6 +14,7 @@ Source: Kafka 3.9 FileRecords, FileLogInputStream; KAFKA-9835 for the fixed slic
 
 from __future__ import annotations
 
+import contextlib
 import struct
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -121,7 +122,8 @@ class FileRecords:
             self.file.append(data)
         except Exception:  # After any error, part of it may be in the file.
             self._torn = True
-            self.repair()
+            with contextlib.suppress(Exception):
+                self.repair()
             raise
         self.size_bytes = position + len(data)
         return position

@@ -14,6 +14,7 @@ Invariant: an append that fails leaves the entries as they were.
 
 from __future__ import annotations
 
+import contextlib
 import struct
 from typing import Any
 
@@ -57,7 +58,8 @@ class IndexFile:
             self.file.append(self._layout.pack(*fields))
         except Exception:  # After any error, part of it may be in the file.
             self._torn = True
-            self._cut()
+            with contextlib.suppress(Exception):
+                self._cut()
             raise
         self.count += 1
 

@@ -214,7 +214,8 @@ class LogSegment:
         try:
             self.indexes.add(position, last_offset, max_timestamp, offset_of_max_timestamp)
         except Exception:
-            self.records.truncate(position)
+            with contextlib.suppress(Exception):
+                self.records.truncate(position)
             raise
         if not position:
             self._first_timestamp = max_timestamp
