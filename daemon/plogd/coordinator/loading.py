@@ -1,8 +1,8 @@
 """Filling a shard: the whole log of its partition, replayed.
 
-Reading, checking and taking apart a stretch of the log is a job; replaying what came out of it
-happens on the reactor's thread, in slices of a few milliseconds, so that clients of other shards
-wait for nobody's history. Records of a kind we do not know, as other protocols leave in a log that
+Finding, reading, checking and decoding a stretch of the log are jobs; the reactor's thread replays
+what came out of it, in slices of a few milliseconds, so that clients of other shards do not wait
+for it. Records of a kind we do not know, as other protocols leave in a log that
 Kafka has written, are passed over and counted; anything that cannot be read ends the load, for a
 shard that forgets is worse than one that is not there.
 
@@ -24,12 +24,15 @@ from plog.records.reader import read_records
 from plog.wire.primitives import WireError
 from plogd.coordinator.result import CoordinatorRecord
 from plogd.coordinator.shard import RecordCodec, S
+from plogd.log.cold_read import ColdRead
 from plogd.log.file_records import FileRegion
 from plogd.log.log import Log
 from plogd.ports import Clock, Jobs, Later, Timers
 
 SLICE_MS: Final = 3.0
 _RECORDS_BETWEEN_LOOKS = 64
+_WARMINGS = 100
+"""How often jobs may bring into memory what a look-up needs: an index, its entries, batches."""
 
 
 class LoadAbandoned(Exception):
@@ -132,18 +135,33 @@ class Loader(Generic[S]):
 
     async def _read(self, offset: int) -> list[_Batch]:
         """The next batches from `offset` on, at least one."""
-        log = self.log
         try:
-            region = log.read(offset, self.read_bytes, end_offset=log.log_end_offset).region
+            region = await self._find(offset)
             batches = []
             if region is not None:
-                lane = f"load:{log.log_dir}"
-                batches = await self.jobs.submit(lane, lambda: _take_apart(region, offset))
+                batches = await self.jobs.submit(self._lane, lambda: _take_apart(region, offset))
         except (PlogError, OSError) as error:
             raise self._unreadable(offset, error) from error
         if not batches:
             raise self._unreadable(offset, "there is no batch")
         return batches
+
+    async def _find(self, offset: int) -> FileRegion | None:
+        """Where the next batches are; what the look-up has to read is read by jobs."""
+        log = self.log
+        for _ in range(_WARMINGS):
+            try:
+                return log.read(
+                    offset, self.read_bytes, end_offset=log.log_end_offset, nowait=True
+                ).region
+            except ColdRead as cold:
+                await self.jobs.submit(self._lane, cold.warm)
+                self._continue()
+        raise self._unreadable(offset, "the page cache does not hold what was just read")
+
+    @property
+    def _lane(self) -> str:
+        return f"load:{self.log.log_dir}"
 
     async def _replay(self, batch: _Batch) -> None:
         if batch.marker is not None:

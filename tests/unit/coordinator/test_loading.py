@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Callable
 from itertools import pairwise
+from typing import Any
 
 import pytest
 
@@ -16,8 +18,10 @@ from plogd.coordinator.loading import SLICE_MS, LoadGate
 from plogd.coordinator.result import Result
 from plogd.coordinator.shard_runtime import LOAD_RETRY_MS, ShardState
 from plogd.log.batch_validator import AppendOrigin
-from plogd.ports import spawn
+from plogd.ports import Later, spawn
 from tests.helpers.coordinator_site import TOPIC, CoordinatorSite, record
+from tests.helpers.sim_disk import Inode
+from tests.helpers.sim_files import SimFile
 from tests.helpers.sim_ports import SimClock, outcome
 
 
@@ -87,6 +91,45 @@ def test_a_load_goes_over_segments() -> None:
             site.broker.log(TOPIC).roll()
     again = CoordinatorSite(site.broker.restart()).start()
     assert outcome(again.numbers()) == {f"n{number}": number for number in range(30)}
+
+
+def test_load_reads_the_disk_in_jobs_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    site = written(40, offsets_load_buffer_size=1000)
+    site.broker.log(TOPIC).roll()
+    site.set("last", 1)
+    site.broker.settle()
+    again = CoordinatorSite(site.broker.restart())
+    broker = again.broker
+    broker.files.everything_cached = False
+    submit, pread = broker.ports.jobs.submit, SimFile.pread
+    is_in_job = False
+    reads: list[bool] = []
+
+    def submitted(lane: str, function: Callable[[], Any]) -> Later[Any]:
+        def run() -> Any:
+            nonlocal is_in_job
+            is_in_job = True
+            try:
+                return function()
+            finally:
+                is_in_job = False
+
+        return submit(lane, run)
+
+    def cold_pread(file: SimFile, length: int, position: int) -> bytes:
+        reads.append(is_in_job or file._inode.is_warm)
+        return pread(file, length, position)
+
+    monkeypatch.setattr(broker.ports.jobs, "submit", submitted)
+    monkeypatch.setattr(SimFile, "pread", cold_pread)
+    for node in broker.files._disk.nodes():
+        if isinstance(node, Inode):
+            node.is_warm = False
+    again.lead()
+    again.broker.settle()
+    assert len(outcome(again.numbers())) == 41
+    assert reads
+    assert all(reads), "a read on the reactor that waits for the disk"
 
 
 def test_records_of_other_protocols_are_passed_over_and_told_once() -> None:
