@@ -487,8 +487,8 @@ class Turn:
 
     def _schedule(self) -> None:
         if not self._scheduled:
-            self._scheduled = True
             self._timers.call_later(0, self._run_scheduled)
+            self._scheduled = True
 
     def _run_scheduled(self) -> None:
         self._scheduled = False

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Any, TypeVar, cast
 
-from plogd.ports import File, Files, Jobs, Later, Random, failed
+from plogd.ports import File, Files, Jobs, Later, Random, Timer, Timers, failed
 
 T = TypeVar("T")
 
@@ -47,6 +47,10 @@ class Faults:
         """Raise `error` at the call of this number, counted from 1; replaces what was armed."""
         self._at, self._when, self._error = number, when, error
 
+    def disarm(self) -> None:
+        """Raise nothing any more."""
+        self._at = 0
+
     @property
     def is_armed(self) -> bool:
         """Whether an exception is still to come."""
@@ -73,6 +77,10 @@ class Faults:
     def random(self, random: Random) -> Random:
         """`random` with exceptions."""
         return _Random(self, random)
+
+    def timers(self, timers: Timers) -> Timers:
+        """`timers` with exceptions."""
+        return _Timers(self, timers)
 
     # -- what the wrapped ports use -----------------------------------------------------------
 
@@ -186,6 +194,20 @@ class _Jobs:
             raise error
 
         return self._jobs.submit(lane, run)
+
+
+class _Timers:
+    """The Timers port."""
+
+    def __init__(self, faults: Faults, timers: Timers) -> None:
+        self._faults = faults
+        self._timers = timers
+
+    def call_later(self, delay_ms: float, function: Callable[[], None]) -> Timer:
+        """As `Timers.call_later`; a call that raises has never been made."""
+        if self._faults.strikes("call_later"):
+            raise self._faults.error
+        return self._timers.call_later(delay_ms, function)
 
 
 class _Random:

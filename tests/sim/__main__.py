@@ -34,6 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 trace_operations=options.trace_disk,
                 with_monitor=not options.no_monitor,
                 members=options.members,
+                exceptions=options.exceptions,
             )
             try:
                 world.run()
@@ -55,6 +56,11 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--seeds", type=_range, default=_DEFAULT_SEEDS, help="run seeds A-B")
     parser.add_argument("--steps", type=int, default=400, help="how much the clients do")
     parser.add_argument("--members", type=int, help="of groups; else the seed decides")
+    parser.add_argument(
+        "--exceptions",
+        action=argparse.BooleanOptionalAction,
+        help="inject exceptions; else the seed decides",
+    )
     parser.add_argument("--plant", choices=sorted(PLANTS), help="put in this bug")
     parser.add_argument("--trace", action="store_true", help="tell what happens")
     parser.add_argument("--trace-disk", action="store_true", help="and each file operation")

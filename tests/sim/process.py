@@ -48,20 +48,22 @@ class Process:
         self.timers = _LifeTimers(self, world)
         chance = random.Random(world.chance.random())
         self.jobs = SlowJobs(self.timers, chance, world.max_job_ms)
-        self.turn = Turn(self.timers)
+        faults = world.exceptions.faults
+        timers = faults.timers(self.timers)
+        self.turn = Turn(timers)
         self._files = _CountedFiles(world.files)
         self.slots = RequestSlots(world.config.queued_max_requests)
         self.broker = Broker(
             world.config,
             clock=world.clock,
-            timers=self.timers,
-            files=cast(Files, self._files),
-            random=SimRandom(chance.randrange(1 << 30)),
-            jobs=self.jobs,
+            timers=timers,
+            files=faults.files(cast(Files, self._files)),
+            random=faults.random(SimRandom(chance.randrange(1 << 30))),
+            jobs=faults.jobs(self.jobs),
             turn=self.turn,
             metrics=Registry(),
             report=self.report,
-            on_bug=lambda where, error: world.fail(self.crash(error)),
+            on_bug=lambda where, error: world.fail(error),
         )
         self.broker.on_last_log_dir_failed = self._give_up_soon
         world.slow_directory.meets(self)
@@ -132,14 +134,22 @@ class Process:
         def again(_: object = None) -> None:
             self.timers.call_later(interval_ms, run)
 
+        def failed(error: Exception) -> None:
+            self._world.fail(error)
+            again()
+
         def run() -> None:
             if not self.is_serving:
                 return
-            later = function(self.broker)
+            try:
+                later = function(self.broker)
+            except Exception as error:
+                failed(error)
+                return
             if later is None:
                 again()
             else:
-                later.then(again, lambda error: self._world.fail(self.crash(error)))
+                later.then(again, failed)
 
         again()
 
@@ -195,6 +205,6 @@ class _LifeTimers:
             try:
                 function()
             except Exception as error:
-                world.fail(process.crash(error))
+                world.fail(error)
 
         return world.timers.call_later(delay_ms, run)

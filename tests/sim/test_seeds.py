@@ -16,16 +16,26 @@ REMEMBERED: tuple[int, ...] = (
     51,  # A roll that failed half way left a segment that recovery believed.
     187,  # The same, found by a reader that was sent past records.
 )
+EXCEPTION_SEEDS = range(200, 216)
 LONG_SEEDS = range(1000, 1400)
 LONG_STEPS = 2000
 
 
 @pytest.mark.parametrize("seed", [*SEEDS, *REMEMBERED])
 def test_a_seed_shows_no_anomaly(seed: int) -> None:
-    world = World(seed, STEPS)
+    world = World(seed, STEPS, exceptions=None if seed in SEEDS else False)
     world.run()
     assert world.history.acknowledged_count
     assert world.history.polled_count
+
+
+def test_injected_exceptions_show_no_anomaly() -> None:
+    met = 0
+    for seed in EXCEPTION_SEEDS:
+        world = World(seed, STEPS, exceptions=True)
+        world.run()
+        met += world.counts["exceptions"]
+    assert met > len(EXCEPTION_SEEDS)
 
 
 @pytest.mark.long

@@ -249,6 +249,8 @@ class ShardRuntime(Generic[S]):
     def shard(self) -> S:
         """The state. Raises CoordinatorLoadInProgress, NotCoordinator."""
         self._check_written()
+        if self.state is ShardState.FAILED and self._retry is None:
+            self._load()  # The timer for it could not be set.
         if self.state is ShardState.LOADING:
             raise CoordinatorLoadInProgress(f"{self} is being loaded")
         problem = self.partition.problem()

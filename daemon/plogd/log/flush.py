@@ -21,6 +21,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from typing import Protocol
 
 from plogd.log.binding import bind
@@ -172,13 +173,17 @@ class SyncRounds:
 
     def _schedule(self) -> None:
         if not (self._in_flight or self._scheduled):
-            self._scheduled = True
             self._turn.defer(self._start)
+            self._scheduled = True
 
     def _start(self) -> None:
         """Begin a round, now or when those are here whom the last one has answered."""
-        if self._waiting_for_room or not self._company.must_wait():
-            self._begin()
+        must_wait = False
+        try:
+            must_wait = not self._waiting_for_room and self._company.must_wait()
+        finally:
+            if not must_wait:
+                self._begin()
 
     def _begin(self) -> None:
         self._scheduled = False
@@ -273,11 +278,12 @@ class SyncRounds:
         call_each(calls)
 
     def _go_on(self) -> None:
-        # What has become durable is answered in this turn, which takes longer the more that is.
-        self._turn.defer(self._company.round_answered)
-        if self._dirty:
-            self._schedule()
-        call_each(self._to_wake())
+        calls: list[Callable[[], None]] = [
+            # What has become durable is answered in this turn, which takes longer the more that is.
+            partial(self._turn.defer, self._company.round_answered),
+            *([self._schedule] if self._dirty else []),
+        ]
+        call_each(chain(calls, self._to_wake()))
 
     def _to_wake(self) -> Iterator[Callable[[], None]]:
         """One after the other, as long as there is room: each may append."""

@@ -62,15 +62,17 @@ class Purgatory:
         deadline_ms = self._clock.monotonic_ms() + timeout_ms
         bucket = ceil(deadline_ms / TICK_MS)
         own_keys = tuple(dict.fromkeys(keys))  # A fetch may name a partition twice.
-        self._places[operation] = (own_keys, bucket)
-        for key in own_keys:
-            self._watchers.setdefault(key, {})[operation] = None
+        # First, for it may fail: an operation without a deadline could wait for ever.
+        if self._timer is None or bucket < self._timer_bucket:
+            self._set_timer(min([bucket, *self._bucket_order[:1]]))
         waiting = self._buckets.get(bucket)
         if waiting is None:
             waiting = self._buckets[bucket] = {}
             heapq.heappush(self._bucket_order, bucket)
-            self._set_timer()
         waiting[operation] = None
+        self._places[operation] = (own_keys, bucket)
+        for key in own_keys:
+            self._watchers.setdefault(key, {})[operation] = None
 
     def check(self, key: Hashable) -> None:
         """What lies behind `key` has changed: let its watchers look again."""
@@ -105,15 +107,13 @@ class Purgatory:
         if waiting is not None:
             waiting.pop(operation, None)
 
-    def _set_timer(self) -> None:
-        first = self._bucket_order[0]
-        if self._timer is not None:
-            if self._timer_bucket <= first:
-                return
-            self._timer.cancel()
+    def _set_timer(self, first: int) -> None:
+        """Look after the bucket `first`, and after those before it, when its time comes."""
         delay_ms = first * TICK_MS - self._clock.monotonic_ms()
-        self._timer_bucket = first
-        self._timer = self._timers.call_later(max(0.0, delay_ms), self._expire_due)
+        timer = self._timers.call_later(max(0.0, delay_ms), self._expire_due)
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer, self._timer_bucket = timer, first
 
     def _expire_due(self) -> None:
         self._timer = None
@@ -125,7 +125,7 @@ class Purgatory:
                     self.expired += 1
                     self._expire(operation)
         if self._bucket_order:
-            self._set_timer()
+            self._set_timer(self._bucket_order[0])
 
     def _expire(self, operation: Operation) -> None:
         try:
