@@ -276,7 +276,7 @@ class Jobs(Protocol):
         """Run `function` after the lane's earlier jobs; the outcome comes on the reactor's thread.
 
         Lanes are serial: two jobs of one lane never overlap, jobs of different lanes may.
-        Cancelling the Later drops the outcome; the job itself still runs.
+        Cancelling the Later drops the outcome; the job still runs. If none can be taken, it fails.
         """
         ...
 

@@ -198,7 +198,10 @@ class ShardRuntime(Generic[S]):
             level="error",
         )
         self._let_go(ShardState.FAILED, NotCoordinator(f"{self} could not be loaded: {error}"))
-        self._retry = self._around.timers.call_later(load_after_ms, self._load)
+        try:
+            self._retry = self._around.timers.call_later(load_after_ms, self._load)
+        except Exception as problem:  # The next use of the shard loads it.
+            self._around.on_bug(f"loading {self}", problem)
 
     def close(self, error: KafkaError) -> None:
         """Look after the shard no more: whoever waits gets `error`."""

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from plogd.replica.purgatory import TICK_MS, Purgatory
+from tests.helpers.injection import Faults, When
 from tests.helpers.sim_ports import SimPorts
 
 
@@ -168,3 +171,31 @@ def test_a_bug_in_one_costs_the_others_nothing() -> None:
     purgatory.watch(late, ["a"], 1000)
     ports.advance(1000 + TICK_MS)
     assert (bugs[1:], late.expired, len(purgatory)) == (["expire"], True, 0)
+
+
+def test_operation_whose_deadline_cannot_be_set_is_not_taken() -> None:
+    ports, faults = SimPorts(), Faults()
+    purgatory = Purgatory(ports.clock, faults.timers(ports.timers), on_bug=_raise)
+    first, second = Waiting(), Waiting()
+    faults.arm(1, When.BEFORE, MemoryError("injected"))
+    with pytest.raises(MemoryError):
+        purgatory.watch(first, ["a"], 100)
+    assert len(purgatory) == 0
+    purgatory.watch(second, ["a"], 100)
+    ports.advance(100 + TICK_MS)
+    assert (first.expired, second.expired) == (False, True)
+
+
+def test_lost_deadline_timer_is_set_by_the_next_operation() -> None:
+    ports, faults = SimPorts(), Faults()
+    purgatory = Purgatory(ports.clock, faults.timers(ports.timers), on_bug=_raise)
+    early, late, last = Waiting(), Waiting(), Waiting()
+    purgatory.watch(early, ["a"], 100)
+    purgatory.watch(late, ["a"], 500)
+    faults.arm(faults.calls + 1, When.BEFORE, MemoryError("injected"))
+    with pytest.raises(MemoryError):
+        ports.advance(100 + TICK_MS)
+    assert early.expired
+    purgatory.watch(last, ["a"], 5000)
+    ports.advance(500)
+    assert late.expired
