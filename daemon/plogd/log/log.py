@@ -21,7 +21,7 @@ from collections.abc import Callable
 from plog.errors import KafkaError, KafkaStorageError, OffsetOutOfRange
 from plog.records.batch import BatchHeader, set_base_offset_and_epoch
 from plogd.log.batch_validator import AppendOrigin, BatchRules, ValidatedBatch, validate_batch
-from plogd.log.dir_writes import DirWrites
+from plogd.log.dir_writes import SLOW_WRITE_MS, DirWrites
 from plogd.log.flush import SyncRounds, SyncTicket
 from plogd.log.io_errors import told
 from plogd.log.lane_writes import LaneWrites
@@ -29,7 +29,7 @@ from plogd.log.log_results import NO_DATA, AppendInfo, FetchData, as_fetch_data
 from plogd.log.log_segment import LogSegment
 from plogd.log.log_state import LogHooks, LogState
 from plogd.log.retention import KEEP_EVERYTHING, RetentionPolicy, deletable_segments
-from plogd.log.segment_writes import check_fits, make_successor, must_roll, write_batch
+from plogd.log.segment_writes import check_fits, make_successor, write_batch
 from plogd.log.segments import Segments
 from plogd.ports import Files
 from plogd.topic_config import TopicConfig
@@ -60,7 +60,7 @@ class Log:
         self.durable_end_offset = state.log_end_offset
         self.high_watermark = state.high_watermark
         self.recovery_point = state.recovery_point
-        self.on_durable: Callable[[], None] = _nothing
+        self.on_durable: Callable[[], None] = lambda: None
         """Hears that more is durable, and that writes of a slow disk have ended, well or not."""
         self.offline = False
         self.closed = False
@@ -166,23 +166,26 @@ class Log:
             raise
 
     def _append(self, batch: ValidatedBatch, leader_epoch: int, now_ms: int) -> AppendInfo:
-        header = batch.header
-        started_ms = self._writes.monotonic_ms()
+        view, header, max_timestamp, _, time_ms = batch
+        monotonic_ms = self._writes.monotonic_ms
+        started_ms = monotonic_ms()
         first_offset = self.log_end_offset
         last_offset = first_offset + header.last_offset_delta
-        set_base_offset_and_epoch(batch.view, 0, first_offset, leader_epoch)
-        check_fits(self.topic_partition, len(batch.view), self._config)
-        time_ms, start_offset = batch.log_append_time_ms, self.log_start_offset
-        info = AppendInfo(first_offset, last_offset, time_ms, start_offset)
+        set_base_offset_and_epoch(view, 0, first_offset, leader_epoch)
+        info = AppendInfo(first_offset, last_offset, time_ms, self.log_start_offset)
 
         def written() -> None:
-            self._writes.took(self._writes.monotonic_ms() - started_ms)
+            if monotonic_ms() - started_ms > SLOW_WRITE_MS:
+                self._writes.took(monotonic_ms() - started_ms)
             self.appended(header, first_offset, leader_epoch)
 
+        check_fits(self.topic_partition, len(view), self._config)
+        active = self._segments.active
         try:
-            if must_roll(self._segments.active, batch, last_offset, self._config, now_ms):
+            if active.should_roll(self._config, len(view), max_timestamp, last_offset, now_ms):
                 self.roll()
-            write_batch(self._segments.active, batch, last_offset, written)
+                active = self._segments.active
+            write_batch(active, batch, last_offset, written)
         except OSError as error:
             raise self.disk_failed("append", error) from error
         return info
@@ -466,7 +469,7 @@ class Log:
     def close(self) -> None:
         """Close the files without making anything durable; readers keep theirs open."""
         self.closed = True
-        self.on_durable = _nothing  # It leads back here.
+        self.on_durable = lambda: None  # It leads back here.
         for segment in self._segments:
             if self._lane is None or segment is not self._segments.active:
                 segment.close()  # Else a job may be writing to it: see `writes_ended`.
@@ -494,7 +497,3 @@ class Log:
         if self.recovery_point < end or self._directory_dirty or self.leader_epochs.is_dirty:
             return False
         return not end or self._files.exists(snapshot_path(end))
-
-
-def _nothing() -> None:
-    """Nobody waits for this log to become durable."""

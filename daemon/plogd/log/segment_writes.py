@@ -56,15 +56,11 @@ def write_batch(
     `then` must not change anything before the last step that can fail. Raises what the append or
     `then` has raised; HalfWritten if the batch cannot be removed again.
     """
-    size_before = segment.size_bytes
+    view, header, max_timestamp, max_timestamp_delta, _ = batch
+    size_before = segment.records.size_bytes
+    first_offset = last_offset - header.last_offset_delta
     try:
-        first_offset = last_offset - batch.header.last_offset_delta
-        segment.append(
-            batch.view,
-            last_offset,
-            batch.max_timestamp,
-            first_offset + batch.max_timestamp_offset_delta,
-        )
+        segment.append(view, last_offset, max_timestamp, first_offset + max_timestamp_delta)
         then()
     except Exception as error:
         try:
