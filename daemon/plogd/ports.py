@@ -465,7 +465,7 @@ class Turn:
         self._scheduled = False
 
     def defer(self, function: Callable[[], None]) -> None:
-        """Run `function` when the current turn ends."""
+        """Run `function` when this turn ends; in the next one if no timer can be set for it."""
         self._calls.append(function)
         if self._depth == 0:
             self._schedule()

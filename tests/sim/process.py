@@ -50,7 +50,7 @@ class Process:
         self.jobs = SlowJobs(self.timers, chance, world.max_job_ms)
         faults = world.exceptions.faults
         timers = faults.timers(self.timers)
-        self.turn = Turn(timers)
+        self.turn = Turn(self.timers)  # Part of a shell: the outcomes of jobs are a turn there.
         self._files = _CountedFiles(world.files)
         self.slots = RequestSlots(world.config.queued_max_requests)
         self.broker = Broker(

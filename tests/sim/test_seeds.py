@@ -15,6 +15,8 @@ SEEDS = range(1, 31)
 REMEMBERED: tuple[int, ...] = (
     51,  # A roll that failed half way left a segment that recovery believed.
     187,  # The same, found by a reader that was sent past records.
+    1347,  # A stop did not wait for the next metadata write on a slow disk.
+    1418,  # A start that failed had made a log directory, whose name never became durable.
 )
 EXCEPTION_SEEDS = range(200, 216)
 LONG_SEEDS = range(1000, 1400)

@@ -173,8 +173,8 @@ class SyncRounds:
 
     def _schedule(self) -> None:
         if not (self._in_flight or self._scheduled):
-            self._turn.defer(self._start)
             self._scheduled = True
+            self._turn.defer(self._start)
 
     def _start(self) -> None:
         """Begin a round, now or when those are here whom the last one has answered."""
@@ -292,9 +292,14 @@ class SyncRounds:
             and self._unsynced_bytes + self._unwritten_bytes < self._max_unsynced_bytes
         ):
             yield partial(self._waiting_for_room.popleft().succeed, None)
+        if self._is_idle and self._waiting_for_idle:
+            yield partial(self._turn.defer, self._tell_idle)
+
+    def _tell_idle(self) -> None:
+        """Wake those who wait for it, unless what was made durable has led to another append."""
         if self._is_idle:
             waiting, self._waiting_for_idle = self._waiting_for_idle, []
-            yield from (partial(later.succeed, None) for later in waiting)
+            call_each(partial(later.succeed, None) for later in waiting)
 
 
 def _as_failure(tickets: Sequence[SyncTicket], error: Exception) -> SyncFailed:

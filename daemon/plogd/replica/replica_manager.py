@@ -317,9 +317,10 @@ class ReplicaManager:
 
     def _progress(self, partition: Partition) -> None:
         """Look after the waiting requests of `partition` when the current turn ends."""
-        if not self._to_check:
-            self._turn.defer(self._check_waiting)
+        is_first = not self._to_check
         self._to_check[partition.topic_partition] = None
+        if is_first:
+            self._turn.defer(self._check_waiting)
 
     def _check_waiting(self) -> None:
         to_check, self._to_check = self._to_check, {}

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from plogd.log.flush import SyncTicket
 from plogd.ports import failed
 from tests.helpers.sim_files import Operation
 from tests.helpers.sim_ports import outcome
@@ -190,6 +191,24 @@ def test_a_directory_that_vanishes_from_under_an_open_log_is_a_failure() -> None
     _remove(site, log)
     site.ports.settle()
     assert site.failures == [(("/a",), errno.ENOENT)]
+
+
+def test_rounds_are_not_idle_while_a_sync_leads_to_another_append() -> None:
+    site = Site()
+    log = site.log()
+    complete_sync = log.complete_sync
+
+    def complete_and_append(ticket: SyncTicket) -> None:
+        complete_sync(ticket)
+        if ticket.end_offset < 3:
+            site.ports.turn.defer(log.append)
+
+    log.complete_sync = complete_and_append  # type: ignore[method-assign]
+    log.append()
+    durable: list[list[int]] = []
+    site.rounds.idle().then(lambda _: durable.append(list(log.durable)), lambda error: None)
+    site.ports.settle()
+    assert durable == [[1, 2, 3]]
 
 
 def test_unexpected_error_of_a_sync_fails_its_own_directory(

@@ -83,8 +83,9 @@ def test_who_waits_for_room_or_for_the_end_is_woken_whatever_another_does() -> N
     site.rounds.room().then(lambda _: woken.append("room"), lambda error: None)
     site.rounds.idle().then(fails, lambda error: None)
     site.rounds.idle().then(lambda _: woken.append("idle"), lambda error: None)
-    with pytest.raises(ExceptionGroup):
-        site.ports.settle()
+    for _ in range(2):
+        with pytest.raises(ZeroDivisionError):
+            site.ports.settle()
     assert woken == ["room", "idle"]
 
 
