@@ -42,6 +42,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 print(anomaly)
                 again = f" --plant {options.plant}" if options.plant else ""
                 again += f" --members {options.members}" if options.members is not None else ""
+                if options.exceptions is not None:
+                    again += " --exceptions" if options.exceptions else " --no-exceptions"
                 print(f"replay: python -m tests.sim --seed {seed} --steps {options.steps}{again}")
                 print(anomaly.name)
                 return 1
