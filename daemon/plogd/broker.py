@@ -47,6 +47,7 @@ from plogd.quota import Quotas
 from plogd.replica.fetch_sessions import FetchSessionCache
 from plogd.replica.gauges import register_gauges
 from plogd.replica.replica_manager import ReplicaManager
+from plogd.replica.time_lookup_queue import TimeLookupQueue
 from plogd.replica.topic_stats import TopicStats
 from plogd.topic_config import TopicConfig
 
@@ -118,6 +119,7 @@ class Broker:
         self.topic_stats = TopicStats(metrics)
         self.log_manager = self._make_log_manager(files)
         self.replica_manager = self._make_replica_manager()
+        self.time_lookups = TimeLookupQueue(self.jobs, self.log_manager.check_suspects)
         self.fetch_sessions = FetchSessionCache(
             config.max_incremental_fetch_session_cache_slots, clock=clock, random=random
         )

@@ -63,7 +63,7 @@ def _forget_producers(stack: ExitStack) -> None:
 def _forget_refusals(stack: ExitStack) -> None:
     """A producer whose first batch was refused may begin with its second."""
     stack.enter_context(
-        patch.object(ProducerStateManager, "note_refused", lambda state, header, now_ms: None)
+        patch.object(ProducerStateManager, "note_refused", lambda state, header: None)
     )
 
 

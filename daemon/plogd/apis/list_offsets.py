@@ -28,7 +28,7 @@ from plog.wire.messages.list_offsets import (
     ListOffsetsTopicResponse,
 )
 from plogd.apis.context import RequestContext
-from plogd.ports import Later, MaybeLater, settle, spawn
+from plogd.ports import Cancelled, Later, MaybeLater, settle, spawn
 from plogd.replica.offset_lookup import FoundOffset, look_up_offset
 
 if TYPE_CHECKING:
@@ -78,9 +78,16 @@ def _respond(answers: _Answers) -> ListOffsetsResponse:
 
 
 async def _respond_later(answers: _Answers) -> ListOffsetsResponse:
-    return _respond(
-        [(name, [await settle(one) for one in partitions]) for name, partitions in answers]
-    )
+    try:
+        return _respond(
+            [(name, [await settle(one) for one in partitions]) for name, partitions in answers]
+        )
+    except Cancelled:  # That was about one partition; the client wants none of the others either.
+        for _, partitions in answers:
+            for one in partitions:
+                if isinstance(one, Later):
+                    one.cancel()
+        raise
 
 
 def _answer(
@@ -93,7 +100,7 @@ def _answer(
             broker.replica_manager.partition(topic, asked.partition_index),
             asked.timestamp,
             leader_epoch=asked.current_leader_epoch,
-            jobs=broker.jobs,
+            queue=broker.time_lookups,
         )
     except KafkaError as error:
         return _error(asked, error, context)

@@ -326,8 +326,8 @@ class LogSettings:
     producer_id_expiration_ms: int = setting(
         "producer.id.expiration.ms",
         DAY_MS,
-        "How long a partition remembers an idempotent producer that writes nothing, to tell its"
-        " duplicates.",
+        "How long after its last append a partition remembers an idempotent producer, to recognize"
+        " its duplicates. Counted by the broker's clock and not by the timestamps of records.",
         at_least=1,
         unit="ms",
         importance="low",

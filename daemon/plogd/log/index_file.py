@@ -32,13 +32,29 @@ class CorruptIndex(PlogError):
     """An index file cannot be what was written: rebuild it from the log."""
 
 
+def _open_read(files: Files, path: str) -> File:
+    try:
+        return files.open_read(path)
+    except FileNotFoundError:
+        raise CorruptIndex(f"{path} is missing") from None
+
+
 class IndexFile:
     """The entries of one index file. Appends come from one thread, look-ups from any."""
 
     __slots__ = ("_layout", "_size_remainder", "_torn", "count", "file", "max_entries")
 
-    def __init__(self, files: Files, path: str, layout: struct.Struct, max_bytes: int) -> None:
-        self.file: File = files.open_append(path)
+    def __init__(
+        self,
+        files: Files,
+        path: str,
+        layout: struct.Struct,
+        max_bytes: int,
+        *,
+        read_only: bool = False,
+    ) -> None:
+        """Raises OSError; with `read_only`, CorruptIndex if there is no such file."""
+        self.file: File = _open_read(files, path) if read_only else files.open_append(path)
         self._layout = layout
         size_bytes = self.file.size()
         self.count = size_bytes // layout.size

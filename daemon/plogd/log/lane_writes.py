@@ -247,7 +247,7 @@ class LaneWrites:
             reason = log.disk_failed("append", error)
         for prepared in (*unwritten, *self._waiting):
             prepared.writing.error = reason
-            log.producer_state.note_refused(prepared.batch.header, prepared.now_ms)
+            log.producer_state.note_refused(prepared.batch.header)
             self._done_bytes += len(prepared.batch.view)
         self._waiting.clear()
 

@@ -159,7 +159,7 @@ class Log:
                 return self._append_by_job(batch, leader_epoch, now_ms, origin)
             return self._append(batch, leader_epoch, now_ms)
         except KafkaStorageError:
-            self.producer_state.note_refused(batch.header, now_ms)
+            self.producer_state.note_refused(batch.header)
             raise
 
     def _append(self, batch: ValidatedBatch, leader_epoch: int, now_ms: int) -> AppendInfo:

@@ -30,7 +30,10 @@ CLEANED_SUFFIX = ".cleaned"
 SWAP_SUFFIX = ".swap"
 """Second suffix of a file that compaction has finished and is putting in place."""
 STRAY_SUFFIX = ".stray"
-"""Second suffix of a file that is out of the log and that nobody but people may delete."""
+"""Last suffix of a file that recovery has taken out of the log; only an operator deletes it.
+
+Neither a start, retention nor Kafka looks at such a file. See `stray_state`.
+"""
 
 DELETE_DIR_SUFFIX = "-delete"
 FUTURE_DIR_SUFFIX = "-future"
@@ -81,6 +84,19 @@ def segment_file_name(base_offset: int, suffix: str, state: str = "") -> str:
     '00000000000000000000.index.deleted'
     """
     return f"{base_offset:020d}{suffix}{state}"
+
+
+def stray_state(number: int) -> str:
+    """What follows a segment file's name when recovery takes it out of the log.
+
+    `number` tells apart segments of the same base offset that were taken out one after another.
+
+    >>> segment_file_name(42, LOG_SUFFIX, stray_state(1))
+    '00000000000000000042.log.stray'
+    >>> segment_file_name(42, LOG_SUFFIX, stray_state(2))
+    '00000000000000000042.log.2.stray'
+    """
+    return STRAY_SUFFIX if number == 1 else f".{number}{STRAY_SUFFIX}"
 
 
 def segment_path(directory: str, base_offset: int, suffix: str, state: str = "") -> str:

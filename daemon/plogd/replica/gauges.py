@@ -107,6 +107,13 @@ def _register_logs(metrics: Registry, manager: ReplicaManager, log_manager: LogM
         "Log directories that have failed.",
         lambda: len(log_manager.offline_dirs),
     )
+    metrics.ask(
+        "plog_log_task_errors_total",
+        "Errors of background work in one log or log directory; each is tried again.",
+        ("task",),
+        lambda: [((task,), n) for task, n in log_manager.housekeeping.errors_by_task.items()],
+        kind="counter",
+    )
 
 
 def _of_each_log(

@@ -57,8 +57,8 @@ Entry = tuple[TopicPartition, memoryview]
 _COLD = PartitionRead(None)
 """In place of a read that has to wait for the disk."""
 
-Cold = list[tuple[str, Callable[[], None]]]
-"""Log directories, and the jobs that read there."""
+Cold = list[Later[None]]
+"""Jobs that read what look-ups need, under way."""
 
 
 class ReplicaManager:
@@ -216,8 +216,7 @@ class ReplicaManager:
         for left in reversed(range(_WARMINGS)):
             for read in reads:
                 read.close()
-            laters = [self._jobs.submit(f"read:{path}", warm) for path, warm in cold]
-            cold = []
+            laters, cold = cold, []
             try:
                 await gather(laters)
             except OSError:
@@ -293,7 +292,7 @@ class ReplicaManager:
             )
         except ColdRead as found:
             assert cold is not None
-            cold.append((partition.log.log_dir, found.warm))
+            cold.append(self._log_manager.begin_read(partition.log, found))
             return _COLD
         except OSError as error:
             return PartitionRead(KafkaStorageError(f"{partition.topic_partition}: {error}"))
