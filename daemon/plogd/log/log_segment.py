@@ -291,12 +291,13 @@ class LogSegment:
         size_bytes = self.records.size_bytes
         if not 0 <= start < max(size_bytes, 1):
             raise CorruptIndex(f"{self!r}: an index entry leads to byte {start}")
+        end_of_gap = start + self.indexes.longest_gap_bytes
         for place in self.records.places_from(start, nowait=nowait):
             if place.last_offset >= offset:
                 if place.position == start and start and place.base_offset > offset:
                     raise CorruptIndex(f"{self!r}: an index entry leads behind offset {offset}")
                 return place
-            if place.position - start > self.indexes.longest_gap_bytes and not self.is_checked:
+            if place.position > end_of_gap and not self.is_checked:
                 raise CorruptIndex(f"{self!r}: no index entry near offset {offset}")
         return None
 

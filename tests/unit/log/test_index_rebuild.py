@@ -292,3 +292,19 @@ def test_no_crash_while_indexes_are_replaced_misleads_a_reader() -> None:
             _read(again, again.log(), 2)
         assert [_read(again, again.log(), offset) for offset in (0, 1, 3, 4)] == [0, 1, 3, 4]
         site = again
+
+
+def test_an_index_without_entries_where_there_should_be_some_is_rebuilt() -> None:
+    """Each fetch would walk far otherwise, if only through the page cache."""
+    site = LogSite().start()
+    log = site.create("t-0", replace(CONFIG, segment_bytes=64 << 20, index_interval_bytes=1 << 20))
+    site.fill(log, 36, value_bytes=1_000_000)
+    log.roll()
+    site.append(log)
+    site.settle()
+    site = site.restart()
+    log = site.log()
+    site.files.overwrite(site.path(log, 0, ".index"), b"")
+    assert _read(site, log, 35) == 35
+    assert len(_reports(site, "rebuilt the indexes of")) == 1
+    assert log.segments.first.offset_index.count > 10
