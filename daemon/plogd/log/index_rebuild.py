@@ -80,25 +80,33 @@ class IndexRebuilds:
                 self.check(log, segment)
 
     async def _check(self, log: Log, segment: LogSegment) -> None:
-        is_active = segment is log.segments.active
         rebuild = _Rebuild(
             segment,
             end_offset=log.segments.end_offset_of(segment, log.log_end_offset),
-            is_active=is_active,
+            is_active=segment is log.segments.active,
         )
         try:
-            is_done = False
-            # The directory of a closed log may belong to another topic of the same name.
-            while not is_done and not (log.closed or log.offline):
-                is_done = await self._jobs.submit(lane_of(log.log_dir), rebuild.run_step)
-            if not is_done or not _is_in(log, segment):
-                return
-            if not is_active:
-                await self._jobs.submit(lane_of(log.log_dir), rebuild.put_in_place)
-        finally:
+            is_complete = await self._run(log, segment, rebuild)
+        except Exception:
             rebuild.close()
-        if not (log.closed or log.offline):
+            raise
+        rebuild.close()
+        if is_complete and not (log.closed or log.offline):
             self._take(log, segment, rebuild)
+
+    async def _run(self, log: Log, segment: LogSegment, rebuild: _Rebuild) -> bool:
+        """Run the jobs of a check; whether it was not given up."""
+        is_done = False
+        while not is_done:
+            # The directory of a closed log may belong to another topic of the same name.
+            if log.closed or log.offline:
+                return False
+            is_done = await self._jobs.submit(lane_of(log.log_dir), rebuild.run_step)
+        if log.closed or log.offline or not _is_in(log, segment):
+            return False
+        if not rebuild.is_active:
+            await self._jobs.submit(lane_of(log.log_dir), rebuild.put_in_place)
+        return True
 
     def _take(self, log: Log, segment: LogSegment, rebuild: _Rebuild) -> None:
         """Switch to what was found, and report what is new of it."""
@@ -131,7 +139,7 @@ class _Rebuild:
         self.scan: SegmentScan
         self._segment = segment
         self._end_offset = end_offset
-        self._is_active = is_active
+        self.is_active = is_active
         self._reader: LogSegment | None = None
         self._indexes: SegmentIndexes | None = None
         self._steps = self._run()
@@ -149,10 +157,10 @@ class _Rebuild:
             reader.records,
             segment.base_offset,
             keep_below_offset=self._end_offset,
-            following_base_offset=None if self._is_active else self._end_offset,
+            following_base_offset=None if self.is_active else self._end_offset,
         )
         indexes = None
-        if not self._is_active:
+        if not self.is_active:
             indexes = self._indexes = segment.indexes.begin_rebuild()
         pause_position = _STEP_BYTES
         for found in self.scan.steps():

@@ -17,7 +17,7 @@ from plogd.log.io_errors import is_refusal
 from plogd.log.leader_epochs import LeaderEpochs
 from plogd.log.load_request import LoadRequest
 from plogd.log.log_segment import LogSegment
-from plogd.log.producer_state import ProducerStateManager
+from plogd.log.producer_state import BatchMetadata, ProducerStateManager
 from plogd.log.segment_recovery import replay_batch, replay_producers, replay_readable
 from plogd.ports import Files
 
@@ -58,27 +58,32 @@ def load_producers(
             segment.delete_files()
         else:  # The next start finds them again.
             segment.close()
-    state.date_silence(_last_written(files, request, segments))
+    state.date_silence(_append_times(files, request, segments))
     state.remove_expired(request.monotonic_ms)
     return state
 
 
-def _last_written(
+def _append_times(
     files: Files, request: LoadRequest, segments: Sequence[LogSegment]
-) -> Callable[[int], float]:
-    """When the segment that holds an offset was last written, as monotonic time.
+) -> Callable[[BatchMetadata], float]:
+    """When a batch was appended at the latest, as monotonic time.
 
-    An offset below the first segment counts as written with it, which is no earlier. The time is
-    the file's, by the wall clock of then: a snapshot only has the timestamps of records.
+    That is when the file of its segment was last written, by the wall clock of then; a batch below
+    the first segment counts as written with that. A snapshot has no time but that of the records.
+    It counts where it is later: a file that was copied may have any date.
     """
     bases = [segment.base_offset for segment in segments]
 
     @cache
-    def written_ms(number: int) -> float:
-        modified_ms = files.modified_ms(segments[number].records_file.path)
-        return request.monotonic_ms - max(0, request.now_ms - modified_ms)
+    def written_ms(number: int) -> int:
+        return files.modified_ms(segments[number].records_file.path)
 
-    return lambda offset: written_ms(max(0, bisect_right(bases, offset) - 1))
+    def appended_ms(batch: BatchMetadata) -> float:
+        number = max(0, bisect_right(bases, batch.last_offset) - 1)
+        latest_ms = max(written_ms(number), batch.timestamp)
+        return request.monotonic_ms - max(0, request.now_ms - latest_ms)
+
+    return appended_ms
 
 
 def _replay_dropped(segment: LogSegment, from_offset: int, state: ProducerStateManager) -> None:

@@ -358,14 +358,14 @@ class ProducerStateManager:
             return False
         return now_ms - state.silent_since_ms >= self.expiration_ms
 
-    def date_silence(self, last_written_ms: Callable[[int], float]) -> None:
+    def date_silence(self, appended_ms: Callable[[BatchMetadata], float]) -> None:
         """Note since when each producer has been silent, after the state was loaded.
 
-        `last_written_ms` tells a monotonic time no earlier than the append of an offset.
+        `appended_ms` returns a monotonic time no earlier than the append of a batch.
         """
         for state in self.producers.values():
             if state.batches:
-                state.silent_since_ms = last_written_ms(state.batches[-1].last_offset)
+                state.silent_since_ms = appended_ms(state.batches[-1])
 
     # -- snapshots ----------------------------------------------------------------------------
 

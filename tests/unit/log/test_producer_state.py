@@ -354,7 +354,7 @@ def test_without_a_snapshot_replay_begins_at_the_logs_start() -> None:
 def test_loaded_producers_are_silent_since_their_segment_was_written() -> None:
     _, manager = _with_snapshots(10, 20)
     manager.load(0, 99)
-    manager.date_silence(lambda offset: {10: 1000.0, 20: 5000.0}[offset])
+    manager.date_silence(lambda batch: {10: 1000.0, 20: 5000.0}[batch.last_offset])
     manager.remove_expired(1000.0 + DAY_MS)
     assert set(manager.producers) == {20}
 

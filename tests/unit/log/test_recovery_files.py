@@ -179,6 +179,15 @@ def test_a_silent_producer_is_forgotten_at_the_start() -> None:
     assert list(site.log().producer_state.producers) == [9]
 
 
+def test_a_producer_of_new_records_is_known_whatever_the_date_of_the_file() -> None:
+    """A backup may give a file any date, and Kafka goes by the records alone."""
+    site, log = _with_producers()
+    before = _states(log)
+    site.files._find(site.path(log, base_offsets(log)[-1])).modified_ms = 0
+    site = site.kill()
+    assert _states(site.log()) == before
+
+
 # -- what lies around in the directory --------------------------------------------------------
 
 
