@@ -106,17 +106,22 @@ class LogSegment:
         It holds the batches of this moment. Neither an append, a deletion nor a rebuilt index
         affects the job then. Raises FileNotFoundError if the segment was deleted, OSError.
         """
-        size_bytes, corrupt_ranges = self.size_bytes, self.records.corrupt_ranges
         copy = LogSegment.__new__(LogSegment)
         copy.base_offset = self.base_offset
         copy.index_is_suspect = copy.is_checked = copy._is_closed = False
         copy._files, copy._directory, copy._state = self._files, self._directory, self._state
         copy.records = FileRecords(self._files.open_read(self._path(LOG_SUFFIX)))
-        copy.records.size_bytes = min(size_bytes, copy.records.size_bytes)
-        copy.records.corrupt_ranges = corrupt_ranges
-        copy.indexes = self.indexes.open_for_reading(self._state)
         copy._recent = RecentBatches()
         copy._created_ms = copy._first_timestamp = None
+        copy.indexes = self.indexes.copy_for_reading(self._state)
+        try:
+            copy.indexes.open()
+        except OSError:
+            copy.close()
+            raise
+        # Only now: an append adds its index entries last, so they lead to none but these batches.
+        copy.records.corrupt_ranges = self.records.corrupt_ranges
+        copy.records.size_bytes = self.size_bytes
         return copy
 
     # -- what it is ---------------------------------------------------------------------------

@@ -11,6 +11,8 @@ Invariant: an entry is made in both indexes or in none.
 
 from __future__ import annotations
 
+import contextlib
+
 from plogd.log.cold_read import cold_file
 from plogd.log.index_file import MAX_RELATIVE_OFFSET, CorruptIndex
 from plogd.log.io_errors import is_out_of_files, is_refusal
@@ -152,8 +154,13 @@ class SegmentIndexes:
         """How far apart two entries are at most, unless some were left out."""
         return _MAX_UNINDEXED_BYTES + self._config.index_interval_bytes
 
-    def open_for_reading(self, state: str) -> SegmentIndexes:
-        """The same files opened once more, for a job to read; `state` is their second suffix."""
+    def open(self) -> None:
+        """Open both now; one that is missing is met again by the look-up. Raises OSError."""
+        with contextlib.suppress(CorruptIndex):
+            _ = self.by_offset, self.by_time
+
+    def copy_for_reading(self, state: str) -> SegmentIndexes:
+        """The same files, for a job to open once more and read; `state` is their second suffix."""
         return SegmentIndexes(
             self._files,
             self._directory,

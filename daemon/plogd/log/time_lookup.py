@@ -21,7 +21,7 @@ from plog.records.reader import read_payload
 from plogd.log.index_file import CorruptIndex
 from plogd.log.log import Log
 from plogd.log.log_segment import LogSegment
-from plogd.log.time_index import TimestampAndOffset
+from plogd.log.time_index import NO_TIMESTAMP, TimestampAndOffset
 
 T = TypeVar("T")
 
@@ -139,7 +139,7 @@ def _position_before(segment: LogSegment, timestamp: int, starting_offset: int) 
     """A batch's position before which all is older than `timestamp` or below the offset."""
     try:
         hint = segment.time_index.lookup(timestamp)
-        if hint.offset > starting_offset:
+        if hint.offset > starting_offset and hint.timestamp != NO_TIMESTAMP:
             place = segment.find_offset(hint.offset)
             header = None if place is None else segment.records.header_at(place.position)
             if header is not None and header.max_timestamp == hint.timestamp:

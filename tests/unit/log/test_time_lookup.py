@@ -181,3 +181,38 @@ def test_a_look_up_in_a_closed_log_is_a_storage_error() -> None:
     log.close()
     with pytest.raises(KafkaStorageError, match="closed"):
         finished(offset_for_timestamp(log, 0))
+
+
+def test_what_is_appended_during_a_look_up_does_not_look_like_a_wrong_index() -> None:
+    """The look-up sees the batches of one moment, and index entries for no others."""
+    site = LogSite().start()
+    log = site.create("t-0", replace(CONFIG, index_interval_bytes=1))
+    site.fill(log, 3)
+    segment = log.segments.active
+    view = segment.open_for_reading()
+    before = segment.size_bytes
+    site.fill(log, 2)
+    latest = segment.max_timestamp
+    assert _find(view, latest, 0) is None
+    assert (view.size_bytes, view.index_is_suspect) == (before, False)
+    view.close()
+    assert _find(segment, latest, 0) == (latest, 4, 0)
+
+
+@pytest.mark.parametrize("missing", [INDEX, TIME_INDEX])
+def test_a_missing_index_costs_time_and_nothing_else(missing: str) -> None:
+    files = SimFiles()
+    segment = _create(files)
+    fill(segment, 40)
+    files.unlink(missing)
+    view = segment.open_for_reading()
+    assert _find(view, T0 + 70, BASE) == (T0 + 70, BASE + 7, 0)
+    assert not files.exists(missing)
+    view.close()
+
+
+def test_a_time_before_the_first_index_entry_does_not_look_like_a_wrong_index() -> None:
+    _, log = four_segments()
+    for segment in log.segments:
+        assert _find(segment, 0, 0) is not None
+        assert not segment.index_is_suspect
