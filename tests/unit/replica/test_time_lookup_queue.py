@@ -29,12 +29,14 @@ class Queue:
         self.queue = TimeLookupQueue(self.jobs, self.ended.append)
         _, self.log = four_segments()
         self.steps: list[str] = []
+        self.begun: list[str] = []
         self.closed: list[str] = []
 
     def submit(self, name: str, steps: int, error: Exception | None = None) -> Later[Found]:
         """A look-up of so many steps."""
 
         def look_up() -> Steps[Found]:
+            self.begun.append(name)
             try:
                 for _ in range(steps):
                     self.steps.append(name)
@@ -60,7 +62,7 @@ def test_a_look_up_runs_on_a_lane_of_its_own() -> None:
 def test_a_short_look_up_need_not_wait_for_the_end_of_a_long_one() -> None:
     queue = Queue()
     long, short = queue.submit("long", 10_000), queue.submit("short", 2)
-    for _ in range(2):
+    for _ in range(3):
         queue.jobs.run_one(LANE)
     assert outcome(short) == FOUND
     assert not long.done
@@ -68,15 +70,28 @@ def test_a_short_look_up_need_not_wait_for_the_end_of_a_long_one() -> None:
     assert outcome(long) == FOUND
 
 
-def test_only_so_many_have_started_at_once() -> None:
+def test_only_so_many_keep_what_they_have_read() -> None:
     """Each may hold a decompressed batch."""
     queue = Queue()
-    found = [queue.submit(str(number), 20) for number in range(STARTED_AT_ONCE + 3)]
-    for _ in range(2 * STARTED_AT_ONCE):
+    count = STARTED_AT_ONCE + 3
+    found = [queue.submit(str(number), 100) for number in range(count)]
+    held: list[int] = []
+    while queue.jobs.waiting:
         queue.jobs.run_one(LANE)
-    assert set(queue.steps) == set(map(str, range(STARTED_AT_ONCE)))
-    queue.jobs.run_all()
-    assert [outcome(one) for one in found] == [FOUND] * len(found)
+        held.append(len(queue.begun) - len(queue.closed))
+    assert max(held) == STARTED_AT_ONCE
+    assert [outcome(one) for one in found] == [FOUND] * count
+    assert len(queue.begun) == len(queue.closed) == count + 3, "three have begun twice"
+
+
+def test_a_short_look_up_is_done_soon_however_many_long_ones_wait() -> None:
+    queue = Queue()
+    long = [queue.submit("long", 10_000) for _ in range(30)]
+    short = queue.submit("short", 2)
+    for _ in range(2 * len(long) + 2):
+        queue.jobs.run_one(LANE)
+    assert outcome(short) == FOUND
+    assert not any(one.done for one in long)
 
 
 def test_a_cancelled_look_up_that_has_not_started_is_skipped() -> None:
@@ -94,7 +109,8 @@ def test_a_cancelled_look_up_that_has_not_started_is_skipped() -> None:
 def test_a_cancelled_look_up_ends_between_two_slices() -> None:
     queue = Queue()
     long, other = queue.submit("long", 10_000), queue.submit("other", 10_000)
-    queue.jobs.run_one(LANE)
+    for _ in range(2):
+        queue.jobs.run_one(LANE)
     long.cancel()
     assert queue.closed == ["long"]
     steps = queue.steps.count("long")
