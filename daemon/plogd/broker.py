@@ -180,8 +180,8 @@ class Broker:
             metrics=self.metrics,
         )
         register_group_gauges(self.metrics, coordinator)
-        self.replica_manager.on_topic_started = coordinator.topic_started
-        self.replica_manager.on_topic_stopped = coordinator.topic_stopped
+        self.replica_manager.topics.on_topic_started = coordinator.topic_started
+        self.replica_manager.topics.on_topic_stopped = coordinator.topic_stopped
         return coordinator
 
     def _make_groups(self, timers: ShardTimers) -> Groups:
@@ -227,13 +227,13 @@ class Broker:
         self._load_dynamic_settings()
         self.store.watch(("config",), self._settings_changed)
         broker_epoch = await self.store.register_broker(self._registration())
-        self.replica_manager.refuse_writes(not self.store.is_registered)
+        self.replica_manager.topics.refuse_writes(not self.store.is_registered)
         self.producer_ids = ProducerIds(
             self.store, broker_id=self.config.node_id, broker_epoch=broker_epoch
         )
         self.controller = Controller(
             store=self.store,
-            brokers=self.replica_manager,
+            brokers=self.replica_manager.topics,
             defaults=self._topic_defaults,
             random=self.random,
             report=self._report,
@@ -257,9 +257,9 @@ class Broker:
     async def _start_topics(self, topics: Sequence[TopicState]) -> None:
         """Lead all partitions; those for whose logs there is no room are offline until there is."""
         try:
-            await self.replica_manager.start_topics(topics)
+            await self.replica_manager.topics.start_topics(topics)
         except KafkaStorageError as error:
-            missing = self.replica_manager.without_logs(topics)
+            missing = self.replica_manager.topics.without_logs(topics)
             self._report(
                 "{count} partitions are offline for want of a log: {partitions}. {error}. They get "
                 "one when there is room, or when the broker is started again",
@@ -268,8 +268,8 @@ class Broker:
                 error=str(error),
                 level="error",
             )
-            self.replica_manager.set_without_log(missing)
-            await self.replica_manager.start_topics(topics)
+            self.replica_manager.topics.set_without_log(missing)
+            await self.replica_manager.topics.start_topics(topics)
             self._make_logs_later(missing)
 
     def _make_logs_later(self, missing: Sequence[TopicPartition]) -> None:
@@ -280,7 +280,7 @@ class Broker:
 
         def again() -> None:
             if self.is_ready and not self.log_manager.offline_dirs:
-                making = self.replica_manager.make_logs_of(missing)
+                making = self.replica_manager.topics.make_logs_of(missing)
                 making.then(made, lambda _: self._make_logs_later(missing))
 
         self.timers.call_later(_NO_ROOM_RETRY_MS, again)
@@ -289,7 +289,7 @@ class Broker:
         """Try again until this start is written down, or the disk has failed."""
 
         def registered(_: None) -> None:
-            self.replica_manager.refuse_writes(False)
+            self.replica_manager.topics.refuse_writes(False)
             self._report("there is room again: this broker takes writes")
 
         def again() -> None:
@@ -322,7 +322,7 @@ class Broker:
         if self.log_manager.offline_dirs:
             # What is missing may lie in a directory that cannot be read. A fresh log in another
             # one would serve an empty partition where there are records.
-            self.replica_manager.set_without_log(missing)
+            self.replica_manager.topics.set_without_log(missing)
         elif missing:
             self._report(
                 "{count} partitions have no directory in any of log.dirs and are made anew, empty: "
@@ -364,7 +364,7 @@ class Broker:
             self._report("{problem}", problem=problem, level="warn")
         self.config = config
         self.log_manager.update_config(config)
-        self.replica_manager.update_config(config)
+        self.replica_manager.topics.update_config(config)
         self.on_config(config)
 
     def _settings_changed(self, key: Key, value: Mapping[str, str] | None, _version: int) -> None:
@@ -375,7 +375,7 @@ class Broker:
                 if topic is None or self.store.get(("topic", name))[0] is None:
                     return  # Its logs are just being made, or deleted.
                 self._report_change(f"topic {name}", topic.config, value)
-                self.replica_manager.update_topic_config(name, value or {})
+                self.replica_manager.topics.update_topic_config(name, value or {})
             case ("config", "broker", ""):
                 self._report_change("all brokers", self._dynamic_settings.cluster, value)
                 self._dynamic_settings = replace(self._dynamic_settings, cluster=value or {})

@@ -1,9 +1,8 @@
 """All partitions this broker hosts: appends and reads over several of them, and who waits.
 
 Handlers of Produce, Fetch and ListOffsets come here. What is ready is returned as a plain value;
-what has to wait goes into purgatory and comes back as a `Later`. Also starts and stops the replicas
-of a topic, as the controller says (it is the `Brokers` of one broker), and tells whoever waits when
-a log directory fails.
+what has to wait goes into purgatory and comes back as a `Later`. Topics are created and deleted in
+hosted_topics.py.
 
 Called on the reactor's thread. Source: Kafka 3.9 ReplicaManager; docs/architecture.md for R1-R8.
 Invariant: a completion never runs inside an append or a sync's end, but from the turn after it.
@@ -11,8 +10,7 @@ Invariant: a completion never runs inside an append or a sync's end, but from th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Sequence
 
 from plog.errors import (
     InconsistentTopicId,
@@ -25,11 +23,10 @@ from plog.errors import (
 from plog.types import ZERO_UUID, TopicPartition
 from plogd.config import BrokerConfig
 from plogd.log.cold_read import ColdRead
-from plogd.log.creation import NewLog
 from plogd.log.flush import SyncRounds
 from plogd.log.log import Log
 from plogd.log.log_manager import LogManager
-from plogd.metadata.cache import MetadataCache, TopicState
+from plogd.metadata.cache import MetadataCache
 from plogd.ports import Clock, Jobs, Later, MaybeLater, Timers, Turn, gather, settle, spawn
 from plogd.replica.delayed import (
     DelayedFetch,
@@ -39,10 +36,10 @@ from plogd.replica.delayed import (
     is_enough,
 )
 from plogd.replica.fetch_sessions import FetchItem
+from plogd.replica.hosted_topics import HostedTopics
 from plogd.replica.partition import ACKS_ALL, Partition, PartitionRead
 from plogd.replica.purgatory import Purgatory
 from plogd.replica.topic_stats import TopicStats
-from plogd.topic_config import TopicConfig
 
 _OWN_DISK_TIMEOUT_MS = 30_000
 """How long acks=1 waits at least: the timeout is about followers, and in Kafka acks=1 waits for
@@ -77,25 +74,21 @@ class ReplicaManager:
         stats: TopicStats,
         on_bug: Callable[[str, Exception], None],
     ) -> None:
-        self.config = config
-        """Replaced when settings change."""
+        self.topics = HostedTopics(
+            config=config,
+            log_manager=log_manager,
+            cache=cache,
+            stats=stats,
+            on_progress=self._progress,
+        )
+        self._partitions = self.topics.partitions
         self._log_manager = log_manager
-        self._cache = cache
         self._clock = clock
         self._jobs = jobs
         self._turn = turn
-        self._stats = stats
         self._on_bug = on_bug
-        self._partitions: dict[tuple[str, int], Partition] = {}
-        self._without_log: set[tuple[str, int]] = set()
-        """Partitions of a log directory that could not be read at the start."""
-        self._refuses_writes = False
         self._to_check: dict[TopicPartition, None] = {}
         self._listeners: dict[TopicPartition, Callable[[], None]] = {}
-        self.on_topic_started: Callable[[TopicState], None] = _nobody
-        """Hears of a topic whose partitions this broker leads from now on."""
-        self.on_topic_stopped: Callable[[TopicState], None] = _nobody
-        """Hears of a topic that is not served any more."""
         self.delayed_produces = Purgatory(clock, timers, on_bug=on_bug)
         self.delayed_fetches = Purgatory(clock, timers, on_bug=on_bug)
 
@@ -110,21 +103,21 @@ class ReplicaManager:
     def offline_count(self) -> int:
         """Partitions that cannot be used because their log directory failed."""
         offline = sum(partition.log.offline for partition in self._partitions.values())
-        return offline + len(self._without_log)
+        return offline + len(self.topics.without_log)
 
     def partition(self, topic: str, number: int) -> Partition:
         """The partition. Raises UnknownTopicOrPartition, or KafkaStorageError if it has no log."""
         partition = self._partitions.get((topic, number))
         if partition is not None:
             return partition
-        if (topic, number) in self._without_log:
+        if (topic, number) in self.topics.without_log:
             raise KafkaStorageError(f"the log directory of {topic}-{number} is offline")
         raise UnknownTopicOrPartition(f"this broker hosts no partition {topic}-{number}")
 
     def is_offline(self, topic: str, number: int) -> bool:
         """Whether the partition's log directory has failed."""
         partition = self._partitions.get((topic, number))
-        return partition.log.offline if partition else (topic, number) in self._without_log
+        return partition.log.offline if partition else (topic, number) in self.topics.without_log
 
     # -- produce ------------------------------------------------------------------------------
 
@@ -354,146 +347,3 @@ class ReplicaManager:
             partition = self._partitions.get(log.topic_partition)
             if partition is not None:
                 self._progress(partition)
-
-    # -- topics come and go -------------------------------------------------------------------
-
-    def start_topic(self, topic: TopicState) -> Later[None]:
-        """Make or take over the logs of `topic`, lead its partitions, and tell clients of it."""
-        return spawn(self.start_topics([topic]))
-
-    async def start_topics(self, topics: Sequence[TopicState]) -> None:
-        """As `start_topic`, for many at once. Raises KafkaStorageError."""
-        missing = [new for topic in topics for new in self._missing_logs(topic)]
-        if missing:
-            await self._log_manager.create(missing)
-        for topic in topics:
-            self._lead(topic)
-
-    def _missing_logs(self, topic: TopicState) -> list[NewLog]:
-        return [
-            NewLog(
-                topic_partition=TopicPartition(topic.name, state.partition),
-                topic_id=topic.topic_id,
-                config=self._topic_config(topic),
-            )
-            for state in topic.partitions
-            if self._log_manager.get(TopicPartition(topic.name, state.partition)) is None
-            and (topic.name, state.partition) not in self._without_log
-        ]
-
-    def make_logs(self, topic: TopicState) -> Later[None]:
-        """Make the logs `topic` lacks; they are served once `start_topic` says so."""
-        return spawn(self._make_logs(topic))
-
-    async def _make_logs(self, topic: TopicState) -> None:
-        await self._log_manager.create(self._missing_logs(topic))
-
-    def remove_unserved_logs(self, topic: TopicState) -> Later[None]:
-        """Remove the logs of `topic` that no partition serves: it will not have them after all."""
-        return spawn(self._remove_unserved_logs(topic))
-
-    async def _remove_unserved_logs(self, topic: TopicState) -> None:
-        keys = [TopicPartition(topic.name, state.partition) for state in topic.partitions]
-        unserved = [key for key in keys if key not in self._partitions]
-        await self._log_manager.delete(*(key for key in unserved if self._log_manager.get(key)))
-
-    def _topic_config(self, topic: TopicState) -> TopicConfig:
-        return TopicConfig.resolve(self.config, topic.config)
-
-    def _lead(self, topic: TopicState) -> None:
-        topic_config = self._topic_config(topic)  # It may have changed since its logs were made.
-        for state in topic.partitions:
-            key = TopicPartition(topic.name, state.partition)
-            log = self._log_manager.get(key)
-            if log is None or key in self._partitions:  # Served already: others were added to it.
-                continue
-            partition = Partition(
-                log=log, broker_id=self.config.node_id, on_progress=self._progress
-            )
-            partition.update_config(topic_config)
-            partition.make_leader(state)
-            log.refuses_writes = self._refuses_writes
-            self._partitions[key] = partition
-        self._cache.update(topic)
-        self.on_topic_started(topic)
-
-    def update_config(self, config: BrokerConfig) -> None:
-        """The broker's settings have changed: those that topics fall back to, too."""
-        self.config = config
-        for topic in self._cache.topics():
-            self._update_logs(topic)
-
-    def update_topic_config(self, name: str, overrides: Mapping[str, str]) -> None:
-        """The settings of a topic's own have changed; nothing if it is not served (yet)."""
-        topic = self._cache.topic(name)
-        if topic is not None:
-            topic = replace(topic, config=overrides)
-            self._cache.update(topic)
-            self._update_logs(topic)
-
-    def _update_logs(self, topic: TopicState) -> None:
-        topic_config = self._topic_config(topic)
-        for state in topic.partitions:
-            partition = self._partitions.get((topic.name, state.partition))
-            if partition is not None:
-                partition.update_config(topic_config)
-
-    def set_without_log(self, keys: Iterable[TopicPartition]) -> None:
-        """These partitions lie in a log directory that cannot be read: they are offline."""
-        self._without_log.update(keys)
-
-    def without_logs(self, topics: Sequence[TopicState]) -> list[TopicPartition]:
-        """The partitions of `topics` that have no log and should have one."""
-        return [new.topic_partition for topic in topics for new in self._missing_logs(topic)]
-
-    def make_logs_of(self, keys: Collection[TopicPartition]) -> Later[None]:
-        """Make the logs of partitions that are offline for want of one, and lead those.
-
-        Fails with KafkaStorageError.
-        """
-        return spawn(self._make_logs_of(keys))
-
-    async def _make_logs_of(self, keys: Collection[TopicPartition]) -> None:
-        wanted = self._without_log & set(keys)  # The others were deleted meanwhile.
-        topics = [
-            topic for topic in self._cache.topics() if any(topic.name == k[0] for k in wanted)
-        ]
-        self._without_log -= wanted
-        missing = [new for topic in topics for new in self._missing_logs(topic)]
-        self._without_log |= wanted
-        await self._log_manager.create(missing)
-        self._without_log -= wanted
-        for topic in topics:
-            self._lead(topic)
-
-    def refuse_writes(self, refuses: bool) -> None:
-        """Whether every append is refused, in all partitions there are and will be."""
-        self._refuses_writes = refuses
-        for partition in self._partitions.values():
-            partition.log.refuses_writes = refuses
-
-    def stop_topic(self, topic: TopicState) -> Later[None]:
-        """Serve `topic` no longer; done when its logs are out of sight."""
-        return spawn(self._stop_topic(topic))
-
-    async def _stop_topic(self, topic: TopicState) -> None:
-        if self._cache.topic(topic.name) is not None:
-            self._cache.remove(topic.name)
-        hosted: list[TopicPartition] = []
-        for state in topic.partitions:
-            key = TopicPartition(topic.name, state.partition)
-            self._without_log.discard(key)
-            partition = self._partitions.pop(key, None)
-            if partition is not None:
-                partition.gone = True
-                self._progress(partition)
-            if self._log_manager.get(key) is not None:
-                hosted.append(key)
-        deletion = self._log_manager.delete(*hosted)
-        self._stats.forget(topic.name)
-        self.on_topic_stopped(topic)
-        await deletion
-
-
-def _nobody(topic: TopicState) -> None:
-    """Nobody wants to know."""

@@ -183,7 +183,8 @@ def test_offsets_of_a_deleted_topic_cannot_be_named_by_id() -> None:
     create_topic(broker, "t")
     create_topic(broker, "u")
     commit(broker, "g", {("t", 0): 1, ("u", 0): 2})
-    broker.broker.replica_manager.on_topic_stopped = lambda _: None  # As if a crash came first.
+    # As if the broker had crashed first.
+    broker.broker.replica_manager.topics.on_topic_stopped = lambda _: None
     broker.ask(DeleteTopicsRequest(topic_names=["t"], timeout_ms=1000), 5)
     [group] = groups(broker, 10, OffsetFetchRequestGroup(group_id="g", topics=None))
     assert [topic.topic_id for topic in group.topics] == [topic_id(broker, "u")]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import errno
 from typing import Any
 
@@ -148,7 +147,7 @@ class TestColdFetch:
     def test_a_segment_deleted_meanwhile_is_no_error(self) -> None:
         broker, manager = self._cold()
         fetched = manager.fetch_records([item(0, 12)], params())
-        stopped = manager.stop_topic(broker.broker.cache.topic("t"))  # type: ignore[arg-type]
+        stopped = manager.topics.stop_topic(broker.broker.cache.topic("t"))  # type: ignore[arg-type]
         broker.settle()
         outcome(stopped)
         assert isinstance(fetched, Later)
@@ -401,7 +400,7 @@ class TestFetch:
         reads = manager.fetch_records([item(0)], params(max_wait_ms=500))
         topic = broker.broker.cache.topic("t")
         assert topic is not None
-        manager.stop_topic(topic)
+        manager.topics.stop_topic(topic)
         broker.settle()
         assert isinstance(reads, Later)
         assert outcome(reads)[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -459,28 +458,3 @@ class TestFailedLogDir:
     def test_what_was_not_durable_is_never_shown(self) -> None:
         _, manager, _, _ = self.fail_sync()
         assert manager.partition("t", 0).high_watermark == 0
-
-
-def test_a_topic_config_changes_with_the_brokers() -> None:
-    broker, manager = make()
-    manager.update_config(dataclasses.replace(broker.config, log_retention_ms=1234))
-    assert manager.partition("t", 1).log.config.retention_ms == 1234
-
-
-def test_a_topic_config_changes_with_its_own_settings() -> None:
-    broker, manager = make()
-    manager.update_topic_config("t", {"retention.ms": "77"})
-    assert manager.partition("t", 1).log.config.retention_ms == 77
-    topic = broker.broker.cache.topic("t")
-    assert topic is not None
-    assert topic.config == {"retention.ms": "77"}
-    manager.update_topic_config("nobody", {"retention.ms": "77"})
-    assert broker.broker.cache.topic("nobody") is None
-
-
-def test_partitions_of_a_directory_that_cannot_be_read_are_offline() -> None:
-    _, manager = make()
-    manager.set_without_log([TopicPartition("lost", 3)])
-    with pytest.raises(KafkaStorageError):
-        manager.partition("lost", 3)
-    assert manager.is_offline("lost", 3)
