@@ -28,8 +28,9 @@ from plogd.controller.controller import Controller
 from plogd.controller.scram_users import ScramUsers
 from plogd.controller.topics import Defaults, NewTopic
 from plogd.controller.waiting import within
-from plogd.coordinator.group_coordinator import GroupCoordinator
+from plogd.coordinator.group_coordinator import OFFSETS_TOPIC, GroupCoordinator
 from plogd.coordinator.group_gauges import register_group_gauges
+from plogd.coordinator.group_record_check import check_group_record
 from plogd.coordinator.groups import Groups
 from plogd.coordinator.producer_ids import ProducerIds
 from plogd.coordinator.shard_runtime import Surroundings
@@ -170,6 +171,10 @@ class Broker:
             jobs=self.jobs,
             report=self._report,
             on_bug=self.report_bug,
+            skipped_records=self.metrics.counter(
+                "plog_coordinator_skipped_records_total",
+                "Records of coordinators' topics that could not be replayed at a load.",
+            ),
         )
         coordinator = GroupCoordinator(
             self._make_groups,
@@ -182,6 +187,7 @@ class Broker:
         register_group_gauges(self.metrics, coordinator)
         self.replica_manager.topics.on_topic_started = coordinator.topic_started
         self.replica_manager.topics.on_topic_stopped = coordinator.topic_stopped
+        self.replica_manager.topics.record_checks[OFFSETS_TOPIC] = check_group_record
         return coordinator
 
     def _make_groups(self, timers: ShardTimers) -> Groups:

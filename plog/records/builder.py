@@ -26,7 +26,7 @@ from plog.records.batch import (
     TimestampType,
 )
 from plog.records.codec import NO_OFFSET, RecordFields, encode_records
-from plog.records.compression import compress
+from plog.records.compression import OnStep, compress
 from plog.records.crc32c import crc32c
 
 
@@ -90,14 +90,16 @@ def rebuild_batch(
     compression: Compression,
     level: int | None,
     max_timestamp: int,
+    on_step: OnStep | None = None,
 ) -> bytearray:
-    """The batch of `header` in another codec; `payload` are its records, uncompressed.
+    """Return the batch of `header` in another codec; `payload` are its records, uncompressed.
 
     The records are not looked at: their deltas count from the header, which keeps its values.
+    `on_step` is that of `compress`.
     """
     attributes = header.attributes & ~COMPRESSION_MASK | compression
     tail = HEADER_TAIL.pack(attributes, *header[6:8], max_timestamp, *header[9:])
-    compressed = compress(compression, payload, level)
+    compressed = compress(compression, payload, level, on_step=on_step)
     head = HEADER_HEAD.pack(
         header.base_offset,
         HEADER_SIZE - LOG_OVERHEAD + len(compressed),

@@ -158,6 +158,18 @@ class NetworkSettings:
         also=(-1,),
         unit="bytes",
     )
+    plog_produce_parked_max_bytes: int = setting(
+        "plog.produce.parked.max.bytes",
+        32 * MIB,
+        "Memory for records of produce requests that cannot be appended yet, because their disk"
+        " does not keep up or because they have to be validated or compressed again. One topic may"
+        " take half of it. Beyond that, appends are refused with REQUEST_TIMED_OUT, and clients"
+        " send them again. A batch that has to wait and is larger is refused for good.",
+        type=SettingType.LONG,
+        at_least=2 * MIB,
+        unit="bytes",
+        update="reload",
+    )
     plog_response_buffer_max_bytes: int = setting(
         "plog.response.buffer.max.bytes",
         128 * KIB,

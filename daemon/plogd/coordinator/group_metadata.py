@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from plog.errors import InvalidRecord
 from plog.wire.internal.group_records import (
     GroupMetadataKey,
     GroupMetadataValue,
@@ -67,7 +68,11 @@ def group_tombstone(group_id: str) -> CoordinatorRecord:
 
 
 def group_from_record(group_id: str, value: GroupMetadataValue) -> Group:
-    """The group that was written. Nobody waits, and every session is as good as new."""
+    """Return the group that was written, without requests in progress and with fresh sessions.
+
+    Raises InvalidRecord if no group can be like that.
+    """
+    _check_members(group_id, value)
     since_ms = value.current_state_timestamp
     group = Group(
         group_id,
@@ -94,3 +99,16 @@ def group_from_record(group_id: str, value: GroupMetadataValue) -> Group:
         group.add(loaded, value.protocol_type)
     group.find_subscribed_topics()
     return group
+
+
+def _check_members(group_id: str, value: GroupMetadataValue) -> None:
+    member_ids = {member.member_id for member in value.members}
+    instance_ids = [
+        member.group_instance_id for member in value.members if member.group_instance_id is not None
+    ]
+    if len(member_ids) < len(value.members) or len(set(instance_ids)) < len(instance_ids):
+        raise InvalidRecord(f"group {group_id}: two members have the same id")
+    if value.members and value.protocol is None:
+        raise InvalidRecord(f"group {group_id}: members without a protocol")
+    if value.members and value.leader and value.leader not in member_ids:
+        raise InvalidRecord(f"group {group_id}: its leader {value.leader} is not a member")

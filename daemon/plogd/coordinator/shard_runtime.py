@@ -20,7 +20,7 @@ Source: Kafka 4.0 CoordinatorRuntime.CoordinatorContext.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final, Generic, TypeVar
 
@@ -45,6 +45,7 @@ from plogd.coordinator.shard import S, ShardKind
 from plogd.coordinator.waiting import WaitingResults, answer_of, refuse, tell
 from plogd.log.batch_validator import AppendOrigin
 from plogd.log.log_results import Writing
+from plogd.metrics import Counter
 from plogd.ports import Clock, Jobs, Later, Report, Timer, Timers, failed, spawn
 from plogd.replica.partition import ACKS_ALL, Partition
 from plogd.replica.replica_manager import ReplicaManager
@@ -80,6 +81,8 @@ class Surroundings:
     jobs: Jobs
     report: Report
     on_bug: Callable[[str, Exception], None]
+    skipped_records: Counter = field(default_factory=Counter)
+    """Counts records that could not be replayed at a load."""
 
 
 class ShardRuntime(Generic[S]):
@@ -135,6 +138,7 @@ class ShardRuntime(Generic[S]):
             shard=self._shard,
             codec=self._kind.codec,
             read_bytes=self._around.config().offsets_load_buffer_size,
+            max_decompressed_bytes=self._around.config().plog_decompressed_batch_max_bytes,
             jobs=self._around.jobs,
             clock=self._around.clock,
             timers=self._around.timers,
@@ -174,6 +178,17 @@ class ShardRuntime(Generic[S]):
                 count=loaded.unknown_records,
                 partition=str(self.partition.topic_partition),
                 level="warn",
+            )
+        if loaded.undecodable is not None:
+            self._around.skipped_records.inc(loaded.undecodable.count)
+            self._around.report(
+                "skipped {count} records of {partition} that cannot be replayed, the first at"
+                " offset {offset}: {reason}; the groups and offsets they describe are lost",
+                count=loaded.undecodable.count,
+                partition=str(self.partition.topic_partition),
+                offset=loaded.undecodable.first_offset,
+                reason=loaded.undecodable.reason,
+                level="error",
             )
         try:
             self._shard.on_loaded()

@@ -144,11 +144,6 @@ class SyncRounds:
         unsafe_bytes = self._unsynced_bytes + self._unwritten_bytes
         return unsafe_bytes < self._max_unsynced_bytes and not self._waiting_for_room
 
-    @property
-    def is_awaited(self) -> bool:
-        """Whether somebody waits for `room`."""
-        return bool(self._waiting_for_room)
-
     def room(self) -> Later[None]:
         """Wait, first come first served, until the unsynced bytes are below their bound."""
         if self.has_room:

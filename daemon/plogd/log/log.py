@@ -105,9 +105,8 @@ class Log:
         self._use(self._config)
 
     def _use(self, config: TopicConfig) -> None:
-        """Work out what every append asks of the settings."""
         self._config = config
-        self._rules = BatchRules.of(config)
+        self.rules = BatchRules.of(config)
         self._acks_durable_only = config.flush_messages == 1 or self._flush_before_visible
 
     @property
@@ -129,22 +128,23 @@ class Log:
 
     def append_as_leader(
         self,
-        batches: memoryview,
+        batch: memoryview | ValidatedBatch,
         *,
         leader_epoch: int,
         now_ms: int,
         origin: AppendOrigin = AppendOrigin.CLIENT,
     ) -> AppendInfo:
-        """Give the batch in `batches` its offsets, write it, and ask for it to become durable.
+        """Give `batch` its offsets, write it, and ask for it to become durable.
 
-        `batches` is changed in place (base offset and leader epoch lie outside the checksum).
-        Raises the `KafkaError` a client is to see; then nothing was appended. On a slow disk that
-        may come later: see `AppendInfo.writing`.
+        It is changed in place (base offset and leader epoch lie outside the checksum), and is not
+        validated again. Raises the `KafkaError` for the client; then nothing was appended. On a
+        slow disk that may come later: see `AppendInfo.writing`.
         """
         if self.offline or self.closed:
             raise self.not_open()
         assert leader_epoch >= self.leader_epochs.latest_epoch, "an append by a deposed leader"
-        batch = validate_batch(batches, rules=self._rules, now_ms=now_ms, origin=origin)
+        if not isinstance(batch, ValidatedBatch):
+            batch = validate_batch(batch, rules=self.rules, now_ms=now_ms, origin=origin)
         by_job = self._lane is not None or self._writes.is_slow
         if not by_job and batch.header.producer_id >= 0:
             duplicate = self.producer_state.check(batch.header, origin)

@@ -78,7 +78,7 @@ class DelayedProduce:
     def __init__(
         self,
         appends: list[PartitionAppend],
-        waiting: Sequence[PartitionAppend],
+        waiting: list[PartitionAppend],
         required_acks: int,
         on_cancel: Callable[[DelayedProduce], None],
     ) -> None:
@@ -89,16 +89,19 @@ class DelayedProduce:
 
     def try_complete(self) -> bool:
         """Answer if all partitions are done."""
-        acks = self._required_acks
-        self._waiting = [append for append in self._waiting if append.is_waiting(acks)]
-        if self._waiting:
-            return False
+        # Not all of them: where thousands wait, thousands of checks follow a sync round.
+        while self._waiting:
+            if self._waiting[-1].is_waiting(self._required_acks):
+                return False
+            self._waiting.pop()
         self.later.succeed(self._appends)
         return True
 
     def expire(self) -> None:
         """Answer that what is still waited for took too long; the records may yet become safe."""
         for append in self._waiting:
+            if not append.is_waiting(self._required_acks):
+                continue
             append.error = RequestTimedOut(
                 f"{append.topic_partition}: the records were appended, but did not become safe in "
                 "the time the request gave"

@@ -64,6 +64,18 @@ def _register_replicas(metrics: Registry, manager: ReplicaManager) -> None:
         "Partitions with fewer replicas in sync than they have.",
         lambda: sum(len(one.isr) < len(one.replicas) for one in manager.partitions),
     )
+    metrics.gauge(
+        "plog_produce_parked_bytes",
+        "Bytes of produced records that wait to be appended.",
+        lambda: manager.append_queues.parked_bytes,
+    )
+    metrics.ask(
+        "plog_produce_parked_refused_total",
+        "Appends refused because plog.produce.parked.max.bytes was used up.",
+        (),
+        lambda: [((), manager.append_queues.refused)],
+        kind="counter",
+    )
     metrics.ask(
         "kafka_server_delayedoperationpurgatory_purgatorysize",
         "Requests that wait.",

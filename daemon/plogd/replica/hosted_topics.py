@@ -13,8 +13,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from plog.errors import InvalidRecord
 from plog.types import TopicPartition
 from plogd.config import BrokerConfig
+from plogd.log.batch_validator import RecordCheck
 from plogd.log.creation import NewLog
 from plogd.log.log_manager import LogManager
 from plogd.metadata.cache import MetadataCache, TopicState
@@ -36,7 +38,8 @@ class HostedTopics:
         stats: TopicStats,
         on_progress: Callable[[Partition], None],
     ) -> None:
-        self._config = config
+        self.config = config
+        """Replaced when settings change."""
         self._log_manager = log_manager
         self._cache = cache
         self._stats = stats
@@ -47,6 +50,8 @@ class HostedTopics:
         """Partitions that are offline because they have no log: its directory could not be read, or
         had no room for it."""
         self._refuses_writes = False
+        self.record_checks: dict[str, RecordCheck] = {}
+        """What records from clients must pass, by internal topic; one without is refused."""
         self.on_topic_started: Callable[[TopicState], None] = _ignore
         """Called with a topic whose partitions this broker leads from now on."""
         self.on_topic_stopped: Callable[[TopicState], None] = _ignore
@@ -92,8 +97,11 @@ class HostedTopics:
         unserved = [key for key in keys if key not in self.partitions]
         await self._log_manager.delete(*(key for key in unserved if self._log_manager.get(key)))
 
+    def _record_check(self, topic: TopicState) -> RecordCheck | None:
+        return self.record_checks.get(topic.name, _refuse) if topic.is_internal else None
+
     def _topic_config(self, topic: TopicState) -> TopicConfig:
-        return TopicConfig.resolve(self._config, topic.config)
+        return TopicConfig.resolve(self.config, topic.config)
 
     def _lead(self, topic: TopicState) -> None:
         topic_config = self._topic_config(topic)  # It may have changed since its logs were made.
@@ -103,7 +111,11 @@ class HostedTopics:
             if log is None or key in self.partitions:  # Served already: others were added to it.
                 continue
             partition = Partition(
-                log=log, broker_id=self._config.node_id, on_progress=self._on_progress
+                log=log,
+                sync_rounds=self._log_manager.dirs.rounds_of(log.log_dir),
+                broker_id=self.config.node_id,
+                on_progress=self._on_progress,
+                record_check=self._record_check(topic),
             )
             partition.update_config(topic_config)
             partition.make_leader(state)
@@ -114,7 +126,7 @@ class HostedTopics:
 
     def update_config(self, config: BrokerConfig) -> None:
         """Use `config` from now on, also for settings that topics fall back to."""
-        self._config = config
+        self.config = config
         for topic in self._cache.topics():
             self._update_logs(topic)
 
@@ -188,6 +200,11 @@ class HostedTopics:
         self._stats.forget(topic.name)
         self.on_topic_stopped(topic)
         await deletion
+
+
+def _refuse(key: bytes | None, value: bytes | None) -> None:
+    """Refuse a record of a topic whose coordinator this broker does not have."""
+    raise InvalidRecord("this broker has no coordinator that could replay the record")
 
 
 def _ignore(topic: TopicState) -> None:

@@ -22,12 +22,13 @@ from plog.errors import (
 )
 from plog.types import ZERO_UUID, TopicPartition
 from plogd.config import BrokerConfig
+from plogd.log.batch_validator import ValidatedBatch
 from plogd.log.cold_read import ColdRead
-from plogd.log.flush import SyncRounds
 from plogd.log.log import Log
 from plogd.log.log_manager import LogManager
 from plogd.metadata.cache import MetadataCache
-from plogd.ports import Clock, Jobs, Later, MaybeLater, Timers, Turn, gather, settle, spawn
+from plogd.ports import Clock, Jobs, MaybeLater, Timers, Turn, gather, settle, spawn
+from plogd.replica.append_queue import AppendQueues, AppendRequest
 from plogd.replica.delayed import (
     DelayedFetch,
     DelayedProduce,
@@ -47,6 +48,9 @@ nothing. Told too early, it would send again what is about to be durable."""
 
 _WARMINGS = 8
 """How often a fetch may find something cold: an index, its entries, batches, twice over."""
+
+_AT_ONCE = 256
+"""How many partitions of a request are appended to before other requests have their turn."""
 
 Entry = tuple[TopicPartition, memoryview]
 """Records for one partition."""
@@ -89,6 +93,15 @@ class ReplicaManager:
         self._on_bug = on_bug
         self._to_check: dict[TopicPartition, None] = {}
         self._listeners: dict[TopicPartition, Callable[[], None]] = {}
+        self.append_queues = AppendQueues(
+            clock=clock,
+            timers=timers,
+            jobs=jobs,
+            turn=turn,
+            config=lambda: self.topics.config,
+            make_append=self._append,
+            on_bug=on_bug,
+        )
         self.delayed_produces = Purgatory(clock, timers, on_bug=on_bug)
         self.delayed_fetches = Purgatory(clock, timers, on_bug=on_bug)
 
@@ -124,37 +137,39 @@ class ReplicaManager:
     def append_records(
         self, entries: Sequence[Entry], *, required_acks: int, timeout_ms: int
     ) -> MaybeLater[list[PartitionAppend]]:
-        """Append to each partition; done when all are as safe as `required_acks` asks.
+        """Append to each partition; done when all records are as safe as `required_acks` requires.
 
-        The records are taken before this returns: its caller may reuse their memory.
+        The records are taken before this returns: its caller may reuse their memory. Where an
+        append has to wait (append_queue.py) and its time ends, it is not made.
         """
-        for rounds in self._log_manager.sync_rounds:
-            if not rounds.has_room:
-                copies = [(key, memoryview(bytearray(records))) for key, records in entries]
-                full = self._full_rounds()
-                return spawn(self._append_later(full, copies, required_acks, timeout_ms))
-        return self._append_now(entries, required_acks, timeout_ms)
-
-    def _full_rounds(self) -> SyncRounds:
-        """A file system with as many unsynced bytes as it may have.
-
-        One that is waited for already, if there is one: two lines would mix up their order.
-        """
-        full = [rounds for rounds in self._log_manager.sync_rounds if not rounds.has_room]
-        return max(full, key=lambda rounds: rounds.is_awaited)
+        appends: list[PartitionAppend] = []
+        request: AppendRequest | None = None
+        for key, records in entries:
+            append = PartitionAppend(key)
+            appends.append(append)
+            partition = append.partition = self._partitions.get(key)
+            if partition is not None:
+                is_one_of_many = len(appends) > _AT_ONCE
+                if is_one_of_many or not partition.appends_at_once:
+                    request = request or self.append_queues.new_request(required_acks)
+                    if self.append_queues.takes(append, records, request, is_one_of_many):
+                        continue
+            self._append(append, records, required_acks)
+        if request is not None and request.unsettled:
+            return spawn(self._append_later(appends, request, timeout_ms))
+        return self._answer_when_safe(appends, required_acks, timeout_ms)
 
     async def _append_later(
-        self, full: SyncRounds, entries: Sequence[Entry], required_acks: int, timeout_ms: int
+        self, appends: list[PartitionAppend], request: AppendRequest, timeout_ms: int
     ) -> list[PartitionAppend]:
-        await full.room()
-        appended = self._append_now(entries, required_acks, timeout_ms)
-        return await appended if isinstance(appended, Later) else appended
+        began_ms = self._clock.monotonic_ms()
+        await self.append_queues.watch(request, timeout_ms)
+        left_ms = max(0, timeout_ms - int(self._clock.monotonic_ms() - began_ms))
+        return await settle(self._answer_when_safe(appends, request.required_acks, left_ms))
 
-    def _append_now(
-        self, entries: Sequence[Entry], required_acks: int, timeout_ms: int
+    def _answer_when_safe(
+        self, appends: list[PartitionAppend], required_acks: int, timeout_ms: int
     ) -> MaybeLater[list[PartitionAppend]]:
-        now_ms = self._clock.now_ms()
-        appends = [self._append(key, records, required_acks, now_ms) for key, records in entries]
         waiting = [append for append in appends if append.is_waiting(required_acks)]
         if not waiting:
             return appends
@@ -166,13 +181,14 @@ class ReplicaManager:
         return delayed.later
 
     def _append(
-        self, key: TopicPartition, records: memoryview, required_acks: int, now_ms: int
-    ) -> PartitionAppend:
-        append = PartitionAppend(key)
+        self, append: PartitionAppend, records: memoryview | ValidatedBatch, required_acks: int
+    ) -> None:
+        """Make one append, and set its info or its error."""
+        key = append.topic_partition
         try:
-            partition = append.partition = self._partitions.get(key) or self.partition(*key)
+            partition = append.partition or self.partition(*key)
             append.info = partition.append_records_to_leader(
-                records, required_acks=required_acks, now_ms=now_ms
+                records, required_acks=required_acks, now_ms=self._clock.now_ms()
             )
         except KafkaError as error:
             append.error = error.bare()
@@ -181,7 +197,6 @@ class ReplicaManager:
             append.error = KafkaError("unexpected error, see the broker's log")
         if append.partition is not None:
             append.log_start_offset = append.partition.log.log_start_offset
-        return append
 
     # -- fetch --------------------------------------------------------------------------------
 

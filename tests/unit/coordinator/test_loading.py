@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import errno
+import struct
 from itertools import pairwise
 
 import pytest
 
 from plog.errors import CoordinatorLoadInProgress, NotCoordinator
+from plog.records.batch import ATTRIBUTES_POSITION, CRC_POSITION
 from plog.records.builder import build_batch
 from plog.records.codec import Record
 from plog.records.control import ControlType, encode_control_key, encode_end_txn_value
+from plog.records.crc32c import crc32c
 from plog.wire.internal.group_records import encode_key, encode_value
 from plogd.coordinator.loading import SLICE_MS, LoadGate
-from plogd.coordinator.result import Result
+from plogd.coordinator.result import CoordinatorRecord, Result
 from plogd.coordinator.shard_runtime import LOAD_RETRY_MS, ShardState
 from plogd.log.batch_validator import AppendOrigin
 from plogd.ports import spawn
@@ -113,16 +116,48 @@ def test_markers_of_transactions_are_told_and_producers_are_known() -> None:
         Record(key=b"\x00\x01\x00", value=None),
         Record(key=encode_key(record("a", 1).key), value=b"\x00\x63"),
         Record(key=encode_key(record("a", 1).key), value=b""),
+        Record(key=None, value=b"x"),
     ],
 )
-def test_a_record_that_cannot_be_read_fails_the_load_and_is_told(bad: Record) -> None:
+def test_load_skips_undecodable_record_and_reports_it(bad: Record) -> None:
     site = written(2)
-    append(site, bad)
+    append(site, bad, raw("behind", 7), bad)
     again = CoordinatorSite(site.broker.restart()).start()
-    with pytest.raises(NotCoordinator, match="could not be loaded"):
-        outcome(again.numbers())
-    assert any("cannot load the record at offset 2" in line for line in again.broker.reports)
-    assert again.runtime_of_shard.state is ShardState.FAILED
+    assert outcome(again.numbers()) == {"n0": 0, "n1": 1, "behind": 7}
+    [line] = [line for line in again.broker.reports if "cannot be replayed" in line]
+    assert "skipped 2 records of state-0" in line
+    assert "the first at offset 2:" in line
+    assert again.around.skipped_records.value == 2
+
+
+def test_load_skips_record_whose_replay_fails() -> None:
+    site = written(3)
+    again = CoordinatorSite(site.broker.restart()).lead()
+    replay = again.shard.replay
+
+    def failing(record: CoordinatorRecord, *, offset: int, producer_id: int) -> None:
+        assert offset != 1, "a record that contradicts another"
+        replay(record, offset=offset, producer_id=producer_id)
+
+    again.shard.replay = failing  # type: ignore[method-assign]
+    again.broker.settle()
+    assert outcome(again.numbers()) == {"n0": 0, "n2": 2}
+    assert again.around.skipped_records.value == 1
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_load_skips_batch_whose_records_are_inconsistent(count: int) -> None:
+    site = written(2)
+    batch = bytearray(build_batch([raw("lost", 1)] * count))
+    batch[-1] ^= 0xFF  # The number of headers of the last record.
+    struct.pack_into(">I", batch, CRC_POSITION, crc32c(batch[ATTRIBUTES_POSITION:]))
+    site.broker.log(TOPIC).append_as_leader(
+        memoryview(batch), leader_epoch=0, now_ms=0, origin=AppendOrigin.COORDINATOR
+    )
+    append(site, raw("behind", 7))
+    again = CoordinatorSite(site.broker.restart()).start()
+    assert outcome(again.numbers()) == {"n0": 0, "n1": 1, "behind": 7}
+    assert again.around.skipped_records.value == count
 
 
 def test_damaged_bytes_are_not_taken_for_records() -> None:

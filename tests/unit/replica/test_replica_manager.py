@@ -147,7 +147,9 @@ class TestColdFetch:
     def test_a_segment_deleted_meanwhile_is_no_error(self) -> None:
         broker, manager = self._cold()
         fetched = manager.fetch_records([item(0, 12)], params())
-        stopped = manager.topics.stop_topic(broker.broker.cache.topic("t"))  # type: ignore[arg-type]
+        topic = broker.broker.cache.topic("t")
+        assert topic is not None
+        stopped = manager.topics.stop_topic(topic)
         broker.settle()
         outcome(stopped)
         assert isinstance(fetched, Later)
