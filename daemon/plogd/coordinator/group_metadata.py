@@ -73,6 +73,7 @@ def group_from_record(group_id: str, value: GroupMetadataValue) -> Group:
     Raises InvalidRecord if no group can be like that.
     """
     _check_members(group_id, value)
+    is_led = any(member.member_id == value.leader for member in value.members)
     since_ms = value.current_state_timestamp
     group = Group(
         group_id,
@@ -81,7 +82,7 @@ def group_from_record(group_id: str, value: GroupMetadataValue) -> Group:
         generation_id=value.generation,
         protocol_type=value.protocol_type or None,
         protocol_name=value.protocol,
-        leader_id=value.leader or None,
+        leader_id=value.leader if is_led else None,  # Otherwise the first member leads.
     )
     for member in value.members:
         loaded = Member(
@@ -110,5 +111,3 @@ def _check_members(group_id: str, value: GroupMetadataValue) -> None:
         raise InvalidRecord(f"group {group_id}: two members have the same id")
     if value.members and value.protocol is None:
         raise InvalidRecord(f"group {group_id}: members without a protocol")
-    if value.members and value.leader and value.leader not in member_ids:
-        raise InvalidRecord(f"group {group_id}: its leader {value.leader} is not a member")

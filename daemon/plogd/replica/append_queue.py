@@ -153,7 +153,7 @@ class AppendQueues:
 
     def new_request(self, required_acks: int) -> AppendRequest:
         """Return a request without appends; `watch` it when they are added."""
-        return AppendRequest(required_acks, self._time_out)
+        return AppendRequest(required_acks, self._give_up)
 
     def takes(
         self,
@@ -235,15 +235,20 @@ class AppendQueues:
             )
         return None
 
-    def _time_out(self, queued: QueuedAppend) -> None:
-        """Give up an append whose time is over."""
+    def close(self) -> None:
+        """Give up every append and end the jobs, because the broker stops."""
+        for queue in list(self._queues.values()):
+            for queued in list(queue.queued):
+                if not queued.is_settled:
+                    self._give_up(queued, "before the broker stopped")
+
+    def _give_up(self, queued: QueuedAppend, when: str = "in the request's time") -> None:
+        """Answer that an append was not made; from now on it will not be."""
         append = queued.append
         partition = append.partition
         assert partition is not None
         queue = self._queues[partition]
-        append.error = RequestTimedOut(
-            f"{append.topic_partition}: not appended in the request's time"
-        )
+        append.error = RequestTimedOut(f"{append.topic_partition}: not appended {when}")
         if queued.producer_id >= 0 and next(iter(queue.by_producer[queued.producer_id])) is queued:
             # Otherwise an earlier batch may still be appended, and its sequence number decides.
             assert queued.records is not None

@@ -398,6 +398,18 @@ class TestValidation:
         assert offsets(behind) == [0]
         assert_nothing_is_left(broker)
 
+    def test_stopping_broker_does_not_wait_for_the_jobs(self) -> None:
+        broker = self.make()
+        sent = [append(broker, batch(), timeout_ms=60_000) for _ in range(2)]
+        broker.ports.timers.run_due()
+        assert broker.ports.jobs.waiting == ["validate:small"]
+        stopped = broker.broker.stop()
+        assert queues(broker).parked_bytes == len(batch()) + 4096, "only the one of the job"
+        broker.settle()
+        outcome(stopped)
+        assert [errors(one) for one in sent] == [[ErrorCode.REQUEST_TIMED_OUT]] * 2
+        assert queues(broker).parked_bytes == 0
+
     def test_deleted_topic_ends_waiting_appends(self) -> None:
         broker = self.make()
         sent = append(broker, batch())
