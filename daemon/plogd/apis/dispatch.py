@@ -112,8 +112,9 @@ class Dispatcher:
         request = self._decode(row, frame[position:], header.api_version)
         self._begin(row, header.api_version, connection)
         context = RequestContext(header, connection, len(frame))
-        is_produce = header.api_key == ApiKey.PRODUCE
-        return Dispatched(is_produce, self._handle(row, request, context))
+        started = self._handle(row, request, context)
+        is_produce = header.api_key == ApiKey.PRODUCE and not context.runs_alone
+        return Dispatched(is_produce, started)
 
     def _decode(self, row: Row, body: memoryview, version: int) -> ApiMessage:
         try:

@@ -216,7 +216,7 @@ class AppendQueues:
     def watch(self, request: AppendRequest, timeout_ms: int) -> Later[None]:
         """Wait until every append of `request` is made, refused or given up."""
         if request.unsettled:
-            self._deadlines.watch(request, (), min(max(timeout_ms, PARKED_MIN_MS), PARKED_MAX_MS))
+            self._deadlines.watch(request, (), waiting_ms(timeout_ms))
         else:
             request.later.succeed(None)
         return request.later
@@ -234,6 +234,21 @@ class AppendQueues:
                 f" (plog.produce.parked.max.bytes={limit}); send them again later"
             )
         return None
+
+    def reserve(self, nbytes: int) -> KafkaError | None:
+        """Count copies that a handler keeps until `unreserve`, or return why it must not."""
+        if self.parked_bytes + nbytes > self._config().plog_produce_parked_max_bytes:
+            self.refused += 1
+            return RequestTimedOut(
+                f"not appended: {nbytes} bytes of records have to wait, and {self.parked_bytes}"
+                " bytes of others are waiting (plog.produce.parked.max.bytes); send fewer, or later"
+            )
+        self.parked_bytes += nbytes
+        return None
+
+    def unreserve(self, nbytes: int) -> None:
+        """Stop counting reserved bytes."""
+        self.parked_bytes -= nbytes
 
     def close(self) -> None:
         """Give up every append and end the jobs, because the broker stops."""
@@ -392,6 +407,11 @@ class AppendQueues:
             self._settle(queue, queued)
         self._drop(queue, queued)
         self._make_ready(queue)
+
+
+def waiting_ms(timeout_ms: int) -> int:
+    """Return how long appends of a request with this timeout may wait."""
+    return min(max(timeout_ms, PARKED_MIN_MS), PARKED_MAX_MS)
 
 
 def _producer_id(records: memoryview) -> int:

@@ -49,7 +49,7 @@ nothing. Told too early, it would send again what is about to be durable."""
 _WARMINGS = 8
 """How often a fetch may find something cold: an index, its entries, batches, twice over."""
 
-_AT_ONCE = 256
+_AT_ONCE = 128
 """How many partitions of a request are appended to before other requests have their turn."""
 
 Entry = tuple[TopicPartition, memoryview]

@@ -469,6 +469,6 @@ def test_request_with_very_many_partitions_shares_the_thread() -> None:
         ends.append(log.log_end_offset)
     broker.settle()
     assert offsets(sent) == list(range(1000))
-    assert ends[0] == 256
+    assert ends[0] == 128
     assert max(after - before for before, after in pairwise(ends)) == STEPS_PER_TURN
     assert_nothing_is_left(broker)
