@@ -69,13 +69,11 @@ def compress(
     parts = _CODECS[codec][0](bytes(data), level)
     if on_step is None:
         return b"".join(parts)
-    gathered: list[bytes] = []
-    nbytes = 0
+    buffer = BytesIO()
     for part in parts:
-        gathered.append(part)
-        nbytes += len(part)
-        on_step(nbytes)
-    return b"".join(gathered)
+        buffer.write(part)
+        on_step(buffer.tell())
+    return buffer.getvalue()
 
 
 def decompress(codec: Compression, data: Buffer, max_bytes: int) -> bytes:
