@@ -50,7 +50,7 @@ def request(
     )
 
 
-def told(asked: Asked) -> list[tuple[str, list[int], set[int]]]:
+def answered(asked: Asked) -> list[tuple[str, list[int], set[int]]]:
     """Of each topic in the response: its name, partitions and error codes."""
     return [
         (
@@ -68,13 +68,13 @@ def ends(broker: SimBroker) -> list[int]:
 
 def test_large_request_is_appended_and_answered_as_a_whole() -> None:
     broker = make()
-    asked = broker.begin(request([("t", COUNT), ("nobody", 3), ("t", 10), ("t", 0)]), 9)
+    asked = broker.begin(request([("t", COUNT), ("missing", 3), ("t", 10), ("t", 0)]), 9)
     assert sum(ends(broker)) <= 100
     broker.settle()
     numbers = [number % 10 for number in range(COUNT)]
-    assert told(asked) == [
+    assert answered(asked) == [
         ("t", numbers, {0}),
-        ("nobody", [0, 1, 2], {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}),
+        ("missing", [0, 1, 2], {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}),
         ("t", numbers[:10], {0}),
         ("t", [], set()),
     ]
@@ -96,7 +96,7 @@ def test_request_for_very_many_topics_is_sliced() -> None:
     broker = make()
     asked = broker.begin(request([(f"unknown-{number}", 1) for number in range(COUNT)]), 9)
     broker.settle()
-    assert [name for name, _, _ in told(asked)] == [f"unknown-{n}" for n in range(COUNT)]
+    assert [name for name, _, _ in answered(asked)] == [f"unknown-{n}" for n in range(COUNT)]
 
 
 def test_large_request_is_appended_though_its_client_leaves() -> None:
@@ -113,7 +113,7 @@ def test_large_request_without_acks_is_not_answered_unless_it_fails() -> None:
     asked = broker.begin(request([("t", COUNT)], acks=0), 9)
     broker.settle()
     assert asked.response() is None
-    failed = broker.begin(request([("t", COUNT), ("nobody", 1)], acks=0), 9)
+    failed = broker.begin(request([("t", COUNT), ("missing", 1)], acks=0), 9)
     broker.settle()
     with pytest.raises(CloseConnection):
         failed.parts()
@@ -126,8 +126,8 @@ def test_large_request_is_refused_when_too_much_waits() -> None:
     first = broker.begin(request([("t", COUNT)], records=big), 9)
     second = broker.begin(request([("t", COUNT)], records=big), 9)
     broker.settle()
-    assert [codes for _, _, codes in told(first)] == [{0}]
-    assert [codes for _, _, codes in told(second)] == [{ErrorCode.REQUEST_TIMED_OUT}]
+    assert [codes for _, _, codes in answered(first)] == [{0}]
+    assert [codes for _, _, codes in answered(second)] == [{ErrorCode.REQUEST_TIMED_OUT}]
     assert sum(ends(broker)) == COUNT
     again = broker.begin(produce_request("t", b"x"), 9)
     broker.settle()
@@ -139,7 +139,7 @@ def test_slices_of_a_late_request_are_not_appended() -> None:
     asked = broker.begin(request([("t", COUNT)]), 9)
     broker.ports.timers.advance(1200)  # No sync ends.
     broker.settle()
-    [(_, _, codes)] = told(asked)
+    [(_, _, codes)] = answered(asked)
     assert codes == {0, ErrorCode.REQUEST_TIMED_OUT} or codes == {ErrorCode.REQUEST_TIMED_OUT}
     assert sum(ends(broker)) < COUNT / 2
     broker.ports.advance(200_000)
