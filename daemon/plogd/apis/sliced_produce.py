@@ -59,7 +59,7 @@ def produce_in_slices(
     if refusal is None:
         # One line for each, because it is done in one turn: records are memoryviews here, or None.
         for data in chain.from_iterable(topic.partition_data for topic in request.topic_data):
-            data.records = data.records and memoryview(bytearray(data.records))  # type: ignore[arg-type]
+            data.records = data.records and _copy(data.records)  # type: ignore[arg-type]
 
     async def run() -> ProduceResponse | None:
         try:
@@ -69,6 +69,10 @@ def produce_in_slices(
                 queues.unreserve(nbytes)
 
     return shielded(spawn(run()))
+
+
+def _copy(records: memoryview) -> memoryview:
+    return memoryview(bytearray(records))
 
 
 async def _run(
