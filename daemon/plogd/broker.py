@@ -34,6 +34,7 @@ from plogd.coordinator.groups import Groups
 from plogd.coordinator.producer_ids import ProducerIds
 from plogd.coordinator.shard_runtime import Surroundings
 from plogd.coordinator.timers import ShardTimers
+from plogd.fair_queue import FairQueue
 from plogd.log.discovery import KnownTopic
 from plogd.log.log import Log
 from plogd.log.log_manager import LogManager
@@ -92,6 +93,8 @@ class Broker:
         self._dynamic_settings = DynamicSettings()
         self.clock = clock
         self.timers = timers
+        self.fair_queue = FairQueue(timers)
+        """Gives requests with many elements their turns."""
         self.random = random
         self.jobs = jobs
         self.metrics = metrics

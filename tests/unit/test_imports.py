@@ -37,7 +37,13 @@ BASE = (
 )
 SETTINGS = ("plog.pem_settings", "plog.properties", "plog.settings", "plog.settings_text")
 LIBRARY = (*BASE, *SETTINGS, "plog.wire", "plog.records")
-COMMON = ("plogd.ports", "plogd.config", "plogd.topic_config", "plogd.metrics")
+COMMON = (
+    "plogd.ports",
+    "plogd.config",
+    "plogd.topic_config",
+    "plogd.metrics",
+    "plogd.fair_queue",
+)
 SHARED = (
     "plogd.metadata.store",
     "plogd.metadata.cache",

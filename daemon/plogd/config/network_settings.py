@@ -139,6 +139,24 @@ class NetworkSettings:
         at_least=10_000,
         importance="low",
     )
+    plog_request_without_records_max_bytes: int = setting(
+        "plog.request.without.records.max.bytes",
+        16 * MIB,
+        "Largest request that carries no records, which is every request but Produce; the"
+        " connection that sends a larger one is closed.",
+        at_least=MIB,
+        unit="bytes",
+        importance="low",
+    )
+    plog_response_max_bytes: int = setting(
+        "plog.response.max.bytes",
+        64 * MIB,
+        "Largest response, not counting records, which are sent from their files; a request whose"
+        " response would be larger gets POLICY_VIOLATION.",
+        at_least=MIB,
+        unit="bytes",
+        importance="low",
+    )
     queued_max_requests: int = setting(
         "queued.max.requests",
         500,
