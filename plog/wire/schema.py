@@ -163,9 +163,7 @@ class Message(Struct):
         """The message in pieces: bytes, and records as the views or Passthroughs they are."""
         return _joined(self._encode(version))
 
-    def encode_in_slices(
-        self, version: int, slice_size: int
-    ) -> Generator[int, None, list[Part]]:
+    def encode_in_slices(self, version: int, slice_size: int) -> Generator[int, None, list[Part]]:
         """As `encode_parts`, as a generator that yields after every `slice_size` elements.
 
         It yields how many bytes the parts so far have; its caller gives up where they are too many.

@@ -32,9 +32,7 @@ class EncodedResponse:
         self.parts = parts
 
 
-async def encode_in_slices(
-    response: ApiMessage, version: int, broker: Broker
-) -> EncodedResponse:
+async def encode_in_slices(response: ApiMessage, version: int, broker: Broker) -> EncodedResponse:
     """Encode `response`, with turns for others. Raises ResponseTooLarge."""
     encoding = response.encode_in_slices(version, SLICE)
     try:

@@ -39,7 +39,7 @@ from plog.wire.messages.metadata import (
     MetadataResponseTopic,
 )
 from plogd.apis.context import RequestContext
-from plogd.apis.in_slices import WRITES_AT_ONCE, ask_in_slices
+from plogd.apis.in_slices import ask_in_slices
 from plogd.controller.topics import CLUSTER_METADATA_TOPIC, NewTopic, validate_name
 from plogd.controller.waiting import within
 from plogd.coordinator.group_coordinator import OFFSETS_TOPIC
@@ -124,7 +124,7 @@ async def _create_and_respond(
 ) -> MetadataResponse:
     """Create all together, each with its own error."""
     outcomes = await ask_in_slices(
-        names, lambda name: _create(name, broker), broker, WRITES_AT_ONCE
+        names, lambda name: _create(name, broker), broker
     )
     errors: dict[str, KafkaError] = {}
     for name, outcome in zip(names, outcomes, strict=True):
