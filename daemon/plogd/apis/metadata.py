@@ -123,9 +123,7 @@ async def _create_and_respond(
     broker: Broker,
 ) -> MetadataResponse:
     """Create all together, each with its own error."""
-    outcomes = await ask_in_slices(
-        names, lambda name: _create(name, broker), broker
-    )
+    outcomes = await ask_in_slices(names, lambda name: _create(name, broker), broker)
     errors: dict[str, KafkaError] = {}
     for name, outcome in zip(names, outcomes, strict=True):
         match outcome:

@@ -236,10 +236,13 @@ class GroupCoordinator(Generic[G]):
         written = self.write(commit.group_id, lambda shard: shard.offsets.commit(commit))
         return _mapped_error(written, RecordsTooLarge, InvalidCommitOffsetSize).map(count)
 
-    def fetch_offsets(
-        self, group_id: str, asked: Asked | None, *, require_stable: bool
-    ) -> Later[Fetched]:
-        """What is committed of the partitions asked for, or of all."""
+    def committed_partitions(self, group_id: str) -> Later[list[tuple[str, list[int]]]]:
+        """The partitions that a group has offsets of, by topic."""
+        found = self.read(group_id, lambda shard: shard.offsets.committed_partitions(group_id))
+        return _mapped_error(found, CoordinatorNotAvailable, NotCoordinator)
+
+    def fetch_offsets(self, group_id: str, asked: Asked, *, require_stable: bool) -> Later[Fetched]:
+        """What is committed in the partitions asked for."""
         fetched = self.read(
             group_id,
             lambda shard: shard.offsets.fetch(group_id, asked, require_stable=require_stable),

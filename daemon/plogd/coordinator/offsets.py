@@ -156,13 +156,18 @@ class Offsets:
 
     # -- fetch --------------------------------------------------------------------------------
 
-    def fetch(self, group_id: str, asked: Asked | None, *, require_stable: bool) -> Fetched:
-        """What is committed of the partitions `asked` for; None asks for all there are."""
-        topics = {}
-        if self._groups.group(group_id) is not None:
-            topics = self._without_deleted(self._table.by_group.get(group_id, {}))
-        if asked is None:
-            asked = [(topic, list(partitions)) for topic, partitions in topics.items()]
+    def committed_partitions(self, group_id: str) -> list[tuple[str, list[int]]]:
+        """The partitions that the group has offsets of, by topic."""
+        return [(topic, list(numbers)) for topic, numbers in self._of_group(group_id).items()]
+
+    def _of_group(self, group_id: str) -> OffsetsByTopic:
+        if self._groups.group(group_id) is None:
+            return {}
+        return self._without_deleted(self._table.by_group.get(group_id, {}))
+
+    def fetch(self, group_id: str, asked: Asked, *, require_stable: bool) -> Fetched:
+        """What is committed in the partitions `asked` for."""
+        topics = self._of_group(group_id)
         unstable = self._unstable(group_id) if require_stable else frozenset()
         return [
             (

@@ -115,7 +115,7 @@ def test_a_partition_named_twice_is_refused_the_others_are_not() -> None:
     asked.topics[0].partitions.append(ListOffsetsPartition(partition_index=0, timestamp=-2))
     answer = broker.ask(asked, 11)
     told = [p.error_code for p in answer.topics[0].partitions]
-    assert told == [ErrorCode.INVALID_REQUEST, 0, ErrorCode.INVALID_REQUEST]
+    assert told == [ErrorCode.INVALID_REQUEST, 0]
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,13 @@ from plog.settings import DAY_MS, LONG_MAX
 from plog.wire.internal.group_records import OffsetCommitKey, OffsetCommitValue
 from plogd.config import BrokerConfig
 from plogd.coordinator.groups import Groups
-from plogd.coordinator.offsets import FetchedOffset, OffsetCommit, Offsets, OffsetToCommit
+from plogd.coordinator.offsets import (
+    Fetched,
+    FetchedOffset,
+    OffsetCommit,
+    Offsets,
+    OffsetToCommit,
+)
 from plogd.coordinator.result import Result
 from tests.helpers.group_shard import GroupShard
 from tests.helpers.sim_ports import START_MS
@@ -112,6 +118,10 @@ class Site:
         [(_, [fetched])] = self.offsets.fetch("g", asked, require_stable=stable)
         return fetched
 
+    def fetch_all(self, group: str) -> Fetched:
+        asked = self.offsets.committed_partitions(group)
+        return self.offsets.fetch(group, asked, require_stable=False)
+
     def expire(self, group: str = "g") -> tuple[int, bool]:
         found = self.groups.group(group)
         assert found is not None
@@ -165,12 +175,13 @@ def test_an_offset_may_be_committed_back(site: Site) -> None:
 def test_all_there_is_can_be_asked_for(site: Site) -> None:
     site.commit(at(1), at(2, partition=1), at(3, "u"))
     site.commit(at(9, "v"), group="other")
-    found = dict(site.offsets.fetch("g", None, require_stable=True))
+    asked = site.offsets.committed_partitions("g")
+    found = dict(site.offsets.fetch("g", asked, require_stable=True))
     assert {topic: [one.offset for one in rest] for topic, rest in found.items()} == {
         "t": [1, 2],
         "u": [3],
     }
-    assert site.offsets.fetch("nobody", None, require_stable=False) == []
+    assert site.offsets.committed_partitions("nobody") == []
 
 
 @pytest.mark.parametrize(
@@ -255,7 +266,7 @@ def test_offsets_of_a_deleted_topic_are_not_told_while_they_are_forgotten(site: 
     deleted_at = site.log_end
     site.offsets.topic_deleted("t", deleted_at)
     assert site.fetch().offset == -1
-    assert [topic for topic, _ in site.offsets.fetch("g", None, require_stable=False)] == ["u"]
+    assert [topic for topic, _ in site.offsets.committed_partitions("g")] == ["u"]
     site.commit(at(7))  # The topic was created again.
     assert (site.fetch().offset, site.fetch("t", 1).offset) == (7, -1)
     [left] = site.offsets.tombstones_of_topic("t", "g", deleted_at)
@@ -425,7 +436,7 @@ def test_after_any_history_the_last_word_on_each_key_holds(
     found = {
         (group, topic, one.partition): one.offset
         for group in "gh"
-        for topic, rest in site.offsets.fetch(group, None, require_stable=False)
+        for topic, rest in site.fetch_all(group)
         for one in rest
     }
     assert found == last
