@@ -121,9 +121,7 @@ class Broker:
         self.topic_stats = TopicStats(metrics)
         self.log_manager = self._make_log_manager(files)
         self.replica_manager = self._make_replica_manager()
-        self.fetch_sessions = FetchSessionCache(
-            config.max_incremental_fetch_session_cache_slots, clock=clock, random=random
-        )
+        self.fetch_sessions = self._make_fetch_sessions()
         self.quotas = Quotas(
             metrics,
             samples=config.quota_window_num,
@@ -160,8 +158,19 @@ class Broker:
             timers=self.timers,
             jobs=self.jobs,
             turn=self._turn,
+            fair_queue=self.fair_queue,
             stats=self.topic_stats,
             on_bug=self.report_bug,
+        )
+
+    def _make_fetch_sessions(self) -> FetchSessionCache:
+        return FetchSessionCache(
+            self.config.max_incremental_fetch_session_cache_slots,
+            max_partitions=self.config.plog_fetch_session_max_partitions,
+            max_total=self.config.plog_fetch_sessions_max_partitions,
+            clock=self.clock,
+            random=self.random,
+            fair_queue=self.fair_queue,
         )
 
     def _make_group_coordinator(self) -> GroupCoordinator[Groups]:

@@ -229,6 +229,22 @@ class NetworkSettings:
         "Fetch sessions the broker remembers; with 0 every fetch names all its partitions.",
         at_least=0,
     )
+    plog_fetch_session_max_partitions: int = setting(
+        "plog.fetch.session.max.partitions",
+        10_000,
+        "Partitions one fetch session may have. A consumer of more names all its partitions in each"
+        " fetch.",
+        at_least=1,
+        importance="low",
+    )
+    plog_fetch_sessions_max_partitions: int = setting(
+        "plog.fetch.sessions.max.partitions",
+        100_000,
+        "Partitions all fetch sessions may have together, each about 500 bytes of memory. While"
+        " there is no room, consumers name all their partitions in each fetch.",
+        at_least=1,
+        importance="low",
+    )
     quota_window_num: int = setting(
         "quota.window.num",
         11,

@@ -15,29 +15,22 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from plog.errors import (
-    InconsistentTopicId,
     KafkaError,
     KafkaStorageError,
-    NotLeaderOrFollower,
-    UnknownTopicId,
     UnknownTopicOrPartition,
 )
-from plog.types import ZERO_UUID, TopicPartition
+from plog.types import TopicPartition
 from plogd.config import BrokerConfig
-from plogd.log.cold_read import ColdRead
+from plogd.fair_queue import FairQueue
 from plogd.log.creation import NewLog
 from plogd.log.flush import SyncRounds
 from plogd.log.log import Log
 from plogd.log.log_manager import LogManager
 from plogd.metadata.cache import MetadataCache, TopicState
-from plogd.ports import Clock, Jobs, Later, MaybeLater, Timers, Turn, gather, settle, spawn
-from plogd.replica.delayed import (
-    DelayedFetch,
-    DelayedProduce,
-    FetchParams,
-    PartitionAppend,
-    is_enough,
-)
+from plogd.ports import Clock, Jobs, Later, MaybeLater, Timers, Turn, spawn
+from plogd.replica.delayed import DelayedProduce, PartitionAppend
+from plogd.replica.delayed_fetch import FetchParams
+from plogd.replica.fetch_reader import FetchReader
 from plogd.replica.fetch_sessions import FetchItem
 from plogd.replica.partition import ACKS_ALL, Partition, PartitionRead
 from plogd.replica.purgatory import Purgatory
@@ -48,17 +41,8 @@ _OWN_DISK_TIMEOUT_MS = 30_000
 """How long acks=1 waits at least: the timeout is about followers, and in Kafka acks=1 waits for
 nothing. Told too early, it would send again what is about to be durable."""
 
-_WARMINGS = 8
-"""How often a fetch may find something cold: an index, its entries, batches, twice over."""
-
 Entry = tuple[TopicPartition, memoryview]
 """Records for one partition."""
-
-_COLD = PartitionRead(None)
-"""In place of a read that has to wait for the disk."""
-
-Cold = list[tuple[str, Callable[[], None]]]
-"""Log directories, and the jobs that read there."""
 
 
 class ReplicaManager:
@@ -74,6 +58,7 @@ class ReplicaManager:
         timers: Timers,
         jobs: Jobs,
         turn: Turn,
+        fair_queue: FairQueue,
         stats: TopicStats,
         on_bug: Callable[[str, Exception], None],
     ) -> None:
@@ -98,6 +83,14 @@ class ReplicaManager:
         """Hears of a topic that is not served any more."""
         self.delayed_produces = Purgatory(clock, timers, on_bug=on_bug)
         self.delayed_fetches = Purgatory(clock, timers, on_bug=on_bug)
+        self._fetch_reader = FetchReader(
+            partitions=self._partitions,
+            look_up=self.partition,
+            delayed_fetches=self.delayed_fetches,
+            fair_queue=fair_queue,
+            jobs=jobs,
+            on_bug=on_bug,
+        )
 
     # -- look-ups -----------------------------------------------------------------------------
 
@@ -195,123 +188,8 @@ class ReplicaManager:
     def fetch_records(
         self, items: Sequence[FetchItem], params: FetchParams
     ) -> MaybeLater[list[PartitionRead]]:
-        """Read each partition as far as consumers may see it; waits for `min_bytes` if it must.
-
-        The results have the order of `items`; whoever gets them closes their regions.
-        """
-        cold: Cold = []
-        reads = self._read_all(items, params, cold)
-        if cold:
-            return spawn(self._fetch_cold(items, params, reads, cold))
-        return self._answer_or_wait(items, params, reads)
-
-    async def _fetch_cold(
-        self,
-        items: Sequence[FetchItem],
-        params: FetchParams,
-        reads: Sequence[PartitionRead],
-        cold: Cold,
-    ) -> list[PartitionRead]:
-        """As `fetch_records`, after jobs have read what the look-ups need and `reads` lack."""
-        for left in reversed(range(_WARMINGS)):
-            for read in reads:
-                read.close()
-            laters = [self._jobs.submit(f"read:{path}", warm) for path, warm in cold]
-            cold = []
-            try:
-                await gather(laters)
-            except OSError:
-                left = 0  # The look-up meets the error again, and knows what to tell of it.
-            # A page cache under pressure might forget for ever: the last one waits for the disk.
-            reads = self._read_all(items, params, cold if left else None)
-            if not cold:
-                break
-        return await settle(self._answer_or_wait(items, params, list(reads)))
-
-    def _answer_or_wait(
-        self, items: Sequence[FetchItem], params: FetchParams, reads: list[PartitionRead]
-    ) -> MaybeLater[list[PartitionRead]]:
-        if params.max_wait_ms <= 0 or is_enough(reads, params.min_bytes):
-            return reads
-        for read in reads:
-            read.close()
-        readable = [item for item, read in zip(items, reads, strict=True) if read.error is None]
-        delayed = DelayedFetch(
-            readable,
-            params.min_bytes,
-            self._find,
-            lambda: self._read_all(items, params),
-            self.delayed_fetches.remove,
-        )
-        keys = [TopicPartition(item.topic or "", item.request.partition) for item in readable]
-        self.delayed_fetches.watch(delayed, keys, params.max_wait_ms)
-        return delayed.later
-
-    def _find(self, item: FetchItem) -> Partition | None:
-        return self._partitions.get((item.topic or "", item.request.partition))
-
-    def _read_all(
-        self, items: Sequence[FetchItem], params: FetchParams, cold: Cold | None = None
-    ) -> list[PartitionRead]:
-        """Read in order until `max_bytes` are together; the first batch found comes whole.
-
-        With a list `cold`, a look-up that would wait for the disk is noted there instead of made.
-        """
-        left = params.max_bytes
-        at_least_one = True
-        reads: list[PartitionRead] = []
-        for item in items:
-            read = self._read(item, left, at_least_one, cold)
-            reads.append(read)
-            if read is _COLD:  # As if it had found all it may.
-                at_least_one = False
-                left = max(0, left - item.request.partition_max_bytes)
-            if read.region is not None:
-                at_least_one = False
-                left = max(0, left - read.region.nbytes)
-        return reads
-
-    def _read(
-        self, item: FetchItem, max_bytes: int, at_least_one: bool, cold: Cold | None
-    ) -> PartitionRead:
-        request = item.request
-        partition = self._partitions.get((item.topic or "", request.partition))
-        if partition is None:
-            return PartitionRead(self._why_unknown(item).bare())
-        if item.topic_id not in (ZERO_UUID, partition.topic_id):
-            return PartitionRead(
-                InconsistentTopicId(f"{partition.topic_partition} belongs to another topic now")
-            )
-        try:
-            read = partition.read(
-                request.fetch_offset,
-                max(0, min(request.partition_max_bytes, max_bytes)),
-                leader_epoch=request.current_leader_epoch,
-                last_fetched_epoch=request.last_fetched_epoch,
-                at_least_one=at_least_one,
-                nowait=cold is not None,
-            )
-        except ColdRead as found:
-            assert cold is not None
-            cold.append((partition.log.log_dir, found.warm))
-            return _COLD
-        except OSError as error:
-            return PartitionRead(KafkaStorageError(f"{partition.topic_partition}: {error}"))
-        except Exception as error:  # As for appends: the other partitions are not to blame.
-            self._on_bug(f"read of {partition.topic_partition}", error)
-            return PartitionRead(KafkaError("unexpected error, see the broker's log"))
-        if read.error is not None:
-            read.error.bare()
-        return read
-
-    def _why_unknown(self, item: FetchItem) -> KafkaError:
-        if item.topic is None:
-            return UnknownTopicId()
-        try:
-            self.partition(item.topic, item.request.partition)
-        except KafkaError as error:
-            return error
-        return NotLeaderOrFollower()  # It has just come back.
+        """Read each partition as far as consumers may see it; see `FetchReader.fetch`."""
+        return self._fetch_reader.fetch(items, params)
 
     # -- what wakes the waiting ---------------------------------------------------------------
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+
 from plogd.replica.purgatory import TICK_MS, Purgatory
 from tests.helpers.sim_ports import SimPorts
 
@@ -14,7 +16,7 @@ class Waiting:
         self.looks = 0
         self.expired = False
 
-    def try_complete(self) -> bool:
+    def try_complete(self, key: Hashable) -> bool:
         self.looks += 1
         return self.is_complete
 
@@ -108,7 +110,7 @@ def test_completing_one_may_remove_another_that_watches_the_same_key() -> None:
     second = Waiting()
 
     class First(Waiting):
-        def try_complete(self) -> bool:
+        def try_complete(self, key: Hashable) -> bool:
             purgatory.remove(second)
             return True
 
@@ -145,7 +147,7 @@ def test_an_idle_purgatory_sets_no_timer() -> None:
 class Broken(Waiting):
     """An operation with a bug."""
 
-    def try_complete(self) -> bool:
+    def try_complete(self, key: Hashable) -> bool:
         raise ValueError("complete")
 
     def expire(self) -> None:
