@@ -18,10 +18,12 @@ from plog.errors import CoordinatorNotAvailable, KafkaStorageError
 from plog.types import TopicPartition
 from plogd.apis.context import ConnectionContext
 from plogd.apis.dispatch import Dispatcher
+from plogd.apis.encoded_response import SharedResponses
 from plogd.config import BrokerConfig, DynamicSettings
 from plogd.config.dynamic import overlay, told_changes
 from plogd.config.loggers import Logs
 from plogd.controller.acls import Acls
+from plogd.controller.auto_topic_creation import AutoTopicCreation
 from plogd.controller.client_quotas import ClientQuotas
 from plogd.controller.configs import Configs
 from plogd.controller.controller import Controller
@@ -66,6 +68,7 @@ class Broker:
     """See the module's text. Its parts are public: request handlers work with them."""
 
     acls: Acls
+    auto_topic_creation: AutoTopicCreation
     client_quotas: ClientQuotas
     configs: Configs
     controller: Controller
@@ -128,6 +131,7 @@ class Broker:
             sample_ms=config.quota_window_size_seconds * 1000,
         )
         self.group_coordinator = self._make_group_coordinator()
+        self.shared_responses = SharedResponses(self)
         self.dispatch = Dispatcher(self)
         register_gauges(
             metrics, self.replica_manager, self.log_manager, self.cache, self.fetch_sessions
@@ -250,6 +254,13 @@ class Broker:
             random=self.random,
             report=self._report,
         )
+        self.auto_topic_creation = AutoTopicCreation(
+            self.controller,
+            max_per_second=lambda: self.config.plog_auto_create_topics_max_per_second,
+            clock=self.clock,
+            timers=self.timers,
+            report=self._report,
+        )
         self.configs = Configs(self.store, self.controller, lambda: self.config)
         self._start_security()
         topics = await self.controller.load()
@@ -311,9 +322,11 @@ class Broker:
         self.timers.call_later(_NO_ROOM_RETRY_MS, again)
 
     def _start_security(self) -> None:
-        self.acls = Acls(self.store, timers=self.timers, random=self.random, report=self._report)
-        self.client_quotas = ClientQuotas(self.store)
-        self.scram_users = ScramUsers(self.store)
+        self.acls = Acls(
+            self.store, fair_queue=self.fair_queue, random=self.random, report=self._report
+        )
+        self.client_quotas = ClientQuotas(self.store, self.fair_queue)
+        self.scram_users = ScramUsers(self.store, self.fair_queue)
         self.client_quotas.watch(self.quotas.update)
 
     def keep_room(self) -> Later[bool]:

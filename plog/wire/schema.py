@@ -140,7 +140,7 @@ class Message(Struct):
             cls._sliced_decoders[version] = decoder
         try:
             decoding = decoder(memoryview(data), max_elements, slice_size)
-            message: Self = (yield from decoding)[0]  # type: ignore[misc]  # any buffer will do
+            message: Self = (yield from decoding)[0]
         except (struct.error, IndexError, UnicodeDecodeError) as error:
             raise cls._unreadable(version, error) from error
         return message

@@ -12,7 +12,7 @@ nevertheless. The response has every topic named, once.
 from __future__ import annotations
 
 from operator import attrgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from plog.errors import KafkaError, RequestTimedOut
 from plog.wire.lazy_array import lazy_array
@@ -48,7 +48,7 @@ def handle_create_partitions(
 async def _create_all(request: CreatePartitionsRequest, broker: Broker) -> CreatePartitionsResponse:
     once, repeated = await split_repeated(request.topics, Slices(broker.fair_queue))
 
-    def ask(topic: CreatePartitionsTopic) -> Later[object]:
+    def ask(topic: CreatePartitionsTopic) -> Later[Any]:
         if request.validate_only:
             return ready(broker.controller.plan_partitions(_asked(topic)))
         return _create(topic, request.timeout_ms, broker)
@@ -75,7 +75,7 @@ def _asked(topic: CreatePartitionsTopic) -> MorePartitions:
     )
 
 
-def _create(topic: CreatePartitionsTopic, timeout_ms: int, broker: Broker) -> Later[object]:
+def _create(topic: CreatePartitionsTopic, timeout_ms: int, broker: Broker) -> Later[Any]:
     return within(
         broker.controller.create_partitions(_asked(topic)),
         timeout_ms,

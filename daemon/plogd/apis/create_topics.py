@@ -12,7 +12,7 @@ takes longer than `timeout_ms` is answered REQUEST_TIMED_OUT and created neverth
 from __future__ import annotations
 
 from operator import attrgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from plog.errors import KafkaError, RequestTimedOut
 from plog.types import ZERO_UUID
@@ -57,7 +57,7 @@ async def _create_all(
     new = [_new_topic(topic) async for topic in slices.over(once)]
     broker.controller.check_total(new)
 
-    def ask(topic: NewTopic) -> Later[TopicPlan | TopicState]:
+    def ask(topic: NewTopic) -> Later[Any]:
         if request.validate_only:
             return ready(broker.controller.plan(topic))
         return _create(topic, request.timeout_ms, broker)

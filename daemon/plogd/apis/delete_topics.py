@@ -88,9 +88,9 @@ async def _delete_all(request: DeleteTopicsRequest, broker: Broker) -> DeleteTop
     outcomes = await ask_in_slices(
         doomed, lambda topic: _delete(topic, request.timeout_ms, broker), broker
     )
-    async for topic, error in slices.over(zip(doomed, outcomes, strict=True)):
-        if error is not None:
-            results.append(_result(topic.name, topic.topic_id, error))
+    async for topic, outcome in slices.over(zip(doomed, outcomes, strict=True)):
+        if outcome is not None:
+            results.append(_result(topic.name, topic.topic_id, outcome))
         else:
             results.append(DeletableTopicResult(name=topic.name, topic_id=topic.topic_id))
     return DeleteTopicsResponse(responses=results)

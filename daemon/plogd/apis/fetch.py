@@ -77,7 +77,8 @@ async def _fetch_wide(
     if fetch.error is not None:
         return FetchResponse(error_code=fetch.error.code)
     answer = _Answer(request, context, broker, fetch)
-    return await answer.in_slices(await settle(_read(request, context, broker, fetch)))
+    reads = await settle(_read(request, context, broker, fetch))
+    return await answer.in_slices(reads)
 
 
 def _read(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from plog.errors import KafkaError, PolicyViolation
 from plogd.fair_queue import Slices
@@ -83,7 +83,8 @@ def _is_ready(answer: Later[U] | KafkaError) -> bool:
     return isinstance(answer, KafkaError) or answer.done
 
 
-async def _answer(answer: Later[U] | KafkaError) -> U | KafkaError:
+async def _answer(answer: Later[U] | KafkaError) -> Any:
+    # The type would be `U | KafkaError`, which mypy cannot solve for U.
     if isinstance(answer, KafkaError):
         return answer
     try:

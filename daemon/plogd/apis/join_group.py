@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from plog.errors import KafkaError
+from plog.errors import InvalidRequest, KafkaError
 from plog.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from plogd.apis.context import RequestContext
 from plogd.ports import Later
@@ -23,12 +23,18 @@ if TYPE_CHECKING:
 _FIRST_VERSION_WITH_PENDING_MEMBERS = 4
 _FIRST_VERSION_WITHOUT_PROTOCOL = 7
 _FIRST_VERSION_THAT_SKIPS = 9
+_MAX_PROTOCOLS = 100
+"""Of one member: clients have one or two assignors. Choosing one compares those of all members."""
 
 
 def handle_join_group(
     request: JoinGroupRequest, context: RequestContext, broker: Broker
 ) -> Later[JoinGroupResponse]:
     """The generation the member is in, once it has begun."""
+    if len(request.protocols) > _MAX_PROTOCOLS:
+        raise InvalidRequest(
+            f"the member has {len(request.protocols)} protocols; {_MAX_PROTOCOLS} are allowed"
+        )
     joined = broker.group_coordinator.write(
         request.group_id,
         lambda shard: shard.groups.join(

@@ -270,9 +270,16 @@ class GroupCoordinator(Generic[G]):
         return self.write(group_id, delete).map(count)
 
     def delete_group(self, group_id: str) -> Later[None]:
-        """Forget a group without members, and its offsets. Fails with what keeps it."""
-        deleted = self.write(group_id, lambda shard: shard.delete_group(group_id), atomic=False)
-        return deleted.map(self._deletions.inc)
+        """Delete a group without members, and its offsets. Fails with what keeps it."""
+        return spawn(self._delete_group(group_id))
+
+    async def _delete_group(self, group_id: str) -> None:
+        is_deleted = False
+        while not is_deleted:
+            count, is_deleted = await self.write(
+                group_id, lambda shard: shard.delete_group(group_id), atomic=False
+            )
+            self._deletions.inc(count)
 
     # -- what happens by itself ---------------------------------------------------------------
 

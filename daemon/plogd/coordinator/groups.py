@@ -11,7 +11,7 @@ Source: Kafka 4.0 GroupMetadataManager, GroupCoordinatorService.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from plog.errors import (
@@ -32,7 +32,6 @@ from plog.wire.messages.leave_group import (
     MemberIdentity,
     MemberResponse,
 )
-from plog.wire.messages.list_groups import ListedGroup
 from plog.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from plogd.config import BrokerConfig
 from plogd.coordinator.answers import assignment_answer
@@ -50,7 +49,7 @@ from plogd.coordinator.timers import ShardTimers
 from plogd.ports import Clock, Random, Report
 
 GROUP_TYPE: Final = "classic"
-"""The type of all our groups, as ListGroups tells it."""
+"""The type of all groups, as in ListGroups."""
 
 
 class Groups:
@@ -242,22 +241,8 @@ class Groups:
             ],
         )
 
-    def list_groups(self, states: Iterable[str], types: Iterable[str]) -> list[ListedGroup]:
-        """The groups in one of the states and of one of the types; no filter lets all pass."""
-        wanted_states = {state.strip().lower() for state in states}
-        wanted_types = {group_type.strip().lower() for group_type in types}
-        if wanted_types and GROUP_TYPE not in wanted_types:
-            return []
-        return [
-            ListedGroup(
-                group_id=group.group_id,
-                protocol_type=group.protocol_type or "",
-                group_state=group.state.value,
-                group_type=GROUP_TYPE,
-            )
-            for group in self._groups.values()
-            if not wanted_states or group.state.value.lower() in wanted_states
-        ]
+    def __iter__(self) -> Iterator[Group]:
+        return iter(self._groups.values())
 
     def delete(self, group_id: str) -> Result[None]:
         """Forget a group. Raises GroupIdNotFound, and NonEmptyGroup if it has members."""

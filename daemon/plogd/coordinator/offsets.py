@@ -242,12 +242,14 @@ class Offsets:
                 records.append(CoordinatorRecord(key, None))
         return Result(records=records, response=errors)
 
-    def tombstones_of(self, group_id: str) -> list[CoordinatorRecord]:
-        """The records that forget every offset of a group."""
-        keys = {(key.topic, key.partition): key for key in self._table.keys(group_id)}
-        for table in self._pending.values():
-            keys |= {(key.topic, key.partition): key for key in table.keys(group_id)}
-        return [CoordinatorRecord(key, None) for key in keys.values()]
+    def tombstones_of(self, group_id: str) -> Iterator[CoordinatorRecord]:
+        """The records that remove every offset of a group."""
+        seen: set[tuple[str, int]] = set()
+        for table in (self._table, *self._pending.values()):
+            for key in table.keys(group_id):
+                if (key.topic, key.partition) not in seen:
+                    seen.add((key.topic, key.partition))
+                    yield CoordinatorRecord(key, None)
 
     def topic_deleted(self, topic: str, end_offset: int) -> list[str]:
         """Nobody is told of offsets in `topic` any more that were recorded before `end_offset`.

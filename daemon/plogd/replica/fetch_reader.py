@@ -87,7 +87,7 @@ class FetchReader:
         self,
         items: Sequence[FetchItem],
         params: FetchParams,
-        reads: Sequence[PartitionRead],
+        reads: list[PartitionRead],
         cold: Cold,
     ) -> list[PartitionRead]:
         """As `fetch`, after jobs have read what the look-ups need and `reads` lack."""
@@ -98,7 +98,7 @@ class FetchReader:
         self,
         items: Sequence[FetchItem],
         params: FetchParams,
-        reads: Sequence[PartitionRead],
+        reads: list[PartitionRead],
         cold: Cold,
     ) -> list[PartitionRead]:
         """Let jobs read what is cold, then read again, until nothing is."""
@@ -114,7 +114,7 @@ class FetchReader:
             reads = await settle(self._read(items, params, cold if left else None))
             if not cold:
                 break
-        return list(reads)
+        return reads
 
     def _answer_or_wait(
         self, items: Sequence[FetchItem], params: FetchParams, reads: list[PartitionRead]

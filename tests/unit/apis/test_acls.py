@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import pytest
@@ -204,14 +205,57 @@ def test_a_failed_disk_is_told_to_every_acl() -> None:
     assert result.error_code == 0, "there was nothing to delete"
 
 
+def overlapping_filters() -> list[DeleteAclsFilter]:
+    """64 filters that differ and match every ACL that `creation` makes."""
+    choices = itertools.product(
+        (AclResourceType.ANY, AclResourceType.TOPIC),
+        (AclPatternType.ANY, AclPatternType.LITERAL),
+        (None, "User:a"),
+        (None, "*"),
+        (AclOperation.ANY, AclOperation.READ),
+        (AclPermission.ANY, AclPermission.ALLOW),
+    )
+    names = (
+        "resource_type_filter",
+        "pattern_type_filter",
+        "principal_filter",
+        "host_filter",
+        "operation",
+        "permission_type",
+    )
+    return [
+        DeleteAclsFilter(**filter_fields(**dict(zip(names, choice, strict=True))))
+        for choice in choices
+    ]
+
+
 def test_filters_that_match_the_same_again_and_again_are_refused() -> None:
     broker = make()
     create(broker, *(creation(f"t{number}") for number in range(200)))
-    everything = DeleteAclsFilter(**filter_fields())
-    answer = broker.ask(DeleteAclsRequest(filters=[everything] * 51), 3)
+    filters = overlapping_filters()
+    answer = broker.ask(DeleteAclsRequest(filters=filters[:51]), 3)
     assert {one.error_code for one in answer.filter_results} == {ErrorCode.POLICY_VIOLATION}
-    answer = broker.ask(DeleteAclsRequest(filters=[everything] * 50), 3)
+    answer = broker.ask(DeleteAclsRequest(filters=filters[:50]), 3)
     assert {len(one.matching_acls) for one in answer.filter_results} == {200}
+
+
+def test_filter_named_repeatedly_is_handled_once() -> None:
+    broker = make()
+    create(broker, *(creation(f"t{number}") for number in range(200)))
+    everything = DeleteAclsFilter(**filter_fields())
+    answer = broker.ask(DeleteAclsRequest(filters=[everything] * 1000), 3)
+    assert {one.error_code for one in answer.filter_results} == {0}
+    assert [len(one.matching_acls) for one in answer.filter_results] == [200] + [0] * 999
+
+
+def test_too_many_comparisons_are_refused() -> None:
+    broker = make()
+    create(broker, *(creation(f"t{number}") for number in range(600)))
+    filters = [
+        DeleteAclsFilter(**filter_fields(resource_name_filter=f"x{n}")) for n in range(9_000)
+    ]
+    answer = broker.ask(DeleteAclsRequest(filters=filters), 3)
+    assert {one.error_code for one in answer.filter_results} == {ErrorCode.POLICY_VIOLATION}
 
 
 def test_many_comparisons_leave_the_thread_to_others_in_between() -> None:

@@ -300,7 +300,7 @@ def test_no_more_expires_at_once_than_is_wanted(site: Site) -> None:
 def test_a_deleted_group_takes_its_offsets_along(site: Site) -> None:
     site.commit(at(1), at(2, "u"))
     site.commit(at(3), group="h")
-    site.apply(Result(records=site.offsets.tombstones_of("g"), response=None))
+    site.apply(Result(records=list(site.offsets.tombstones_of("g")), response=None))
     assert list(site.offsets.group_ids()) == ["h"]
 
 
@@ -400,7 +400,7 @@ def test_a_later_commit_outside_of_the_transaction_has_the_last_word(site: Site)
 
 def test_a_tombstone_takes_what_is_pending_along(site: Site) -> None:
     site.put(2, producer_id=7)
-    site.apply(Result(records=site.offsets.tombstones_of("g"), response=None))
+    site.apply(Result(records=list(site.offsets.tombstones_of("g")), response=None))
     site.offsets.replay_end_marker(7, committed=True)
     assert site.fetch().offset == -1
 
