@@ -19,6 +19,7 @@ from plog.wire.messages.alter_configs import (
     AlterConfigsResponse,
 )
 from plogd.apis.config_resources import (
+    MAX_SETTINGS,
     ResourceChange,
     alter_all,
     check_resources,
@@ -46,7 +47,7 @@ def handle_alter_configs(
 
 def _change(resource: AlterConfigsResource) -> ResourceChange:
     configs = resource.configs
-    pairs = [(config.name, config.value) for config in configs]
+    pairs = [(config.name, config.value) for config in configs[:MAX_SETTINGS]]
 
     def check() -> None:
         check_setting_count(configs)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from plog.errors import KafkaError
+from plog.errors import InvalidRequest, KafkaError
 from plog.wire.lazy_array import lazy_array
 from plog.wire.messages.client_quotas import (
     AlterationEntry,
@@ -32,11 +32,16 @@ from plogd.quota import QuotaEntity
 if TYPE_CHECKING:
     from plogd.broker import Broker
 
+_MAX_COMPONENTS = 100
+"""Of a filter, in which each type of entity may be named once."""
+
 
 def handle_describe_client_quotas(
     request: DescribeClientQuotasRequest, context: RequestContext, broker: Broker
 ) -> Later[DescribeClientQuotasResponse]:
     """The quotas of the entities that match."""
+    if len(request.components) > _MAX_COMPONENTS:
+        raise InvalidRequest(f"the request has {len(request.components)} components")
     components = [
         Component(entity_type=one.entity_type, match_type=one.match_type, match=one.match)
         for one in request.components

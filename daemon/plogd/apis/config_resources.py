@@ -33,7 +33,7 @@ WITHOUT_SETTINGS: Final = {
 }
 """Resources that exist in Kafka and have no settings here, and why."""
 
-_MAX_SETTINGS: Final = 1_000
+MAX_SETTINGS: Final = 1_000
 """Settings of one resource in one request: several times as many as exist."""
 
 R = TypeVar("R")
@@ -90,10 +90,10 @@ def check_setting_count(settings: Sized) -> None:
 
     Each setting may be named once, so more of them only cost time.
     """
-    if len(settings) > _MAX_SETTINGS:
+    if len(settings) > MAX_SETTINGS:
         raise InvalidRequest(
             f"the request has {len(settings)} settings for one resource; at most"
-            f" {_MAX_SETTINGS} are allowed"
+            f" {MAX_SETTINGS} are allowed"
         )
 
 

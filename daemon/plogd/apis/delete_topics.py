@@ -30,6 +30,7 @@ from plog.wire.messages.delete_topics import (
     DeletableTopicResult,
     DeleteTopicsRequest,
     DeleteTopicsResponse,
+    DeleteTopicState,
 )
 from plogd.apis.context import RequestContext
 from plogd.apis.in_slices import ask_in_slices, check_changes
@@ -137,7 +138,12 @@ def refuse_delete_topics(
     request: DeleteTopicsRequest, context: RequestContext, error: KafkaError
 ) -> DeleteTopicsResponse:
     """Refuse every topic with `error`."""
-    asked = list(_all_asked(request))
+
+    def refused(asked: str | DeleteTopicState) -> DeletableTopicResult:
+        if isinstance(asked, str):
+            return _result(asked, ZERO_UUID, error)
+        return _result(asked.name, asked.topic_id, error)
+
     return DeleteTopicsResponse(
-        responses=lazy_array(asked, lambda one: _result(one.name, one.topic_id, error))
+        responses=lazy_array([*request.topic_names, *request.topics], refused)
     )

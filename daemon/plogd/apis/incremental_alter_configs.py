@@ -17,6 +17,7 @@ from plog.wire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsResponse,
 )
 from plogd.apis.config_resources import (
+    MAX_SETTINGS,
     ResourceChange,
     alter_all,
     check_resources,
@@ -52,13 +53,14 @@ def handle_incremental_alter_configs(
 def _change(
     resource: IncrementalAlterConfigsResource, broker: Broker, validate_only: bool
 ) -> ResourceChange:
+    configs = resource.configs
     alterations = [
         Alteration(name=config.name, operation=config.config_operation, value=config.value)
-        for config in resource.configs
+        for config in configs[:MAX_SETTINGS]
     ]
 
     def check() -> None:
-        check_setting_count(alterations)
+        check_setting_count(configs)
         check_alterations(alterations)
 
     return ResourceChange(

@@ -111,13 +111,13 @@ async def _fetch(
     if asked is None:
         asked = await coordinator.committed_partitions(group_id)
     fetched: Fetched = []
-    count = 0
     async for some in _parts(asked, Slices(broker.fair_queue)):
+        if fetched:
+            await broker.fair_queue.turn()
         found = await coordinator.fetch_offsets(group_id, some, require_stable=require_stable)
-        if count and fetched[-1][0] == found[0][0]:  # The rest of a topic with many partitions.
+        if fetched and found and fetched[-1][0] == found[0][0]:  # It has many partitions.
             fetched[-1][1].extend(found.pop(0)[1])
         fetched += found
-        count += 1
     return fetched
 
 

@@ -82,7 +82,7 @@ class Acls:
                 key = self._new_key(keys)
                 keys.add(key)
                 changes.append(Change(key=key, value=acl, expected=ABSENT))
-        await write_in_parts(self._store, changes, "ACLs")
+        await write_in_parts(self._store, changes, "ACLs", self._queue)
         if changes and not existing:
             self._report("ACLs are stored, and not enforced yet: everybody may do everything")
         return results
@@ -96,8 +96,8 @@ class Acls:
 
     async def _delete(self, filters: Sequence[AclFilter]) -> list[list[Acl] | KafkaError]:
         slices = Slices(self._queue)
+        once = {acl_filter: None async for acl_filter in slices.over(filters)}
         existing = self._all()
-        once = dict.fromkeys(filters)
         if len(once) * len(existing) > _MAX_COMPARISONS:
             raise PolicyViolation(
                 f"cannot compare {len(once)} filters with {len(existing)} ACLs in one request: send"
@@ -119,8 +119,8 @@ class Acls:
             doomed.update((key, version) for key, _, version in matching)
             results[acl_filter] = await _sorted([acl for _, acl, _ in matching], slices)
         changes = [Change(key=x, value=None, expected=doomed[x]) for x in doomed]
-        await write_in_parts(self._store, changes, "ACLs")
-        return [results.pop(acl_filter, []) for acl_filter in filters]
+        await write_in_parts(self._store, changes, "ACLs", self._queue)
+        return [results.pop(acl_filter, []) async for acl_filter in slices.over(filters)]
 
     def _all(self) -> dict[Key, tuple[Acl, int]]:
         return self._store.load(("acl",))

@@ -115,7 +115,7 @@ class ClientQuotas:
             else:
                 results.append(None)
         if changes and not validate_only:
-            await write_in_parts(self._store, changes, "entities")
+            await write_in_parts(self._store, changes, "entities", self._queue)
         return results
 
     def _change(self, alteration: Alteration) -> Change:

@@ -100,7 +100,7 @@ class ScramUsers:
             else:
                 results[one.user] = None
         if changes:
-            await write_in_parts(self._store, changes, "users")
+            await write_in_parts(self._store, changes, "users", self._queue)
         return results
 
     def _change(self, one: Deletion | Upsertion) -> Change:

@@ -306,7 +306,12 @@ class FetchSessionCache:
             async for partition in slices.over(topic.partitions):
                 item = FetchItem(name, topic.topic_id, partition)
                 items[item.key] = item
-        return self._begin(request, items, _forgotten_of(request), resolve is not None)
+        forgotten: list[_Key] = []
+        async for gone in slices.over(request.forgotten_topics_data):
+            name_or_id = gone.topic if gone.topic_id == ZERO_UUID else gone.topic_id
+            slices.spend(len(gone.partitions) // 4)
+            forgotten += [(name_or_id, number) for number in gone.partitions]
+        return self._begin(request, items, forgotten, resolve is not None)
 
     def _begin(
         self,
@@ -406,8 +411,13 @@ class FetchSessionCache:
 
 def _is_wide(request: FetchRequest) -> bool:
     """Whether the request names more partitions than are handled in one turn."""
-    topics = request.topics
-    return len(topics) > SLICE or sum(len(topic.partitions) for topic in topics) > SLICE
+    topics, forgotten = request.topics, request.forgotten_topics_data
+    if len(topics) > SLICE or len(forgotten) > SLICE:
+        return True
+    count = sum(len(topic.partitions) for topic in topics)
+    if forgotten:
+        count += sum(len(topic.partitions) for topic in forgotten)
+    return count > SLICE
 
 
 def _forgotten_of(request: FetchRequest) -> list[_Key]:
