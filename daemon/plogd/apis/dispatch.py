@@ -16,6 +16,7 @@ cancelled.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Generator
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -317,8 +318,10 @@ class Dispatcher:
         encoding: Generator[int, None, Parts],
         is_refusal: bool,
     ) -> Parts | None:
+        # A refusal has only what the request has, so the request's own bounds apply to it.
+        max_bytes = sys.maxsize if is_refusal else self._max_response_bytes
         try:
-            parts = await encode_rest(encoding, self._broker, self._max_response_bytes)
+            parts = await encode_rest(encoding, self._broker, max_bytes)
         except Cancelled:
             _close_regions(response)
             raise
