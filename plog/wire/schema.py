@@ -25,7 +25,14 @@ from plog.wire.decoder import (
     compile_decoder,
     compile_sliced_decoder,
 )
-from plog.wire.encoder import Encoder, SlicedEncoder, compile_encoder, compile_sliced_encoder
+from plog.wire.encoder import (
+    BoundedEncoder,
+    Encoder,
+    SlicedEncoder,
+    compile_bounded_encoder,
+    compile_encoder,
+    compile_sliced_encoder,
+)
 from plog.wire.primitives import Buffer, Part, Passthrough, WireError
 from plog.wire.structs import (
     Records,
@@ -76,6 +83,7 @@ class Message(Struct):
     _bounded_decoders: ClassVar[dict[int, BoundedDecoder]]
     _sliced_decoders: ClassVar[dict[int, SlicedDecoder]]
     _encoders: ClassVar[dict[int, Encoder]]
+    _bounded_encoders: ClassVar[dict[int, BoundedEncoder]]
     _sliced_encoders: ClassVar[dict[int, SlicedEncoder]]
 
     def __init_subclass__(cls, *, versions: str = "none", flexible: str = "none") -> None:
@@ -86,6 +94,7 @@ class Message(Struct):
         cls._bounded_decoders = {}
         cls._sliced_decoders = {}
         cls._encoders = {}
+        cls._bounded_encoders = {}
         cls._sliced_encoders = {}
 
     @classmethod
@@ -162,6 +171,19 @@ class Message(Struct):
     def encode_parts(self, version: int) -> list[Part]:
         """The message in pieces: bytes, and records as the views or Passthroughs they are."""
         return _joined(self._encode(version))
+
+    def encode_bounded(self, version: int, max_elements: int) -> list[Part] | None:
+        """As `encode_parts`; None if all arrays together have more than `max_elements`."""
+        encoder = self._bounded_encoders.get(version)
+        if encoder is None:
+            flexible = self._is_flexible(version)
+            encoder = compile_bounded_encoder(type(self), version, flexible=flexible)
+            self._bounded_encoders[version] = encoder
+        try:
+            parts = encoder(self, max_elements)
+        except (struct.error, TypeError, AttributeError, UnicodeEncodeError) as error:
+            raise self._unwritable(version, error) from error
+        return None if parts is None else _joined(parts)
 
     def encode_in_slices(self, version: int, slice_size: int) -> Generator[int, None, list[Part]]:
         """As `encode_parts`, as a generator that yields after every `slice_size` elements.

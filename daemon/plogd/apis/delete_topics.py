@@ -144,6 +144,5 @@ def refuse_delete_topics(
             return _result(asked, ZERO_UUID, error)
         return _result(asked.name, asked.topic_id, error)
 
-    return DeleteTopicsResponse(
-        responses=lazy_array([*request.topic_names, *request.topics], refused)
-    )
+    asked: list[str | DeleteTopicState] = [*request.topic_names, *request.topics]
+    return DeleteTopicsResponse(responses=lazy_array(asked, refused))

@@ -30,7 +30,7 @@ from plog.wire.single_produce import read_single_produce
 from plogd.apis.api_versions import unknown_version_response
 from plogd.apis.closing import CloseConnection
 from plogd.apis.context import ConnectionContext, RequestContext
-from plogd.apis.encoded_response import EncodedResponse, ResponseTooLarge, encode_rest
+from plogd.apis.encoded_response import EncodedResponse, ResponseTooLarge, encode_in_slices
 from plogd.apis.old_clients import explain_api, explain_version
 from plogd.apis.single_produce import single_produce_call
 from plogd.apis.table import ADVERTISED, HANDLERS, Row
@@ -127,7 +127,18 @@ class Dispatcher:
             return Dispatched(True, self._start(row, self._decode(row, body, context), context))
         if len(body) <= _FEW_BYTES:
             return Dispatched(False, self._start(row, self._decode(row, body, context), context))
-        return Dispatched(False, self._start_large(row, body, context))
+        if len(body) > self._max_bytes:
+            raise CloseConnection(
+                f"{row.name} request of {len(body)} bytes, but"
+                f" plog.request.without.records.max.bytes={self._max_bytes}: send smaller requests"
+            )
+        try:
+            request = row.request.decode_bounded(body, context.version, SLICE)
+        except TooManyElements:
+            return Dispatched(False, self._start_large(row, body, context))
+        except WireError as error:
+            raise self._unreadable(row, error) from error
+        return Dispatched(False, self._start(row, request, context))
 
     def _start(
         self, row: Row, request: ApiMessage, context: RequestContext
@@ -150,11 +161,6 @@ class Dispatcher:
         self, row: Row, body: memoryview, context: RequestContext
     ) -> MaybeLater[Parts | None]:
         """Decode in slices, then start the request."""
-        if len(body) > self._max_bytes:
-            raise CloseConnection(
-                f"{row.name} request of {len(body)} bytes, but"
-                f" plog.request.without.records.max.bytes={self._max_bytes}: send smaller requests"
-            )
         decoding = row.request.decode_in_slices(body, context.version, self._max_elements, SLICE)
         try:
             next(decoding)
@@ -231,38 +237,20 @@ class Dispatcher:
     def _answer_later(
         self, row: Row, request: ApiMessage, context: RequestContext, response: Later[Any]
     ) -> Later[Parts | None]:
-        waiting: Later[Any] = response
-        answer: Later[Parts | None] = Later(lambda: waiting.cancel())
+        return _Answer(self, row, request, context, response).later
 
-        def complete(parts: MaybeLater[Parts | None]) -> None:
-            nonlocal waiting
-            if isinstance(parts, Later):
-                waiting = parts
-                parts.then(answer.succeed, answer.fail)
-            else:
-                answer.succeed(parts)
-
-        def on_value(value: ApiMessage | None) -> None:
-            try:
-                parts = self._encode(row, request, context, value)
-            except CloseConnection as error:
-                answer.fail(error)
-            else:
-                complete(parts)
-
-        def on_error(error: Exception) -> None:
-            if isinstance(error, Cancelled | CloseConnection):
-                answer.fail(error)
-                return
-            try:
-                parts = self._refuse(row, request, context, error)
-            except CloseConnection as close:
-                answer.fail(close)
-            else:
-                complete(parts)
-
-        response.then(on_value, on_error)
-        return answer
+    def finish(
+        self,
+        row: Row,
+        request: ApiMessage,
+        context: RequestContext,
+        response: ApiMessage | EncodedResponse | None,
+        error: Exception | None,
+    ) -> MaybeLater[Parts | None]:
+        """The framed response, or that of the request that failed. Raises CloseConnection."""
+        if error is not None:
+            return self._refuse(row, request, context, error)
+        return self._encode(row, request, context, response)
 
     def _refuse(
         self, row: Row, request: ApiMessage, context: RequestContext, error: Exception
@@ -299,15 +287,14 @@ class Dispatcher:
             return None
         if isinstance(response, EncodedResponse):
             return _framed(context, response.parts)
-        encoding = response.encode_in_slices(context.version, SLICE)
         try:
-            next(encoding)
-        except StopIteration as end:
-            return _framed(context, end.value)
+            parts = response.encode_bounded(context.version, SLICE)
         except Exception as error:
             _close_regions(response)
             return self._cannot_encode(row, request, context, error, is_refusal)
-        return spawn(self._encode_later(row, request, context, response, encoding, is_refusal))
+        if parts is None:
+            return spawn(self._encode_later(row, request, context, response, is_refusal))
+        return _framed(context, parts)
 
     async def _encode_later(
         self,
@@ -315,13 +302,12 @@ class Dispatcher:
         request: ApiMessage,
         context: RequestContext,
         response: ApiMessage,
-        encoding: Generator[int, None, Parts],
         is_refusal: bool,
     ) -> Parts | None:
         # A refusal has only what the request has, so the request's own bounds apply to it.
         max_bytes = sys.maxsize if is_refusal else self._max_response_bytes
         try:
-            parts = await encode_rest(encoding, self._broker, max_bytes)
+            parts = await encode_in_slices(response, context.version, self._broker, max_bytes)
         except Cancelled:
             _close_regions(response)
             raise
@@ -346,6 +332,56 @@ class Dispatcher:
         bug = RuntimeError(f"the answer cannot be written: {error}")
         bug.__cause__ = error
         return self._refuse(row, request, context, bug)
+
+
+class _Answer:
+    """A request whose handler waits: `later` has its framed response in the end."""
+
+    __slots__ = ("_context", "_dispatcher", "_request", "_row", "_waiting", "later")
+
+    def __init__(
+        self,
+        dispatcher: Dispatcher,
+        row: Row,
+        request: ApiMessage,
+        context: RequestContext,
+        response: Later[Any],
+    ) -> None:
+        self._dispatcher = dispatcher
+        self._row = row
+        self._request = request
+        self._context = context
+        self._waiting = response
+        self.later: Later[Parts | None] = Later(self._cancel)
+        response.then(self._on_value, self._on_error)
+
+    def _cancel(self) -> None:
+        self._waiting.cancel()
+
+    def _on_value(self, response: ApiMessage | EncodedResponse | None) -> None:
+        self._complete(response, None)
+
+    def _on_error(self, error: Exception) -> None:
+        if isinstance(error, Cancelled | CloseConnection):
+            self.later.fail(error)
+        else:
+            self._complete(None, error)
+
+    def _complete(
+        self, response: ApiMessage | EncodedResponse | None, error: Exception | None
+    ) -> None:
+        try:
+            parts = self._dispatcher.finish(
+                self._row, self._request, self._context, response, error
+            )
+        except CloseConnection as close:
+            self.later.fail(close)
+            return
+        if isinstance(parts, Later):  # It is encoded in slices.
+            self._waiting = parts
+            parts.then(self.later.succeed, self.later.fail)
+        else:
+            self.later.succeed(parts)
 
 
 def _framed(context: RequestContext, parts: Parts) -> Parts:

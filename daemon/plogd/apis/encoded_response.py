@@ -8,7 +8,7 @@ sent from their files do not count.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Hashable
+from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, Final
 
 from plog.errors import PolicyViolation
@@ -61,9 +61,10 @@ class SharedResponses:
         if entry is None or entry.state != state:
             self._entries.pop(key, None)
             entry = self._entries[key] = _Shared(state)
-            encoding = spawn(encode_in_slices(make(), version, self._broker))
+            max_bytes = self._broker.config.plog_response_max_bytes
+            encoding = spawn(encode_in_slices(make(), version, self._broker, max_bytes))
             encoding.then(
-                lambda response: self._encoded(key, entry, response),
+                lambda parts: self._encoded(entry, EncodedResponse(parts)),
                 lambda error: self._failed(key, entry, error),
             )
         if entry.response is not None:
@@ -72,7 +73,7 @@ class SharedResponses:
         entry.waiting.append(outcome)
         return await outcome
 
-    def _encoded(self, key: Hashable, entry: _Shared, response: EncodedResponse) -> None:
+    def _encoded(self, entry: _Shared, response: EncodedResponse) -> None:
         entry.response = response
         while sum(one.nbytes for one in self._entries.values()) > _SHARED_BYTES:
             del self._entries[next(iter(self._entries))]
@@ -103,22 +104,11 @@ class _Shared:
         return sum(len(part) for part in parts if isinstance(part, bytes))
 
 
-async def encode_in_slices(response: ApiMessage, version: int, broker: Broker) -> EncodedResponse:
-    """Encode `response`, with turns for others. Raises ResponseTooLarge."""
-    encoding = response.encode_in_slices(version, SLICE)
-    try:
-        next(encoding)
-    except StopIteration as end:
-        return EncodedResponse(end.value)
-    return EncodedResponse(
-        await encode_rest(encoding, broker, broker.config.plog_response_max_bytes)
-    )
-
-
-async def encode_rest(
-    encoding: Generator[int, None, list[Part]], broker: Broker, max_bytes: int
+async def encode_in_slices(
+    response: ApiMessage, version: int, broker: Broker, max_bytes: int
 ) -> list[Part]:
-    """What `encoding` gives after its first slice, each further one in a turn of its own."""
+    """Encode `response`, each slice in a turn of its own. Raises ResponseTooLarge."""
+    encoding = response.encode_in_slices(version, SLICE)
     while True:
         await broker.fair_queue.turn()
         try:

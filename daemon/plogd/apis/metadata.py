@@ -169,6 +169,7 @@ def _is_creatable(topic: MetadataRequestTopic, request: MetadataRequest, broker:
         and topic.name is not None
         and topic.name not in _RESERVED
         and broker.cache.topic(topic.name) is None
+        and isinstance(_why_unknown(topic.name), UnknownTopicOrPartition)
     )
 
 
@@ -180,8 +181,11 @@ async def _create_and_respond(
     broker: Broker,
 ) -> MetadataResponse:
     """Create topics, each with its own error."""
+    at_once = broker.auto_topic_creation.max_per_request
+    postponed = LeaderNotAvailable(f"one request may create {at_once} topics: ask again")
+    errors: dict[str, KafkaError] = dict.fromkeys(names[at_once:], postponed)
+    names = names[:at_once]
     outcomes = await ask_in_slices(names, lambda name: _create(name, broker), broker)
-    errors: dict[str, KafkaError] = {}
     async for name, outcome in Slices(broker.fair_queue).over(zip(names, outcomes, strict=True)):
         match outcome:
             case TopicAlreadyExists():
@@ -250,16 +254,20 @@ def _why_unknown(name: str) -> KafkaError:
 def _topic(
     state: TopicState, request: MetadataRequest, context: RequestContext, broker: Broker
 ) -> MetadataResponseTopic:
+    is_offline = broker.replica_manager.is_offline
+
+    def of_partition(partition: PartitionState) -> MetadataResponsePartition:
+        return _partition(partition, is_offline(state.name, partition.partition))
+
+    if len(state.partitions) > SLICE:
+        partitions = lazy_array(state.partitions, of_partition)
+    else:
+        partitions = [_partition(x, is_offline(state.name, x.partition)) for x in state.partitions]
     topic = MetadataResponseTopic(
         name=state.name,
         topic_id=state.topic_id,
         is_internal=state.is_internal,
-        partitions=lazy_array(
-            state.partitions,
-            lambda partition: _partition(
-                partition, broker.replica_manager.is_offline(state.name, partition.partition)
-            ),
-        ),
+        partitions=partitions,
     )
     if (
         request.include_topic_authorized_operations

@@ -2,9 +2,9 @@
 
 Metadata requests come here. Requests that name the same missing topic share one creation. At most
 ``plog.auto.create.topics.max.per.second`` topics are created in a second, and as many may be in
-progress; beyond that a client gets LEADER_NOT_AVAILABLE, which all clients take for "the topic is
-being created" and ask again. Called on the reactor's thread. Source: Kafka 3.9
-AutoTopicCreationManager.
+progress or asked for by one request; beyond that a client gets LEADER_NOT_AVAILABLE, which all
+clients take for "the topic is being created" and ask again. Called on the reactor's thread.
+Source: Kafka 3.9 AutoTopicCreationManager.
 """
 
 from __future__ import annotations
@@ -47,6 +47,11 @@ class AutoTopicCreation:
         """Topics that may be created now; it grows with time up to those of one second."""
         self._allowed_ms = clock.monotonic_ms()
         self._reported_ms: float | None = None
+
+    @property
+    def max_per_request(self) -> int:
+        """Topics that one request may create; it has to ask for the others again."""
+        return self._max_per_second()
 
     def create(self, name: str) -> Later[TopicState]:
         """Create the topic, or wait for its creation. Raises what `Controller.plan` raises.

@@ -6,8 +6,9 @@ costs a waiting fetch a look at one partition, however many it names.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from plog.errors import UnknownTopicId, UnknownTopicOrPartition
 from plogd.ports import Later, MaybeLater
@@ -27,48 +28,66 @@ class FetchParams:
     max_bytes: int
 
 
+class FetchReads(Protocol):
+    """What a waiting fetch needs of the reader."""
+
+    def partition_of(self, item: FetchItem) -> Partition | None:
+        """The partition, if it is hosted here."""
+        ...
+
+    def read_one(self, item: FetchItem) -> PartitionRead:
+        """Read one partition, as if it were the first of its fetch."""
+        ...
+
+    def read_all(
+        self, items: Sequence[FetchItem], params: FetchParams
+    ) -> MaybeLater[list[PartitionRead]]:
+        """Read all partitions of a fetch."""
+        ...
+
+    def forget(self, delayed: DelayedFetch) -> None:
+        """The fetch waits no longer."""
+        ...
+
+
 class DelayedFetch:
     """One waiting fetch; completes `later` with a read of all its partitions.
 
     `items` are the partitions that were readable when the wait began, `found` the bytes that were
-    there. `read_all` reads all partitions of the request again, when the wait ends.
+    there; `requested` are all partitions, which are read again when the wait ends.
     """
 
     __slots__ = (
         "_found",
         "_found_bytes",
         "_items",
-        "_min_bytes",
-        "_partition_of",
-        "_read_all",
-        "_read_one",
+        "_params",
         "_reading",
+        "_reads",
+        "_requested",
         "later",
     )
 
     def __init__(
         self,
         items: Mapping[Key, FetchItem],
-        found: Mapping[Key, int],
-        min_bytes: int,
+        found: dict[Key, int],
         *,
-        partition_of: Callable[[FetchItem], Partition | None],
-        read_one: Callable[[FetchItem], PartitionRead],
-        read_all: Callable[[], MaybeLater[list[PartitionRead]]],
-        on_cancel: Callable[[DelayedFetch], None],
+        reads: FetchReads,
+        requested: Sequence[FetchItem],
+        params: FetchParams,
     ) -> None:
         self._items = items
-        self._found = dict(found)
+        self._found = found
         self._found_bytes = sum(found.values())
-        self._min_bytes = min_bytes
-        self._partition_of = partition_of
-        self._read_one = read_one
-        self._read_all = read_all
+        self._reads = reads
+        self._requested = requested
+        self._params = params
         self._reading: Later[list[PartitionRead]] | None = None
-        self.later: Later[list[PartitionRead]] = Later(lambda: self._cancel(on_cancel))
+        self.later: Later[list[PartitionRead]] = Later(self._cancel)
 
-    def _cancel(self, on_cancel: Callable[[DelayedFetch], None]) -> None:
-        on_cancel(self)
+    def _cancel(self) -> None:
+        self._reads.forget(self)
         if self._reading is not None:
             self._reading.cancel()
 
@@ -82,32 +101,32 @@ class DelayedFetch:
         item = self._items.get(key)  # type: ignore[call-overload]  # any other key is not in it
         if item is None:
             return False
-        partition = self._partition_of(item)
+        partition = self._reads.partition_of(item)
         if partition is not None:
             at_end = partition.high_watermark == item.request.fetch_offset
             if at_end and partition.problem() is None:
                 return False
-            if self._min_bytes > 1 and not self._has_enough(key, item):
+            if self._params.min_bytes > 1 and not self._has_enough(key, item):
                 return False
         self._complete()
         return True
 
     def _has_enough(self, key: Hashable, item: FetchItem) -> bool:
         """Whether there is enough in all partitions; of the others, their bytes are known."""
-        read = self._read_one(item)
+        read = self._reads.read_one(item)
         read.close()
         if read.error is not None or read.diverging_epoch is not None:
             return True
         self._found_bytes += read.nbytes - self._found.get(key, 0)  # type: ignore[call-overload]
         self._found[key] = read.nbytes  # type: ignore[index]  # a key of `_items`
-        return self._found_bytes >= self._min_bytes
+        return self._found_bytes >= self._params.min_bytes
 
     def expire(self) -> None:
         """Answer with what there is."""
         self._complete()
 
     def _complete(self) -> None:
-        reads = self._read_all()
+        reads = self._reads.read_all(self._requested, self._params)
         if isinstance(reads, Later):
             self._reading = reads
             reads.then(self.later.succeed, self.later.fail)

@@ -136,18 +136,30 @@ class FetchReader:
         self,
         items: Sequence[FetchItem],
         readable: Mapping[Key, FetchItem],
-        found: Mapping[Key, int],
+        found: dict[Key, int],
         params: FetchParams,
     ) -> DelayedFetch:
-        return DelayedFetch(
-            readable,
-            found,
-            params.min_bytes,
-            partition_of=self._partition_of,
-            read_one=lambda x: self._read_one(x, x.request.partition_max_bytes, True, None),
-            read_all=lambda: self._read(items, params),
-            on_cancel=self._delayed_fetches.remove,
-        )
+        return DelayedFetch(readable, found, reads=self, requested=items, params=params)
+
+    # -- for a fetch that waits ---------------------------------------------------------------
+
+    def partition_of(self, item: FetchItem) -> Partition | None:
+        """The partition, if it is hosted here."""
+        return self._partitions.get((item.topic or "", item.request.partition))
+
+    def read_one(self, item: FetchItem) -> PartitionRead:
+        """Read one partition, as if it were the first of its fetch."""
+        return self._read_one(item, item.request.partition_max_bytes, True, None)
+
+    def read_all(
+        self, items: Sequence[FetchItem], params: FetchParams
+    ) -> MaybeLater[list[PartitionRead]]:
+        """Read all partitions of a fetch."""
+        return self._read(items, params)
+
+    def forget(self, delayed: DelayedFetch) -> None:
+        """The fetch waits no longer."""
+        self._delayed_fetches.remove(delayed)
 
     # -- many partitions ----------------------------------------------------------------------
 
@@ -286,9 +298,6 @@ class FetchReader:
         if read.error is not None:
             read.error.bare()
         return read
-
-    def _partition_of(self, item: FetchItem) -> Partition | None:
-        return self._partitions.get((item.topic or "", item.request.partition))
 
     def _why_unknown(self, item: FetchItem) -> KafkaError:
         if item.topic is None:

@@ -137,12 +137,7 @@ class FetchContext:
 
     def finish(self, results: Sequence[Answerable]) -> tuple[int, list[int]]:
         """The session id to answer, and the indexes of the results the response has."""
-        self.check()
-        if self.error is not None:
-            return self.session_id, []
-        pairs = zip(self.items, results, strict=True)
-        answered = [index for index, pair in enumerate(pairs) if self.is_answered(*pair)]
-        return self.end(), answered
+        return NO_SESSION, list(range(len(results)))
 
     def check(self) -> None:
         """Set `error` if the request no longer fits its session."""
@@ -167,6 +162,11 @@ class _FullFetch(FetchContext):
         self._uses_topic_ids = uses_topic_ids
         self._has_unknown = False
 
+    def finish(self, results: Sequence[Answerable]) -> tuple[int, list[int]]:
+        for item, result in zip(self.items, results, strict=True):
+            self.is_answered(item, result)
+        return self.end(), list(range(len(results)))
+
     def is_answered(self, item: FetchItem, result: Answerable) -> bool:
         item.sent_high_watermark = result.high_watermark
         item.sent_log_start_offset = result.log_start_offset
@@ -190,6 +190,14 @@ class _IncrementalFetch(FetchContext):
         self._expected_epoch = session.epoch
         self._has_unknown = False
         self.session_id = session.session_id
+
+    def finish(self, results: Sequence[Answerable]) -> tuple[int, list[int]]:
+        self.check()
+        if self.error is not None:
+            return self.session_id, []
+        pairs = zip(self.items, results, strict=True)
+        answered = [index for index, pair in enumerate(pairs) if self.is_answered(*pair)]
+        return self.end(), answered
 
     def check(self) -> None:
         if self._session.epoch != self._expected_epoch:
@@ -293,7 +301,8 @@ class FetchSessionCache:
             for partition in topic.partitions:
                 item = FetchItem(name, topic.topic_id, partition)
                 items[item.key] = item
-        return self._begin(request, items, _forgotten_of(request), uses_topic_ids)
+        forgotten = _forgotten_of(request) if request.forgotten_topics_data else ()
+        return self._begin(request, items, forgotten, uses_topic_ids)
 
     async def _begin_wide(
         self, request: FetchRequest, resolve: Callable[[Uuid], str | None] | None
@@ -412,6 +421,8 @@ class FetchSessionCache:
 def _is_wide(request: FetchRequest) -> bool:
     """Whether the request names more partitions than are handled in one turn."""
     topics, forgotten = request.topics, request.forgotten_topics_data
+    if len(topics) == 1 and not forgotten:
+        return len(topics[0].partitions) > SLICE
     if len(topics) > SLICE or len(forgotten) > SLICE:
         return True
     count = sum(len(topic.partitions) for topic in topics)
