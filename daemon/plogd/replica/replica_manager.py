@@ -248,11 +248,12 @@ class ReplicaManager:
             self._lead(topic)
 
     def _missing_logs(self, topic: TopicState) -> list[NewLog]:
+        config = self._topic_config(topic)
         return [
             NewLog(
                 topic_partition=TopicPartition(topic.name, state.partition),
                 topic_id=topic.topic_id,
-                config=self._topic_config(topic),
+                config=config,
             )
             for state in topic.partitions
             if self._log_manager.get(TopicPartition(topic.name, state.partition)) is None

@@ -44,7 +44,7 @@ def fuzz(data: bytes) -> None:
     shard.on_loaded()
     for group_id in list(site.groups.group_ids()):
         DescribeGroupsResponse(groups=[site.groups.describe(group_id)]).encode(6)
-        offsets.fetch(group_id, None, require_stable=True)
+        offsets.fetch(group_id, offsets.committed_partitions(group_id), require_stable=True)
     site.ports.advance(60_000)
 
 
