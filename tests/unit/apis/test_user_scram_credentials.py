@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from plog.errors import ErrorCode
 from plog.wire.messages.user_scram_credentials import (
     AlterUserScramCredentialsRequest,
@@ -12,6 +14,7 @@ from plog.wire.messages.user_scram_credentials import (
     ScramCredentialUpsertion,
     UserName,
 )
+from plogd.metadata.embedded import EmbeddedStore
 from tests.helpers.sim_broker import SimBroker
 
 SECRET = b"salted and secret"
@@ -155,3 +158,20 @@ def test_a_failed_disk_is_told_to_every_user() -> None:
     broker.broker.store.storage_failed()
     failed = ErrorCode.KAFKA_STORAGE_ERROR
     assert alter(broker, upsertion("u"), upsertion("v")) == {"u": failed, "v": failed}
+
+
+def test_many_users_are_changed_without_a_scan_for_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    broker = make()
+    scans: list[object] = []
+    load = EmbeddedStore.load
+
+    def counted(self: EmbeddedStore, prefix: Any) -> Any:
+        scans.append(prefix)
+        return load(self, prefix)
+
+    monkeypatch.setattr(EmbeddedStore, "load", counted)
+    changes = [upsertion(f"u{number:03}") for number in range(500)]
+    assert set(alter(broker, *changes).values()) == {0}
+    assert scans == []
+    assert list(describe(broker)) == [f"u{number:03}" for number in range(500)]
+    assert len(scans) == 1
