@@ -246,9 +246,10 @@ class LogManager:
         counts = {log_dir.path: 0 for log_dir in self._dirs.online}
         if not counts:
             raise KafkaStorageError("every log directory is offline")
-        for log in self.logs.values():
-            if log.log_dir in counts:
-                counts[log.log_dir] += 1
+        if len(counts) > 1:  # Otherwise a pass over all logs would decide nothing.
+            for log in self.logs.values():
+                if log.log_dir in counts:
+                    counts[log.log_dir] += 1
         share: dict[str, list[NewLog]] = {path: [] for path in counts}
         for new in new_logs:
             path = min(counts, key=lambda path: counts[path])
