@@ -149,14 +149,28 @@ class NetworkSettings:
     )
     queued_max_request_bytes: int = setting(
         "queued.max.request.bytes",
-        256 * MIB,
-        "Memory for requests over 64 KiB that are arriving or in progress; while it is used up, no"
-        " more of them are read. -1 means no bound, which is Kafka's default; ours is not. At least"
+        128 * MIB,
+        "Memory for unfinished requests, counted as their bytes arrive. Three quarters are for"
+        " requests over 1 MiB, the rest for all others. While it is used up, no more bytes of them"
+        " are read, and connections whose requests take longer than 10 s to arrive are closed. -1"
+        " means no bound, which is Kafka's default; ours is not. At least"
         " `socket.request.max.bytes`.",
         type=SettingType.LONG,
         at_least=1,
         also=(-1,),
         unit="bytes",
+    )
+    plog_queued_max_response_bytes: int = setting(
+        "plog.queued.max.response.bytes",
+        64 * MIB,
+        "Memory for responses of all connections that wait to be sent, without records that go from"
+        " the file to the socket directly. While it is exceeded, no further request starts on a"
+        " connection that has responses to send, and connections whose clients do not read theirs"
+        " are closed.",
+        type=SettingType.LONG,
+        at_least=MIB,
+        unit="bytes",
+        update="reload",
     )
     plog_response_buffer_max_bytes: int = setting(
         "plog.response.buffer.max.bytes",
@@ -170,8 +184,9 @@ class NetworkSettings:
     plog_partial_request_timeout_ms: int = setting(
         "plog.partial.request.timeout.ms",
         30 * SECOND_MS,
-        "A connection whose unfinished request has grown by less than"
-        " `plog.partial.request.min.rate.bytes` a second for this long is closed.",
+        "A request must arrive within twice this time, at an even rate: a connection whose"
+        " unfinished request has grown by less than half its size in this time, or by less than"
+        " `plog.partial.request.min.rate.bytes` a second, is closed.",
         at_least=SECOND_MS,
         unit="ms",
         update="reload",

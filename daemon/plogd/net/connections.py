@@ -1,7 +1,7 @@
 """All client connections of a broker: who is let in, what they share, which of them have to go.
 
 Holds what every connection needs (the dispatch function, the shared receive buffer, the memory
-budget, the run queue), admits within ``max.connections`` and ``max.connections.per.ip``, and
+budgets, the run queue), admits within ``max.connections`` and ``max.connections.per.ip``, and
 counts. `sweep` is the row ``idle-connections`` of the task table: it closes the silent, the slow
 and the dead. How one connection works is connection.py's business.
 
@@ -19,8 +19,10 @@ from plogd.config.network_settings import NetworkSettings
 from plogd.logging import RateLimit
 from plogd.net.receive_buffer import SHARED_BUFFER_BYTES
 from plogd.net.request_memory import RequestMemory
+from plogd.net.response_memory import ResponseMemory
 from plogd.net.run_queue import RunQueue
 from plogd.net.server_protocol import Dispatch, RequestSlots
+from plogd.net.shortage import Shortage
 from plogd.ports import Clock, Jobs, Later, Timers, Turn
 
 if TYPE_CHECKING:
@@ -58,7 +60,9 @@ class Connections:
         self.jobs = jobs
         self.turn = turn
         self.shared_buffer = memoryview(bytearray(SHARED_BUFFER_BYTES))
-        self.memory = RequestMemory(settings.queued_max_request_bytes)
+        shortage = Shortage(self)
+        self.memory = RequestMemory(settings.queued_max_request_bytes, shortage.begin)
+        self.responses = ResponseMemory(settings.plog_queued_max_response_bytes, shortage.begin)
         self.slots = RequestSlots(settings.queued_max_requests)
         self.run_queue = RunQueue(timers, clock)
         self.accepted = self.refused = self.closed = 0
@@ -75,6 +79,7 @@ class Connections:
         """Use other bounds from now on; connections that are open stay."""
         self.settings = settings
         self.memory.limit_bytes = settings.queued_max_request_bytes
+        self.responses.limit_bytes = settings.plog_queued_max_response_bytes
         self.slots.limit = settings.queued_max_requests
 
     def admit(self, host: str) -> bool:
@@ -115,10 +120,14 @@ class Connections:
             again = f" ({suppressed} more before it)" if suppressed else ""
             log.warn("{host}: {what}{again}", host=host, what=what, again=again)
 
+    def all_open(self) -> list[Connection]:
+        """The connections that are open now."""
+        return list(self._open)
+
     def sweep(self) -> None:
         """Close every connection that is idle, too slow, or whose client has gone."""
         now_ms = self.clock.monotonic_ms()
-        for connection in list(self._open):
+        for connection in self.all_open():
             connection.sweep(now_ms)
 
     def close_all(self) -> Later[None]:
@@ -131,11 +140,11 @@ class Connections:
         self._all_closed = Later()
         if not self._open:
             self._all_closed.succeed(None)
-        for connection in list(self._open):
+        for connection in self.all_open():
             connection.finish("the broker is stopping")
         return self._all_closed
 
     def abort_all(self) -> None:
         """Cut every connection that is still open."""
-        for connection in list(self._open):
+        for connection in self.all_open():
             connection.abort("the broker has stopped")
