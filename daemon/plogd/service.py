@@ -167,7 +167,11 @@ class BrokerService(Service):
         from plogd.http import site  # A tenth of a start, for those who want it.
 
         pages = site.make_site(
-            self._reactor, metrics=self._registry.expose, health=self._health, ready=self._ready
+            self._machine.timers,
+            self._reactor.seconds,
+            metrics=self._registry.lines,
+            health=self._health,
+            ready=self._ready,
         )
         return site.listen(self._reactor, self._loaded.config, pages)
 

@@ -113,7 +113,7 @@ def _of_each_log(
     manager: ReplicaManager, of: Callable[[Log], float]
 ) -> Callable[[], Iterator[tuple[tuple[str, ...], float]]]:
     def samples() -> Iterator[tuple[tuple[str, ...], float]]:
-        for partition in manager.partitions:
+        for partition in list(manager.partitions):  # Topics come and go between two of them.
             topic, number = partition.topic_partition
             yield (topic, str(number)), of(partition.log)
 
