@@ -65,6 +65,7 @@ SHELL = (
     "plogd.process",
     "plogd.sdnotify",
     "plogd.service",
+    "plogd.settings_file",
     "plogd.tap",
     "plogd.tasks",
     "plogd.testing",
