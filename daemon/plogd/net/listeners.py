@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 log = Logger()
 
 ACCEPTS_PER_TURN = 100
+ACCEPT_MAX_MS = 4.0
 ACCEPT_PAUSE_MS = 200.0
 _OUT_OF_FILES = (errno.EMFILE, errno.ENFILE)
 # accept(2) reports errors of the new connection, and EPERM where a firewall forbids it.
@@ -123,7 +124,9 @@ class PlainPort(tcp.Port):
         return sock
 
     def doRead(self) -> None:
-        """Clients wait: accept them, up to a bound so that the others are served too."""
+        """Clients wait: accept them, for a short time so that the others are served too."""
+        monotonic_ms = self._shared.clock.monotonic_ms
+        until_ms = monotonic_ms() + ACCEPT_MAX_MS
         for _ in range(ACCEPTS_PER_TURN):
             try:
                 accepted, address = self.socket.accept()
@@ -135,6 +138,8 @@ class PlainPort(tcp.Port):
                 self._pause(error)
                 return
             self._begin(accepted, address)
+            if monotonic_ms() >= until_ms:
+                return
 
     def _begin(self, accepted: socket.socket, address: tuple[Any, ...]) -> None:
         """Let the factory decide; an error here is about this connection alone."""

@@ -61,6 +61,8 @@ class RunQueue:
 
     def spent(self, turn_ms: float) -> None:
         """A connection has taken a turn of `turn_ms` that was not given to it here."""
+        if turn_ms <= 0:
+            return
         if not self._spent_ms:
             self._timers.call_later(0, self._begin_pass)
         self._spent_ms += turn_ms
