@@ -181,15 +181,15 @@ class Connection:
             run_queue = shared.run_queue
             if run_queue.is_behind and not self._is_prompt():
                 self._blocked = Blocked.TURN
-                self._inbox.keep(may_grow=False)
+                self._inbox.keep(self._may_grow)
                 self._end_turn()
                 return
-            self.take_turn()
+            self._turn(now_ms)
             spent_ms = shared.clock.monotonic_ms() - now_ms
             if spent_ms > NOTABLE_TURN_MS:
                 run_queue.spent(spent_ms)
         else:
-            self._inbox.keep(may_grow=not self._is_held_up())
+            self._inbox.keep(self._may_grow)
             self._read_as_allowed()
 
     def end_of_stream(self) -> None:
@@ -202,14 +202,17 @@ class Connection:
 
     def take_turn(self) -> None:
         """Start requests, in order, as far as this turn goes."""
+        self._turn(self._shared.clock.monotonic_ms())
+
+    def _turn(self, now_ms: float) -> None:
         assert not self._is_closing, "a connection that ends leaves the run queue"
         self._wire.cork()
         try:
             with self._shared.turn:
-                self._blocked = self._start_requests()
+                self._blocked = self._start_requests(now_ms)
                 if not self._is_closing:
                     # Before anything deferred runs: the shared buffer is everybody's again.
-                    self._inbox.keep(may_grow=not self._is_held_up())
+                    self._inbox.keep(self._may_grow)
         except BadFrameSize as error:
             self._refuse("bad size", f"sent {error}; socket.request.max.bytes is the upper bound")
         except Exception:
@@ -297,13 +300,15 @@ class Connection:
             # stay until the collector looks at what is old, which it seldom does.
             del self._queue, self._inbox
 
-    def _start_requests(self) -> Blocked:
+    def _start_requests(self, now_ms: float) -> Blocked:
         inbox, queue, wire, shared = self._inbox, self._queue, self._wire, self._shared
         monotonic_ms = shared.clock.monotonic_ms
         turn_ms = SHORT_TURN_MAX_MS if shared.run_queue.is_behind else TURN_MAX_MS
-        until_ms = monotonic_ms() + turn_ms
+        until_ms = now_ms + turn_ms
         remaining = shared.settings.plog_request_turn_max_requests
-        most_output = self._most_output()
+        most_output = shared.settings.plog_response_buffer_max_bytes
+        if shared.responses.used_bytes > shared.responses.limit_bytes:
+            most_output = 0
         while True:
             if wire.buffered_bytes > most_output:
                 return Blocked.OUTPUT
@@ -368,13 +373,14 @@ class Connection:
         """
         return self._queue.is_muted and self._inbox.has_frame()
 
-    def _most_output(self) -> int:
-        """How many bytes may wait to be sent while another request starts."""
-        shared = self._shared
-        return 0 if shared.responses.is_full else shared.settings.plog_response_buffer_max_bytes
-
     def _has_too_much_output(self) -> bool:
-        return self._wire.buffered_bytes > self._most_output()
+        shared = self._shared
+        if shared.responses.is_full:
+            return self._wire.buffered_bytes > 0
+        return self._wire.buffered_bytes > shared.settings.plog_response_buffer_max_bytes
+
+    def _may_grow(self) -> bool:
+        return not self._is_held_up()
 
     def _is_prompt(self) -> bool:
         """Whether the next request, if there is one, may start while others wait for a turn."""

@@ -176,10 +176,10 @@ class ReceiveBuffer:
         """Whether a whole request is here, or a size that `next_frame` will raise for."""
         return self.nbytes >= 4 and self._head_frame_bytes() <= self.nbytes
 
-    def keep(self, *, may_grow: bool = True) -> None:
+    def keep(self, may_grow: Callable[[], bool] = lambda: True) -> None:
         """End a turn: what is left moves out of the shared buffer; what is done with is freed.
 
-        `may_grow`: more memory for an unfinished request may be taken now.
+        `may_grow`: whether more memory for an unfinished request may be taken now.
         """
         left = self._end - self._start
         if not left:
@@ -188,12 +188,13 @@ class ReceiveBuffer:
             self._start = self._end = 0
         elif self._lease is not None:
             lease = self._lease
-            if may_grow and not lease.is_waiting and not lease.is_complete and self._is_full:
+            is_full = self._end == len(self._view)
+            if is_full and not lease.is_waiting and not lease.is_complete and may_grow():
                 self._grow(lease)
         else:
             size = self._head_frame_bytes() if left >= 4 else SMALL_FRAME_BYTES
             is_unfinished = size > left
-            if is_unfinished and may_grow and self._needs_lease(size, left):
+            if is_unfinished and self._needs_lease(size, left) and may_grow():
                 self._lease = self._memory.lease(size, self._host, self._granted)
                 self._grow(self._lease)
             elif not self._is_own or (is_unfinished and self._start):
@@ -202,10 +203,6 @@ class ReceiveBuffer:
     def close(self) -> None:
         """Give everything back; the connection is gone."""
         self._clear()
-
-    @property
-    def _is_full(self) -> bool:
-        return self._end == len(self._view)
 
     def _room(self, *, is_blocked: bool) -> int:
         """How much may be held outside of a lease."""

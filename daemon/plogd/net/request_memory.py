@@ -1,9 +1,9 @@
 """Memory for requests that are kept while they arrive, bounded over all connections.
 
 A connection takes a `Lease` for each unfinished request that is too large to be copied at every
-read. The lease grows as bytes arrive: at any time it occupies at most eight times what has come, or
-one step of 2 MiB. All leases together stay within ``queued.max.request.bytes``. A lease that may
-not grow waits, and its connection stops reading, so the client's bytes stay in the network.
+read. The lease grows as bytes arrive: it occupies at most sixteen times what has come, or one step
+of 2 MiB more than that. All leases together stay within ``queued.max.request.bytes``. A lease that
+may not grow waits, and its connection stops reading, so the client's bytes stay in the network.
 
 Requests over 1 MiB have three quarters of the memory, all others one quarter, and neither may use
 the rest. So large requests that arrive slowly cannot keep ordinary ones waiting. In each part the
@@ -37,7 +37,7 @@ MAPPED_ABOVE_BYTES: Final = 1 << 20
 _HUGE_PAGE_BYTES: Final = 2 << 20
 _SMALL_UNIT_BYTES: Final = 128 << 10
 _EXACT_BYTES: Final = 64 << 10
-_GROWTH: Final = 8
+_GROWTH: Final = 16
 """How much more than it has sent a client may occupy. A client that sends fast has its whole buffer
 after one or two reads; one that sends little and stops occupies little."""
 _KEEP_BYTES: Final = 8 << 20
@@ -189,7 +189,7 @@ class _Part:
         self._holders: dict[Lease, None] = {}
         self._largest: Lease | None = None
         self._line: list[Lease] = []
-        self._used_by_host: Counter[str] = Counter()
+        self._used_by_host: dict[str, int] = {}
         self._kept: dict[int, list[tuple[memoryview, int]]] = {}
         self._kept_bytes = 0
 
@@ -218,12 +218,15 @@ class _Part:
         if lease.charged_bytes:
             del self._holders[lease]
             if self._largest is lease:
-                self._largest = max(self._holders, key=lambda x: x.frame_bytes, default=None)
+                self._largest = None
+                if self._holders:
+                    self._largest = max(self._holders, key=lambda x: x.frame_bytes)
             buffer, lease.buffer = lease.buffer, None
             assert buffer is not None, "what is charged has a buffer"
             self._keep(buffer, lease.charged_bytes)
             self._charge(lease, 0)
-        self.serve_line()
+        if self._line:
+            self.serve_line()
 
     def serve_line(self, asking: Lease | None = None) -> None:
         """Let those that wait grow, as far as they fit; `asking` finds out by itself."""
@@ -242,15 +245,17 @@ class _Part:
         if largest is not None and largest.is_waiting:
             return largest
         used, waiting = self._used_by_host, Counter(lease.host for lease in self._line)
-        return min(self._line, key=lambda lease: (used[lease.host], waiting[lease.host]))
+        return min(self._line, key=lambda lease: (used.get(lease.host, 0), waiting[lease.host]))
 
     def _charge(self, lease: Lease, charged_bytes: int) -> None:
         change = charged_bytes - lease.charged_bytes
         lease.charged_bytes = charged_bytes
         self.used_bytes += change
         assert self.used_bytes >= 0, "a lease came back twice"
-        self._used_by_host[lease.host] += change
-        if not self._used_by_host[lease.host]:
+        used = self._used_by_host.get(lease.host, 0) + change
+        if used:
+            self._used_by_host[lease.host] = used
+        else:
             del self._used_by_host[lease.host]
 
     def _fits(self, lease: Lease) -> bool:

@@ -62,10 +62,10 @@ def test_lease_grows_to_its_request_and_keeps_what_is_in_it(frame_bytes: int) ->
 def test_lease_occupies_in_proportion_to_what_has_arrived() -> None:
     memory = RequestMemory(-1)
     made = lease(memory, 100 * MIB, 16 * KIB)
-    assert memory.used_bytes == 128 * KIB
-    made.grow(128 * KIB)
+    assert memory.used_bytes == 256 * KIB
+    made.grow(64 * KIB)
     assert memory.used_bytes == MIB
-    made.grow(MIB)
+    made.grow(256 * KIB)
     assert memory.used_bytes == 2 * MIB
     assert made.view is not None
     assert isinstance(made.view.obj, mmap.mmap)
