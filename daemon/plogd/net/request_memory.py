@@ -16,7 +16,7 @@ as bytes arrive. Fresh pages and zeros cost more than the copying into them, so 
 pages, and some buffers of either kind, which come in a few sizes, are kept for the next lease.
 
 `RequestMemory` also counts the copies of small unfinished requests and of requests that may not
-start yet (receive_buffer.py), which have an eighth of the bound beside the leases. They are counted
+start yet (receive_buffer.py), which have an eighth of the bound in addition. They are counted
 after the fact: when they exceed it, connections read less ahead.
 
 Reactor thread only. Source: the banker's algorithm, with the largest request as the one that can
