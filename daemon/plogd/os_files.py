@@ -20,7 +20,9 @@ import threading
 import time
 from collections.abc import Callable
 
-from plogd.ports import Buffer, DiskSpace, File
+from plogd.descriptors import DescriptorBudget
+from plogd.file_pool import FilePool
+from plogd.files import Buffer, DiskSpace, File
 
 _PROBE_BYTES = 64 * 1024
 """Distance of the pages looked at by `cached`: half of what the kernel reads ahead by default."""
@@ -146,11 +148,24 @@ class OsFile:
         """Forget cached clean pages."""
         os.posix_fadvise(self._fd, 0, 0, os.POSIX_FADV_DONTNEED)
 
-    def retain(self) -> None:
-        """One more holder."""
+    @property
+    def is_open(self) -> bool:
+        """Whether it has a descriptor."""
+        return self._fd >= 0
+
+    def retain(self) -> File:
+        """Add a holder of this file, which is the result."""
         with self._lock:
             assert self._holders, f"{self.path} is closed"
             self._holders += 1
+        return self
+
+    def retain_for_writing(self, *, is_reserved: bool = False) -> File:
+        """As `retain`: this file keeps its descriptor in any case."""
+        return self.retain()
+
+    def end_writing(self) -> None:
+        """Nothing: it keeps its descriptor until it is closed."""
 
     def close(self) -> None:
         """One holder less; the last one closes the descriptor."""
@@ -210,10 +225,25 @@ class OsFiles:
     def __init__(self) -> None:
         self._sync_fs_fd_by_device: dict[int, int] = {}
         self._spare = _SpareDescriptor()
+        self.descriptors = DescriptorBudget()
+        self._pool = FilePool(
+            create=lambda path: self.open_append(path),
+            reopen=lambda path: self.open_existing(path),
+            budget=self.descriptors,
+            lock=threading.Lock(),
+        )
 
     def open_append(self, path: str) -> File:
         """Open for append and read, creating an empty file if there is none."""
         return OsFile(path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
+
+    def open_existing(self, path: str) -> File:
+        """As `open_append`, but raises FileNotFoundError for a missing file."""
+        return OsFile(path, os.O_RDWR | os.O_APPEND)
+
+    def open_on_demand(self, path: str) -> File:
+        """As `open_append`, for a file that may lose its descriptor while it is not used."""
+        return self._pool.open(path)
 
     def open_read(self, path: str) -> File:
         """Open for reading. Raises FileNotFoundError."""

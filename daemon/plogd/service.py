@@ -102,12 +102,14 @@ class BrokerService(Service):
             log.info("data is in {where}", where=where)
         for warning in self._loaded.warnings:
             log.warn("{warning}", warning=warning)
+        limit = self._process.begin(self._hang_up)
         log.info(
             "plog {version} starts as broker {node_id}; it may open {limit} files",
             version=VERSION,
             node_id=config.node_id,
-            limit=self._process.begin(self._hang_up),
+            limit=limit,
         )
+        self._machine.files.descriptors.set_limit(limit, config.max_connections)
         self._make_parts()
         try:
             self._tls = self._make_tls()
@@ -143,6 +145,7 @@ class BrokerService(Service):
             timers=machine.timers,
             jobs=self._jobs,
             turn=machine.turn,
+            descriptors=machine.files.descriptors,
         )
         register_connection_gauges(self._registry, self._connections)
         self._advertised = AdvertisedCheck(

@@ -12,9 +12,12 @@ import traceback
 import weakref
 from collections import deque
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, cast
 
 from plogd.broker import Broker
+from plogd.descriptors import DescriptorBudget
+from plogd.file_pool import FilePool
 from plogd.log.log import Log
 from plogd.log.names import LOG_SUFFIX, segment_path
 from plogd.metrics import Registry
@@ -151,18 +154,32 @@ class Process:
         return Anomaly("crash", "\n".join([*self.reports, "".join(lines)]))
 
 
+class _FewOpenFiles(DescriptorBudget):
+    """Closes the files of logs all the time, as a broker with thousands of segments does."""
+
+    max_idle = 3
+
+
 class _CountedFiles:
     """The Files port of one life, which remembers what was opened."""
 
     def __init__(self, files: SimFiles) -> None:
         self._files = files
         self._opened: list[weakref.ref[SimFile]] = []
+        self.descriptors = _FewOpenFiles()
+        self._pool = FilePool(self.open_append, self.open_existing, self.descriptors, nullcontext())
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._files, name)
 
     def open_append(self, path: str) -> File:
         return self._remember(self._files.open_append(path))
+
+    def open_existing(self, path: str) -> File:
+        return self._remember(self._files.open_existing(path))
+
+    def open_on_demand(self, path: str) -> File:
+        return self._pool.open(path)
 
     def open_read(self, path: str) -> File:
         return self._remember(self._files.open_read(path))

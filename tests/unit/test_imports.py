@@ -37,7 +37,15 @@ BASE = (
 )
 SETTINGS = ("plog.pem_settings", "plog.properties", "plog.settings", "plog.settings_text")
 LIBRARY = (*BASE, *SETTINGS, "plog.wire", "plog.records")
-COMMON = ("plogd.ports", "plogd.config", "plogd.topic_config", "plogd.metrics")
+COMMON = (
+    "plogd.ports",
+    "plogd.files",
+    "plogd.file_pool",
+    "plogd.descriptors",
+    "plogd.config",
+    "plogd.topic_config",
+    "plogd.metrics",
+)
 SHARED = (
     "plogd.metadata.store",
     "plogd.metadata.cache",

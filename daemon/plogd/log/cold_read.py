@@ -26,14 +26,18 @@ class ColdRead(Exception):
 
 
 def cold_range(file: File, position: int, nbytes: int) -> ColdRead:
-    """These bytes of an open file have to be read."""
-    file.retain()
+    """These bytes have to be read, and the file opened first if it is not open."""
+    held = file.retain() if file.is_open else None
 
     def warm() -> None:
         try:
-            _read_through(file, position, position + nbytes)
+            opened = held or file.retain()
+        except FileNotFoundError:
+            return  # Deleted meanwhile: the look-up itself will find out.
+        try:
+            _read_through(opened, position, position + nbytes)
         finally:
-            file.close()
+            opened.close()
 
     return ColdRead(warm)
 

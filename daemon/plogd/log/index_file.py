@@ -38,7 +38,7 @@ class IndexFile:
     __slots__ = ("_layout", "_size_remainder", "_torn", "count", "file", "max_entries")
 
     def __init__(self, files: Files, path: str, layout: struct.Struct, max_bytes: int) -> None:
-        self.file: File = files.open_append(path)
+        self.file: File = files.open_on_demand(path)
         self._layout = layout
         size_bytes = self.file.size()
         self.count = size_bytes // layout.size

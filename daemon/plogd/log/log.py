@@ -265,9 +265,7 @@ class Log:
         """The next round's view of this log: what is dirty, and the end that will be durable."""
         if self.closed or self.offline:
             return None
-        files = [segment.records_file for segment in self._dirty]
-        for file in files:
-            file.retain()
+        files = [segment.records_file.retain() for segment in self._dirty]
         directory = self.directory if self._directory_dirty else None
         self._dirty, self._directory_dirty = [], False
         self._end_position = (self.log_end_offset, self._segments.active, self._active_size())
@@ -311,7 +309,8 @@ class Log:
         """`segment` and its indexes are durable: recovery need not look at them any more."""
         if segment in self._unsealed:
             self._unsealed.remove(segment)
-            segment.forget_recent()
+            self._dirty = [dirty for dirty in self._dirty if dirty is not segment]
+            segment.on_sealed()
         self.recovery_point = max(self.recovery_point, self._unsealed[0].base_offset)
 
     def is_unsealed(self, segment: LogSegment) -> bool:

@@ -18,7 +18,7 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Callable, Sequence
 
-from plog.errors import KafkaStorageError, PlogError
+from plog.errors import KafkaStorageError, PlogError, PolicyViolation
 from plog.types import TopicPartition, Uuid
 from plogd.config import BrokerConfig
 from plogd.log import names
@@ -238,11 +238,12 @@ class LogManager:
     def create(self, new_logs: Sequence[NewLog]) -> Later[list[Log]]:
         """Make logs, each in the directory that holds the fewest; done when they are durable.
 
-        Raises KafkaStorageError.
+        Raises KafkaStorageError, and PolicyViolation if there are not enough descriptors.
         """
         return spawn(self._create_balanced(new_logs))
 
     async def _create_balanced(self, new_logs: Sequence[NewLog]) -> list[Log]:
+        self._check_descriptors(len(new_logs))
         counts = {log_dir.path: 0 for log_dir in self._dirs.online}
         if not counts:
             raise KafkaStorageError("every log directory is offline")
@@ -258,6 +259,19 @@ class LogManager:
             [spawn(self._create(self._dirs[path], news)) for path, news in share.items() if news]
         )
         return [log for logs in created for log in logs]
+
+    def _check_descriptors(self, count: int) -> None:
+        """Raise PolicyViolation if there would be more logs than may be written to."""
+        descriptors = self._files.descriptors
+        if len(self.logs) + count > descriptors.max_logs:
+            error = (
+                f"cannot create {count} logs: there are {len(self.logs)}, and with "
+                f"{descriptors.limit} descriptors this broker may have {descriptors.max_logs}; "
+                "delete topics, or raise LimitNOFILE or ulimit -n and restart the broker"
+            )
+            if self._may_report_refusal("descriptors"):
+                self._report("{error}", error=error, level="error")
+            raise PolicyViolation(error)
 
     async def _create(self, log_dir: LogDir, new_logs: Sequence[NewLog]) -> list[Log]:
         expiration_ms = self._config.producer_id_expiration_ms
@@ -354,11 +368,16 @@ class LogManager:
         if not is_refusal(error):
             self.storage_failed(path, error)
             return
-        now_ms = self._clock.monotonic_ms()
-        if now_ms >= self._refusals_quiet_until_ms.get(path, 0.0):
-            self._refusals_quiet_until_ms[path] = now_ms + _REFUSAL_INTERVAL_MS
+        if self._may_report_refusal(path):
             text = "writes to {log_dir} are refused: {error}"
             self._report(text, log_dir=path, error=told(error), level="error")
+
+    def _may_report_refusal(self, what: str) -> bool:
+        now_ms = self._clock.monotonic_ms()
+        if now_ms < self._refusals_quiet_until_ms.get(what, 0.0):
+            return False
+        self._refusals_quiet_until_ms[what] = now_ms + _REFUSAL_INTERVAL_MS
+        return True
 
     def storage_failed(self, path: str, error: OSError) -> None:
         """Take a log directory offline until the broker is restarted; harmless the second time."""

@@ -5,8 +5,7 @@ how far readers may see and when files become durable is decided in log.py; what
 segment after a crash in segment_recovery.py.
 
 The indexes are hints: a look-up checks what it finds in the ``.log`` and walks from the segment's
-start where a hint is wrong; `index_is_suspect` then tells that a rebuild is due. They are opened on
-first use: of a segment that nobody reads and little is written to only the ``.log`` is open.
+start where a hint is wrong (`index_is_suspect`). All files are opened on demand (file_pool.py).
 
 Source: Kafka 3.9 LogSegment.
 Invariant: an append that raises leaves the segment as it was, indexes included.
@@ -57,7 +56,7 @@ class LogSegment:
         self._files = files
         self._directory = directory
         self._state = state
-        self.records = FileRecords(files.open_append(self._path(LOG_SUFFIX)))
+        self.records = FileRecords(files.open_on_demand(self._path(LOG_SUFFIX)))
         """The batches."""
         self.indexes = SegmentIndexes(files, directory, base_offset, config, state)
         self._recent = RecentBatches()
@@ -108,7 +107,7 @@ class LogSegment:
 
     @property
     def records_file(self) -> File:
-        """The open ``.log`` file."""
+        """The ``.log`` file."""
         return self.records.file
 
     @property
@@ -450,9 +449,10 @@ class LogSegment:
         """Write the last time index entry, by which retention judges the segment's age."""
         self.indexes.add_last_entry()
 
-    def forget_recent(self) -> None:
-        """Nothing is appended here any more: look-ups do without what memory has of the end."""
-        self._recent = RecentBatches()  # A new one: a job's look-up may be at work in the old one.
+    def on_sealed(self) -> None:
+        """Free what only appends need: the descriptor, and what memory knows of the end."""
+        self._recent = RecentBatches()  # A new one: a job may be reading the old one.
+        self.records.end_writing()
 
     def sync_files(self) -> list[File]:
         """The open files, to make the segment durable: records first, then the indexes."""
@@ -489,7 +489,7 @@ class LogSegment:
 
     def close(self) -> None:
         """Let go of the files; regions handed out keep theirs. Nothing is written."""
-        self.records.file.close()
+        self.records.close()
         self.release_indexes()
 
     def _note_paths(self) -> None:

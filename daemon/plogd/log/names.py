@@ -45,6 +45,7 @@ META_PROPERTIES = "meta.properties"
 CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
 LOCK_FILE = ".lock"
 
+_METADATA_DIR = "__cluster_metadata-0"
 _MAX_DIR_NAME = 255
 _SEGMENT_FILE = re.compile(
     r"(\d{20})(\.log|\.index|\.timeindex|\.txnindex|\.snapshot)(\.deleted|\.cleaned|\.swap)?",
@@ -108,6 +109,15 @@ def partition_dir_name(topic_partition: TopicPartition) -> str:
     'page-views-3'
     """
     return f"{topic_partition.topic}-{topic_partition.partition}"
+
+
+def is_metadata_dir(directory: str) -> bool:
+    """Whether a directory holds the log of the embedded metadata store.
+
+    >>> is_metadata_dir("/data/__cluster_metadata-0"), is_metadata_dir("/data/orders-0")
+    (True, False)
+    """
+    return posixpath.basename(directory) == _METADATA_DIR
 
 
 def deleted_dir_name(topic_partition: TopicPartition, unique_id: str) -> str:

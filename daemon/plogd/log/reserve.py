@@ -21,9 +21,7 @@ INDEX_BYTES = 4096
 
 def keep_room(log: Log, jobs: Jobs) -> Later[bool]:
     """Reserve what `log` may need on a full disk; whether there is so much."""
-    files = log.segments.active.sync_files()
-    for file in files:
-        file.retain()
+    files = [file.retain() for file in log.segments.active.sync_files()]
 
     def reserve() -> bool:
         records, *indexes = files

@@ -47,9 +47,7 @@ class Sealing:
         self._submit(log, segment, log.producer_state.prepare_snapshot(end_offset))
 
     def _submit(self, log: Log, segment: LogSegment, write_snapshot: Callable[[], None]) -> None:
-        sync_files = segment.sync_files()
-        for file in sync_files:
-            file.retain()
+        sync_files = [file.retain() for file in segment.sync_files()]
         # Prepared here, where nobody assigns an epoch meanwhile.
         write_epochs = log.leader_epochs.prepare_flush()
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from twisted.logger import Logger
 
 from plogd.config.network_settings import NetworkSettings
+from plogd.descriptors import DescriptorBudget
 from plogd.logging import RateLimit
 from plogd.net.receive_buffer import SHARED_BUFFER_BYTES
 from plogd.net.request_memory import RequestMemory
@@ -36,6 +37,7 @@ class Connections:
 
     Attributes:
         settings: the bounds; `apply_settings` changes them.
+        descriptors: how many connections there may be without taking those of the logs.
         accepted, refused, closed: how many connections ever were.
         bytes_in, bytes_out: what ever came and left.
         requests: requests ever started.
@@ -50,7 +52,10 @@ class Connections:
         timers: Timers,
         jobs: Jobs,
         turn: Turn,
+        descriptors: DescriptorBudget | None = None,
     ) -> None:
+        self.descriptors = descriptors or DescriptorBudget()
+        self.descriptors.clients = lambda: len(self._open)
         self.dispatch = dispatch
         self.settings = settings
         self.clock = clock

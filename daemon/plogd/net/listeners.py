@@ -125,6 +125,9 @@ class PlainPort(tcp.Port):
     def doRead(self) -> None:
         """Clients wait: accept them, up to a bound so that the others are served too."""
         for _ in range(ACCEPTS_PER_TURN):
+            if not self._shared.descriptors.has_room_for_client():
+                self._pause("the other descriptors are reserved for logs")
+                return
             try:
                 accepted, address = self.socket.accept()
             except BlockingIOError:
@@ -132,7 +135,7 @@ class PlainPort(tcp.Port):
             except OSError as error:
                 if error.errno in _THEIR_ERROR:
                     continue
-                self._pause(error)
+                self._pause(error.strerror or "", is_remediable=error.errno in _OUT_OF_FILES)
                 return
             self._begin(accepted, address)
 
@@ -157,9 +160,9 @@ class PlainPort(tcp.Port):
             else:
                 transport.abortConnection()  # type: ignore[no-untyped-call]
 
-    def _pause(self, error: OSError) -> None:
-        remedy = "; raise LimitNOFILE or ulimit -n" if error.errno in _OUT_OF_FILES else ""
-        what = f"new clients have to wait: {error.strerror}{remedy}"
+    def _pause(self, why: str, *, is_remediable: bool = True) -> None:
+        remedy = "; raise LimitNOFILE or ulimit -n" if is_remediable else ""
+        what = f"new clients have to wait: {why}{remedy}"
         self._shared.report(f"port {self._realPortNumber}", "exhausted", what)
         self.stopReading()  # type: ignore[no-untyped-call]
         self._shared.timers.call_later(ACCEPT_PAUSE_MS, self._resume)

@@ -100,6 +100,10 @@ class HeldFiles(OsFiles):
         """Open for append and read, creating an empty file if there is none."""
         return _HeldFile(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, self._open)
 
+    def open_existing(self, path: str) -> File:
+        """As `open_append`, but raises FileNotFoundError for a missing file."""
+        return _HeldFile(path, os.O_RDWR | os.O_APPEND, self._open)
+
     def open_read(self, path: str) -> File:
         """Open for reading. Raises FileNotFoundError."""
         return _HeldFile(path, os.O_RDONLY, self._open)

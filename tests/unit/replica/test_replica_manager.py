@@ -18,7 +18,8 @@ from plogd.replica.fetch_sessions import FetchItem
 from plogd.replica.partition import PartitionRead
 from plogd.replica.replica_manager import ReplicaManager
 from tests.helpers.sim_broker import SimBroker, create_topic, records_of
-from tests.helpers.sim_files import SimFile, SimFiles
+from tests.helpers.sim_file import SimFile, open_file
+from tests.helpers.sim_files import SimFiles
 from tests.helpers.sim_ports import outcome
 
 
@@ -73,7 +74,7 @@ class TestColdFetch:
             for segment in log.segments:
                 segment.release_indexes()
                 for file in segment.sync_files():
-                    file._inode.is_warm = False  # type: ignore[attr-defined]
+                    open_file(file)._inode.is_warm = False
                 segment.release_indexes()
         return broker, broker.broker.replica_manager
 
@@ -133,7 +134,7 @@ class TestColdFetch:
         sizes(reads)
         for number in range(3):
             log = manager.partition("t", number).log
-            assert log.segments.active.records_file._holders == 1  # type: ignore[attr-defined]
+            assert open_file(log.segments.active.records_file)._holders == 1
 
     def test_a_client_that_leaves_meanwhile_leaves_no_file_open(self) -> None:
         broker, manager = self._cold()
@@ -143,7 +144,7 @@ class TestColdFetch:
         fetched.cancel()
         broker.settle()
         log = manager.partition("t", 0).log
-        assert log.segments.active.records_file._holders == 1  # type: ignore[attr-defined]
+        assert open_file(log.segments.active.records_file)._holders == 1
 
     def test_a_segment_deleted_meanwhile_is_no_error(self) -> None:
         broker, manager = self._cold()
