@@ -30,6 +30,7 @@ from plogd.controller.topics import Defaults, NewTopic
 from plogd.controller.waiting import within
 from plogd.coordinator.group_coordinator import GroupCoordinator
 from plogd.coordinator.group_gauges import register_group_gauges
+from plogd.coordinator.group_memory import GroupMemory
 from plogd.coordinator.groups import Groups
 from plogd.coordinator.producer_ids import ProducerIds
 from plogd.coordinator.shard_runtime import Surroundings
@@ -171,6 +172,7 @@ class Broker:
             report=self._report,
             on_bug=self.report_bug,
         )
+        self.group_memory = GroupMemory(lambda: self.config, self.clock, self._report)
         coordinator = GroupCoordinator(
             self._make_groups,
             around,
@@ -178,8 +180,9 @@ class Broker:
             make_topic=self._make_internal_topic,
             brokers=lambda: len(self._topic_defaults().brokers),
             metrics=self.metrics,
+            memory=self.group_memory,
         )
-        register_group_gauges(self.metrics, coordinator)
+        register_group_gauges(self.metrics, coordinator, self.group_memory)
         self.replica_manager.on_topic_started = coordinator.topic_started
         self.replica_manager.on_topic_stopped = coordinator.topic_stopped
         return coordinator
@@ -191,6 +194,7 @@ class Broker:
             random=self.random,
             clock=self.clock,
             report=self._report,
+            memory=self.group_memory,
         )
 
     def _make_internal_topic(

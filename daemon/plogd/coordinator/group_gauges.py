@@ -10,13 +10,16 @@ from collections import Counter
 from typing import Any
 
 from plogd.coordinator.group_coordinator import GroupCoordinator
+from plogd.coordinator.group_memory import GroupMemory
 from plogd.coordinator.shard_runtime import ShardState
 from plogd.metrics import Registry
 
 _GROUP_STATES = ("PreparingRebalance", "CompletingRebalance", "Stable", "Empty", "Dead")
 
 
-def register_group_gauges(metrics: Registry, coordinator: GroupCoordinator[Any]) -> None:
+def register_group_gauges(
+    metrics: Registry, coordinator: GroupCoordinator[Any], memory: GroupMemory
+) -> None:
     """Register all of them; once for a broker."""
     runtime = coordinator.runtime
     prefix = "kafka_coordinator_group_groupmetadatamanager_"
@@ -36,6 +39,11 @@ def register_group_gauges(metrics: Registry, coordinator: GroupCoordinator[Any])
             f"Consumer groups in state {state}.",
             lambda state=state: _count_states(coordinator)[state],  # type: ignore[misc]
         )
+    metrics.gauge(
+        "plog_groups_bytes",
+        "Memory of all groups, as counted for plog.groups.max.bytes.",
+        lambda: memory.used_bytes,
+    )
     metrics.ask(
         "kafka_server_group_coordinator_metrics_num_partitions",
         "Partitions of __consumer_offsets by the state of their coordinator.",

@@ -47,17 +47,19 @@ class Sealing:
         self._submit(log, segment, log.producer_state.prepare_snapshot(end_offset))
 
     def _submit(self, log: Log, segment: LogSegment, write_snapshot: Callable[[], None]) -> None:
-        sync_files = [file.retain() for file in segment.sync_files()]
+        files = segment.sync_files()
+        held = [file.retain() for file in files if file.is_open]
+        closed = [file for file in files if not file.is_open]  # The job opens them.
         # Prepared here, where nobody assigns an epoch meanwhile.
         write_epochs = log.leader_epochs.prepare_flush()
 
         def seal() -> OSError | None:
             """A job; what is returned is no failure, but there was no room."""
             try:
-                for file in sync_files:
+                for file in (*held, *closed):
                     file.sync()
             finally:
-                for file in sync_files:
+                for file in held:
                     file.close()
             try:
                 write_epochs()
