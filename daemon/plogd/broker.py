@@ -305,7 +305,17 @@ class Broker:
     def _start_security(self) -> None:
         self.acls = Acls(self.store, timers=self.timers, random=self.random, report=self._report)
         self.client_quotas = ClientQuotas(self.store)
-        self.scram_users = ScramUsers(self.store)
+        self.scram_users = ScramUsers(self.store, self._report)
+        self.metrics.gauge(
+            "plog_acls_stored_not_enforced",
+            "ACLs that are stored; the broker enforces none yet.",
+            lambda: self.acls.count,
+        )
+        self.metrics.gauge(
+            "plog_scram_users_stored_not_enforced",
+            "Users with SCRAM credentials that are stored; there is no SASL yet.",
+            lambda: self.scram_users.count,
+        )
         self.client_quotas.watch(self.quotas.update)
 
     def keep_room(self) -> Later[bool]:

@@ -1,10 +1,10 @@
-"""DescribeAcls, CreateAcls, DeleteAcls (keys 29, 30, 31): rules that are kept, and not enforced.
+"""DescribeAcls, CreateAcls, DeleteAcls (keys 29, 30, 31): rules that are stored, not enforced.
 
 Versions served 1-3 of each: 1 prefixed patterns (KIP-290), 2 flexible, 3 resource type USER.
 
-Kafka without an authorizer answers SECURITY_DISABLED and keeps nothing; here ACLs can be prepared
-before there is one: docs/security.md. What an ACL can be is security/acl.py's knowledge, keeping it
-controller/acls.py's.
+Kafka without an authorizer answers SECURITY_DISABLED and stores nothing; here ACLs can be prepared
+before there is one (docs/security.md), and responses say so (security/enforcement.py). The rules of
+an ACL are in security/acl.py, storing it in controller/acls.py.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from plogd.apis.context import RequestContext
 from plogd.apis.in_slices import check_changes
 from plogd.ports import Later
 from plogd.security.acl import Acl, AclFilter, ResourcePattern
+from plogd.security.enforcement import NOT_ENFORCED
 
 if TYPE_CHECKING:
     from plogd.broker import Broker
@@ -62,6 +63,7 @@ def handle_describe_acls(
             )
             for pattern, of_pattern in groupby(acls, key=lambda acl: acl.pattern)
         ],
+        error_message=NOT_ENFORCED if acls else None,
     )
 
 
@@ -101,7 +103,7 @@ def _acl_of(creation: AclCreation) -> Acl:
 
 def _creation_result(error: KafkaError | None) -> AclCreationResult:
     if error is None:
-        return AclCreationResult()
+        return AclCreationResult(error_message=NOT_ENFORCED)
     return AclCreationResult(error_code=error.code, error_message=error.message)
 
 
@@ -132,7 +134,7 @@ def _filter_result(result: list[Acl] | KafkaError) -> DeleteAclsFilterResult:
     if isinstance(result, KafkaError):
         return DeleteAclsFilterResult(error_code=result.code, error_message=result.message)
     return DeleteAclsFilterResult(
-        error_message=None,
+        error_message=NOT_ENFORCED if result else None,
         matching_acls=[
             DeleteAclsMatchingAcl(
                 error_message=None,

@@ -1,7 +1,8 @@
 """DescribeUserScramCredentials, AlterUserScramCredentials (keys 50, 51): users with passwords.
 
-Version served 0 of each. Kept and described; nobody logs in with them yet (docs/security.md). What
-makes a credential is security/scram.py's knowledge, keeping it controller/scram_users.py's.
+Version served 0 of each. Stored and described; there is no SASL yet (docs/security.md), and
+responses say so (security/enforcement.py). The rules of a credential are in security/scram.py,
+storing it in controller/scram_users.py.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from plogd.apis.context import RequestContext
 from plogd.apis.in_slices import check_changes
 from plogd.controller.scram_users import Credentials, Deletion, Upsertion
 from plogd.ports import Later
+from plogd.security.enforcement import NOT_ENFORCED
 
 if TYPE_CHECKING:
     from plogd.broker import Broker
@@ -44,6 +46,7 @@ def _described(user: str, found: Credentials | KafkaError) -> DescribeUserScramC
         )
     return DescribeUserScramCredentialsResult(
         user=user,
+        error_message=NOT_ENFORCED,
         credential_infos=[
             CredentialInfo(mechanism=mechanism, iterations=credential.iterations)
             for mechanism, credential in found.items()
@@ -80,7 +83,7 @@ def _altered(user: str, error: KafkaError | None) -> AlterUserScramCredentialsRe
     return AlterUserScramCredentialsResult(
         user=user,
         error_code=0 if error is None else error.code,
-        error_message=None if error is None else error.message,
+        error_message=NOT_ENFORCED if error is None else error.message,
     )
 
 

@@ -1,8 +1,7 @@
 """ACLs: creating, deleting and describing them, with the store as the truth.
 
-Whoever creates an ACL that is there already is told that it was created. A request takes effect as
-a whole, but for the ACLs of it that cannot be. Nothing asks these rules yet: docs/security.md says
-so, and the log says it when the first one is stored.
+Creating an ACL that exists already succeeds. A request takes effect as a whole, except for its
+invalid ACLs. These rules are not enforced yet (docs/security.md), so each change logs a warning.
 
 Requests take effect one after the other. Source: Kafka 4.0 AclControlManager.
 """
@@ -18,6 +17,7 @@ from plogd.controller.waiting import OneAtATime, next_turn
 from plogd.metadata.store import ABSENT, Change, Key, MetadataStore, Written
 from plogd.ports import Later, Random, Report, Timers, silence
 from plogd.security.acl import Acl, AclFilter
+from plogd.security.enforcement import NOT_ENFORCED
 
 _COMPARED_AT_ONCE: Final = 20_000
 """ACLs with filters, before others have the thread."""
@@ -59,8 +59,7 @@ class Acls:
                 keys.add(key)
                 changes.append(Change(key=key, value=acl, expected=ABSENT))
         await self._write(changes)
-        if changes and not existing:
-            self._report("ACLs are stored, and not enforced yet: everybody may do everything")
+        self._warn("created", len(changes))
         return results
 
     def delete(self, filters: Sequence[AclFilter]) -> Later[list[list[Acl] | KafkaError]]:
@@ -92,7 +91,22 @@ class Acls:
             doomed.update((key, version) for key, _, version in matching)
             results.append(sorted(acl for _, acl, _ in matching))
         await self._write([Change(key=x, value=None, expected=doomed[x]) for x in doomed])
+        self._warn("deleted", len(doomed))
         return results
+
+    @property
+    def count(self) -> int:
+        """How many ACLs are stored."""
+        return len(self._all())
+
+    def _warn(self, done: str, count: int) -> None:
+        if count:
+            self._report(
+                "{done} {count} ACLs: ACLs are " + NOT_ENFORCED + ", any client may do anything",
+                done=done,
+                count=count,
+                level="warn",
+            )
 
     def _all(self) -> dict[Key, tuple[Acl, int]]:
         return self._store.load(("acl",))

@@ -1,8 +1,8 @@
 """Users with SCRAM credentials: setting, removing and describing them, with the store as the truth.
 
-Each user has its own outcome, and may be named once in a request. Nobody logs in with these yet,
-see docs/security.md. Secrets stay between the request and the store: no error and no line of the
-log has one.
+Each user has its own outcome, and may be named once in a request. There is no SASL yet
+(docs/security.md), so each change logs a warning. Secrets stay between the request and the store:
+no error and no log line has one.
 
 Requests take effect one after the other. Source: Kafka 4.0 ScramControlManager, ScramImage;
 KIP-554.
@@ -17,7 +17,8 @@ from dataclasses import dataclass, field
 from plog.errors import DuplicateResource, KafkaError, PolicyViolation, ResourceNotFound
 from plogd.controller.waiting import OneAtATime
 from plogd.metadata.store import ABSENT, Change, Key, MetadataStore, Written
-from plogd.ports import Later
+from plogd.ports import Later, Report, silence
+from plogd.security.enforcement import NOT_ENFORCED
 from plogd.security.scram import ScramCredential, check_user, credential_of, mechanism_of
 
 Credentials = Mapping[int, ScramCredential]
@@ -46,8 +47,9 @@ class Upsertion:
 class ScramUsers:
     """See the module's text."""
 
-    def __init__(self, store: MetadataStore) -> None:
+    def __init__(self, store: MetadataStore, report: Report = silence) -> None:
         self._store = store
+        self._report = report
         self._operations = OneAtATime()
 
     def describe(self, users: Sequence[str]) -> dict[str, Credentials | KafkaError]:
@@ -89,7 +91,19 @@ class ScramUsers:
                 results[one.user] = None
         if changes:
             await self._write(changes)
+            self._report(
+                "changed {count} SCRAM credentials: SCRAM users are "
+                + NOT_ENFORCED
+                + ", clients connect without a password",
+                count=len(changes),
+                level="warn",
+            )
         return results
+
+    @property
+    def count(self) -> int:
+        """How many users have credentials."""
+        return len({key[1] for key in self._store.load(("scram",))})
 
     def _change(self, one: Deletion | Upsertion) -> Change:
         check_user(one.user)
