@@ -17,6 +17,9 @@ from typing import Final
 _INTERNAL_MAX: Final = 128
 """Listeners, the reactor, locks, the metadata log, and a few files that each job opens."""
 
+_IDLE_MAX: Final = 4096
+"""Each takes a kilobyte of memory, and the system's own cache makes a reopening cheap."""
+
 UNLIMITED: Final = 1 << 31
 
 
@@ -47,7 +50,8 @@ class DescriptorBudget:
     @property
     def max_idle(self) -> int:
         """How many files of logs may stay open that are not being written."""
-        return max(self._spare, min(2 * self._spare, self._logs_max() - self.writing))
+        wanted = min(2 * self._spare, self._logs_max() - self.writing)
+        return min(_IDLE_MAX, max(self._spare, wanted))
 
     @property
     def max_logs(self) -> int:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from plog.error_base import reason_of
 from plog.properties import PropertiesError, decode_properties, parse_properties
 from plog.settings import ConfigError, Setting, Value, settings_of
 from plogd.config.broker_config import BrokerConfig, cross_check, why_unused
@@ -172,7 +173,7 @@ def _extra_files(folder: Path, problems: list[str]) -> list[Path]:
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as error:
-        problems.append(f"{folder}: {error.strerror}")
+        problems.append(f"{folder}: {reason_of(error)}")
         return []
     return [file for file in files if file.suffix == ".properties" and file.name[0] != "."]
 
@@ -181,7 +182,7 @@ def _read_file(file: Path, problems: list[str]) -> Iterator[_Given]:
     try:
         data = file.read_bytes()
     except OSError as error:
-        problems.append(f"{file}: {error.strerror}")
+        problems.append(f"{file}: {reason_of(error)}")
         return
     try:
         assignments = parse_properties(decode_properties(data))
