@@ -18,7 +18,6 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from itertools import islice
 from typing import TypeVar
 
 from plogd.descriptors import DescriptorBudget
@@ -49,7 +48,7 @@ class FilePool:
         self._budget = budget
         self._lock = lock
         self._idle: dict[PooledFile, None] = {}
-        """Open files that are not being written, the one used last at the end."""
+        """Open files that are not being written, in the order they were opened."""
         budget.open_on_demand = self._count_idle
 
     def open(self, path: str) -> PooledFile:
@@ -64,12 +63,8 @@ class FilePool:
         with self._lock:
             if file.is_closed:
                 raise OSError(errno.EBADF, "the file is closed", file.path)
-            opened = file.opened
-            if opened is not None:
-                if file in self._idle:  # From now on the one used last.
-                    del self._idle[file]
-                    self._idle[file] = None
-                return opened.retain()
+            if file.opened is not None:
+                return file.opened.retain()
         return self._keep(file, self._reopen(file.path))
 
     def retain_for_writing(self, file: PooledFile, *, is_reserved: bool) -> File:
@@ -134,11 +129,16 @@ class FilePool:
         return held
 
     def _take_surplus(self) -> list[File]:
-        """Take out the files to close, the one used longest ago first; never the newest."""
+        """Take out the files to close: of those not used lately the one opened first."""
         surplus: list[File] = []
         count = len(self._idle) - max(1, self._budget.max_idle)
-        for file in list(islice(self._idle, max(0, count))):
+        while count > len(surplus):
+            file = next(iter(self._idle))
             del self._idle[file]
+            if file.is_used:  # A second chance, behind the others.
+                file.is_used = False
+                self._idle[file] = None
+                continue
             assert file.opened is not None
             surplus.append(file.opened)
             file.opened = None
@@ -153,11 +153,11 @@ def _close(files: list[File]) -> None:
 class PooledFile:
     """A file that is open while it is used; see `plogd.files.File`.
 
-    Its owner may rename the file: `path` is where it is reopened. `opened`, `is_written` and
-    `is_closed` belong to the pool.
+    Its owner may rename the file: `path` is where it is reopened. `opened`, `is_written`,
+    `is_closed` and `is_used` (since the pool last looked) belong to the pool.
     """
 
-    __slots__ = ("_pool", "is_closed", "is_written", "opened", "path")
+    __slots__ = ("_pool", "is_closed", "is_used", "is_written", "opened", "path")
 
     def __init__(self, pool: FilePool, path: str) -> None:
         self._pool = pool
@@ -165,6 +165,7 @@ class PooledFile:
         self.opened: File | None = None
         self.is_written = False
         self.is_closed = False
+        self.is_used = False
 
     def fileno(self) -> int:
         """No descriptor of its own: that of the file which `retain` returns."""
@@ -177,7 +178,15 @@ class PooledFile:
 
     def retain(self) -> File:
         """Return the open file, with one more holder. Raises OSError."""
+        self.is_used = True
+        opened = self.opened
+        if opened is not None and opened.try_retain():  # Without the pool's lock: most calls.
+            return opened
         return self._pool.retain(self)
+
+    def try_retain(self) -> bool:
+        """As `retain` if that opens nothing; its holder closes the open file, not this one."""
+        raise NotImplementedError("hold the open file: retain")
 
     def retain_for_writing(self, *, is_reserved: bool = False) -> File:
         """As `retain`, until `end_writing`. Raises OSError, also when too many are written."""
@@ -193,17 +202,36 @@ class PooledFile:
 
     def append(self, data: Buffer) -> None:
         """Write all of `data` at the end."""
-        self._call(lambda file: file.append(data))
+        file = self.retain()
+        try:
+            file.append(data)
+        finally:
+            file.close()
 
     def pread(self, length: int, position: int) -> bytes:
         """Up to `length` bytes from `position`."""
+        opened = self.opened
+        if opened is not None:
+            self.is_used = True
+            try:  # Without holding it: a file that is closed meanwhile reads nothing.
+                return opened.pread(length, position)
+            except OSError as error:
+                if error.errno != errno.EBADF:
+                    raise
         return self._call(lambda file: file.pread(length, position))
 
     def pread_nowait(self, length: int, position: int) -> Buffer | None:
         """`length` bytes from `position`; None also if the file is not open: that may wait."""
-        if self.opened is None:
+        opened = self.opened
+        if opened is None:
             return None
-        return self._call(lambda file: file.pread_nowait(length, position))
+        self.is_used = True
+        try:
+            return opened.pread_nowait(length, position)
+        except OSError as error:
+            if error.errno != errno.EBADF:
+                raise
+        return None
 
     def size(self) -> int:
         """Bytes in the file."""

@@ -80,6 +80,10 @@ class File(Protocol):
         """
         ...
 
+    def try_retain(self) -> bool:
+        """Add a holder of this file if it is open; False if its last holder has closed it."""
+        ...
+
     def retain_for_writing(self, *, is_reserved: bool = False) -> File:
         """As `retain`, for a file that is being written: it keeps its descriptor meanwhile.
 
@@ -92,7 +96,10 @@ class File(Protocol):
         ...
 
     def close(self) -> None:
-        """Remove a holder; the last one closes the file. Each holder calls this once."""
+        """Remove a holder; the last one closes the file. Each holder calls this once.
+
+        A call that another thread makes meanwhile ends first; later ones raise OSError (EBADF).
+        """
         ...
 
 

@@ -43,13 +43,29 @@ _KEEP_SIZE = 1
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
+class _Descriptor(int):
+    """A descriptor that is closed with its last reference.
+
+    A call that uses it holds a reference, so a file can be closed while another thread reads it:
+    the number is not given to another file before that read has ended.
+    """
+
+    __slots__ = ()
+
+    def __del__(self, close: Callable[[int], None] = os.close) -> None:
+        close(self)
+
+
 class OsFile:
-    """An open file; see `plogd.ports.File`. Usable from any thread."""
+    """An open file; see `plogd.ports.File`. Usable from any thread.
+
+    After its last `close`, a call raises OSError (EBADF) and touches no other file.
+    """
 
     __slots__ = ("_fd", "_holders", "_lock", "_sync_error", "_sync_lock", "path")
 
     def __init__(self, path: str, flags: int) -> None:
-        self._fd = os.open(path, flags | os.O_CLOEXEC, 0o644)
+        self._fd: int = _Descriptor(os.open(path, flags | os.O_CLOEXEC, 0o644))
         self._holders = 1
         self._lock = threading.Lock()
         self._sync_lock = threading.Lock()
@@ -57,7 +73,7 @@ class OsFile:
         self.path = path
 
     def fileno(self) -> int:
-        """The descriptor, for sendfile."""
+        """The descriptor, for sendfile; it stays open while this object is referenced."""
         return self._fd
 
     def append(self, data: Buffer) -> None:
@@ -160,6 +176,14 @@ class OsFile:
             self._holders += 1
         return self
 
+    def try_retain(self) -> bool:
+        """Add a holder; False if the last one has closed the file."""
+        with self._lock:
+            if not self._holders:
+                return False
+            self._holders += 1
+        return True
+
     def retain_for_writing(self, *, is_reserved: bool = False) -> File:
         """As `retain`: this file keeps its descriptor in any case."""
         return self.retain()
@@ -173,7 +197,6 @@ class OsFile:
             assert self._holders, f"{self.path} is closed"
             self._holders -= 1
             if not self._holders:
-                os.close(self._fd)
                 self._fd = -1
 
     def __repr__(self) -> str:

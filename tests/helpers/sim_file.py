@@ -82,6 +82,10 @@ class SimFile:
         self._holders += 1
         return self
 
+    def try_retain(self) -> bool:
+        self._holders += self._holders > 0
+        return self._holders > 0
+
     def retain_for_writing(self, *, is_reserved: bool = False) -> File:
         return self.retain()
 

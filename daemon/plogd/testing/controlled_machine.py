@@ -151,7 +151,5 @@ class _HeldFile(OsFile):
 
         Without the lock: in the child of a fork, a thread that is not there may have it.
         """
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
+        self._fd = -1
         self._among.discard(self)
