@@ -10,6 +10,7 @@ from plogd.log import names
 from plogd.log.checkpoints import read_leader_epochs
 from plogd.log.log import Log
 from plogd.log.sealing import RETRY_MS
+from plogd.topic_config import TopicConfig
 from tests.helpers.log_site import LogSite, base_offsets
 from tests.helpers.sim_file import open_file
 from tests.helpers.sim_files import Operation
@@ -177,3 +178,24 @@ def test_files_are_held_until_the_seal_is_done() -> None:
     assert all(file.size() >= 0 for file in files)
     site.settle()
     assert not any(file.is_open for file in files)
+
+
+def test_a_sealed_segment_is_left_out_of_the_next_sync_round() -> None:
+    """It is durable, and may have lost its descriptor: a round on the reactor must not open it."""
+    site = LogSite().start()
+    site.files.sync_fs_supported = False
+    log = site.create("t-0", TopicConfig(segment_bytes=1000, flush_messages=1000))
+    site.fill(log, 7)
+    site.settle()
+    assert len(log.segments) == 2
+    synced: list[str] = []
+
+    def note(operation: Operation) -> None:
+        if operation.name == "sync":
+            synced.append(operation.path)
+
+    site.files.on_operation = note
+    log.request_sync()
+    site.settle()
+    assert synced == [log.segments.active.records_file.path]
+    assert log.durable_end_offset == 7
