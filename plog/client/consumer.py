@@ -365,7 +365,8 @@ class ConsumerCore:
                 raise error
             left_s = deadline_s - self._network.now_s()
             if left_s <= 0 or not await self._moved.wait(left_s):
-                raise timed_out(f"{partition}: its position", limit_s)
+                what = f"cannot find the position of {partition}"
+                raise timed_out(what, limit_s, self._cluster.trouble)
         return position
 
     async def beginning_offsets(
@@ -400,7 +401,8 @@ class ConsumerCore:
     ) -> tuple[PartitionMetadata, ...]:
         """A topic's partitions in their order, with their leaders."""
         limit_s = self._api_timeout_s if timeout_s is None else timeout_s
-        return (await self._cluster.topic(topic, timeout_s=limit_s)).partitions
+        deadline = self._cluster.deadline(limit_s)
+        return (await self._cluster.topic(topic, deadline=deadline)).partitions
 
     async def topics(self) -> dict[str, TopicMetadata]:
         """All topics this client may see."""
