@@ -50,6 +50,11 @@ class Subscriber:
         self._selection = None
 
     @property
+    def named_topics(self) -> frozenset[str]:
+        """The topics that are subscribed to by name, whether they exist or not."""
+        return frozenset() if self._selection is None else self._selection.topics
+
+    @property
     def is_subscribed(self) -> bool:
         """Whether topics decide about the partitions, and not `assign`."""
         return self._selection is not None
