@@ -33,6 +33,7 @@ from plog.client.offset_queries import OffsetQueries
 from plog.client.offset_reset import EARLIEST, LATEST, ResetTo, reset_to
 from plog.client.position_keeper import PositionKeeper
 from plog.client.positions import Positions
+from plog.client.rebalance_listener import ConsumerRebalanceListener
 from plog.client.settings import ConsumerSettings
 from plog.client.solo_member import SoloMember
 from plog.client.taking import Taking
@@ -228,7 +229,7 @@ class ConsumerCore(OffsetQueries):
         self,
         topics: Collection[str] | None = None,
         pattern: str | re.Pattern[str] | None = None,
-        listener: object | None = None,
+        listener: ConsumerRebalanceListener | None = None,
     ) -> None:
         """Have the group assign partitions of these topics, from the next `prepare` on.
 

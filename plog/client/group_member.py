@@ -48,7 +48,7 @@ from plog.client.membership import Generation, Membership, MemberState
 from plog.client.metadata import ClusterMetadata
 from plog.client.network import Cancelled, Network, Task
 from plog.client.parting import Parting
-from plog.client.rebalance_listener import CallUser
+from plog.client.rebalance_listener import CallUser, ConsumerRebalanceListener
 from plog.client.settings import ConsumerSettings
 from plog.client.subscriber import Subscriber
 from plog.client.topic_selection import TopicSelection, refusal
@@ -119,7 +119,7 @@ class GroupMember(Subscriber):
         self,
         topics: Iterable[str] | None = None,
         pattern: str | re.Pattern[str] | None = None,
-        listener: object | None = None,
+        listener: ConsumerRebalanceListener | None = None,
     ) -> None:
         super().subscribe(topics, pattern, listener)
         self._commits.is_managed = True

@@ -110,10 +110,8 @@ class MissingTopics:
         for one in missing:
             if isinstance(one, TopicPartition):
                 count = self._metadata.partition_count(one.topic)
-                partitions = "1 partition" if count == 1 else f"{count} partitions"
-                reasons.append(
-                    f"partition {one} does not exist, topic {one.topic} has {partitions}"
-                )
+                has = "1 partition" if count == 1 else f"{count} partitions"
+                reasons.append(f"partition {one} does not exist, topic {one.topic} has {has}")
             else:
                 reasons.append(f"topic {one} does not exist")
         return UnknownTopicOrPartition(

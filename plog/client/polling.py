@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from plog.client.consumer import ConsumerCore
 from plog.client.errors import ClosedError, IllegalState, NoOffsetForPartition, WokenUp
+from plog.client.hook_checks import check_callback
 from plog.client.unread import Unread
 from plog.client.values import (
     ConsumerRecord,
@@ -226,7 +227,8 @@ class PollingConsumer(ConsumerCore):
     def commit_async(
         self, offsets: Offsets | None = None, callback: Callable[..., Any] | None = None
     ) -> None:
-        """As `commit`, without waiting; `callback` hears (offsets, error)."""
+        """As `commit`, without waiting; `callback` is called with the offsets and the error."""
+        check_callback("callback", callback)
         self._member.commit_async(self.to_commit(offsets), callback)
 
     def to_commit(self, offsets: Offsets | None) -> dict[TopicPartition, OffsetAndMetadata]:

@@ -109,7 +109,7 @@ class ConsumerTransport:
     def __init__(self, consumer: Consumer, factory: ConsumerFactory) -> None:
         self.consumer = consumer
         self._factory = factory
-        self._resumed = consumer.network.signal()
+        self._resumed = consumer._network.signal()
         self._resumed.set()
         self._is_stopping = False
 
@@ -127,7 +127,7 @@ class ConsumerTransport:
 
     def start(self) -> None:
         """Begin."""
-        self.consumer.network.spawn(self._hand_out(), "handing out records")
+        self.consumer._network.spawn(self._hand_out(), "handing out records")
 
     def stop(self) -> Deferred[None]:
         """End when the call under way has returned, and close the consumer."""
@@ -142,12 +142,12 @@ class ConsumerTransport:
         Those it has not had when the stream is stopped do not count as consumed.
         """
         if self._stops():
-            self.consumer.unread.put(records)
+            self.consumer._unread.put(records)
             return
         if type(stream).recordsReceived is not ConsumerProtocol.recordsReceived:
             await maybeDeferred(stream.recordsReceived, records)
             return
-        unread = self.consumer.unread
+        unread = self.consumer._unread
         unread.put(records)
         for record in unread.records():
             outcome = stream.recordReceived(record)
@@ -253,11 +253,11 @@ class ProducerTransport:
             lambda failure: stream.deliveryFailed(failure.value)
         )
         if not self._is_streaming and not self._waiting:
-            self.producer.network.spawn(self._ask_for_more(), "asking for more to send")
+            self.producer._network.spawn(self._ask_for_more(), "asking for more to send")
 
     async def _ask_for_more(self) -> None:
         """Let a pull producer write again, but not from within what it has just written."""
-        await self.producer.network.sleep(0)
+        await self.producer._network.sleep(0)
         if self._registered is not None and not self._waiting:
             self._registered.resumeProducing()
 

@@ -20,7 +20,7 @@ FACES = (blocking, asyncio_face, twisted_face)
 
 
 def public_names(kind: type) -> set[str]:
-    return {name for name in dir(kind) if not name.startswith("_")} - {"forked"}
+    return {name for name in dir(kind) if not name.startswith("_")}
 
 
 @pytest.mark.parametrize("name", ["Producer", "Consumer", "Admin"])
@@ -28,7 +28,7 @@ def test_each_face_has_the_same_methods(name: str) -> None:
     first, *others = (public_names(getattr(face, name)) for face in FACES)
     for other in others:
         # What only one of them needs: Twisted's flow control, and nothing else.
-        assert other - first <= {"is_full", "network", "unread"}
+        assert other - first <= {"is_full"}
         assert first <= other
 
 
