@@ -124,11 +124,12 @@ class Consumer(Client, ConsumerFace):
     def consume(
         self, max_records: int | None = None, timeout_s: float | None = None
     ) -> list[ConsumerRecord]:
-        """Up to `max_records` (``max.poll.records``), as soon as there are any.
+        """Return up to `max_records` (``max.poll.records``), as soon as there are any.
 
-        Waits for ever without `timeout_s`, and else returns an empty list when that is over. Raises
+        Without `timeout_s` it waits for ever; otherwise the list is empty when that is over. Raises
         what was found out in the meantime: OffsetOutOfRange, CorruptRecords, SerializationFailed,
-        the coordinator's refusals, what a listener raised; WokenUp after `wakeup`.
+        UnknownTopicOrPartition for a topic that does not exist and may not be created, errors of
+        the group's coordinator and of a listener; WokenUp after `wakeup`.
         """
         count = self._core.max_records if max_records is None else max_records
         with self._use():

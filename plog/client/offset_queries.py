@@ -27,7 +27,11 @@ class OffsetQueries:
     async def beginning_offsets(
         self, partitions: Collection[TopicPartition], timeout_s: float | None = None
     ) -> dict[TopicPartition, int]:
-        """The first offset there is in each. Raises as `OffsetLookup.at_times`."""
+        """Return the offset of the first record in each.
+
+        Raises UnknownTopicOrPartition, TopicAuthorizationFailed, and RequestTimedOut after
+        `timeout_s` (``default.api.timeout.ms``).
+        """
         limit_s = self._api_timeout_s if timeout_s is None else timeout_s
         asked = checked_partitions(partitions)
         return await self._lookup.beginnings(asked, timeout_s=limit_s)
@@ -35,7 +39,10 @@ class OffsetQueries:
     async def end_offsets(
         self, partitions: Collection[TopicPartition], timeout_s: float | None = None
     ) -> dict[TopicPartition, int]:
-        """The offset behind the last record that isolation.level lets this consumer read."""
+        """Return the offset after the last record that ``isolation.level`` lets this client read.
+
+        Raises as `beginning_offsets`.
+        """
         limit_s = self._api_timeout_s if timeout_s is None else timeout_s
         asked = checked_partitions(partitions)
         return await self._lookup.ends(asked, timeout_s=limit_s)
@@ -43,9 +50,9 @@ class OffsetQueries:
     async def offsets_for_times(
         self, times: Mapping[TopicPartition, Time], timeout_s: float | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """The first record of that time or later in each; None where there is none.
+        """Return the first record of that time or later in each; None where there is none.
 
-        A time is in ms since 1970, or a datetime with a time zone.
+        A time is in ms since 1970, or a datetime with a time zone. Raises as `beginning_offsets`.
         """
         limit_s = self._api_timeout_s if timeout_s is None else timeout_s
         asked = {checked_partition(one): time_ms(time) for one, time in times.items()}
@@ -54,12 +61,15 @@ class OffsetQueries:
     async def partitions_for(
         self, topic: str, timeout_s: float | None = None
     ) -> tuple[PartitionMetadata, ...]:
-        """A topic's partitions in their order, with their leaders."""
+        """Return a topic's partitions in their order, with their leaders.
+
+        Raises as `beginning_offsets`.
+        """
         limit_s = self._api_timeout_s if timeout_s is None else timeout_s
         deadline = self._cluster.deadline(limit_s)
         return (await self._cluster.topic(topic, deadline=deadline)).partitions
 
     async def topics(self) -> dict[str, TopicMetadata]:
-        """All topics this client may see."""
+        """Return all topics that this client may see. Raises RequestTimedOut."""
         metadata = await self._cluster.refresh(all_topics=True)
         return {name: topic for name, topic in metadata.topics.items() if not topic.error}

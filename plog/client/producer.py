@@ -287,10 +287,10 @@ class ProducerCore(BlockedSends[H], TransactionCalls):
         return self._cluster.metadata.topics[topic].partitions
 
     async def flush(self, timeout_s: float | None = None) -> None:
-        """Let nothing linger, and wait until every record there is now has its outcome.
+        """Send what lingers, and wait until every record sent so far has its outcome.
 
-        Those that are sent meanwhile are not waited for. Raises RequestTimedOut if `timeout_s` is
-        over before; the records go on their way.
+        Records sent meanwhile are not waited for. Raises RequestTimedOut if `timeout_s` pass
+        before; the records are still sent.
         """
         batches = self._accumulator.hurry()
         self.woken()

@@ -188,7 +188,11 @@ class Producer(_Client, TwistedTransactions):
     send_and_wait = send  # Named so by the other faces, where `send` itself tells less.
 
     def flush(self, timeout_s: float | None = None) -> Deferred[None]:
-        """See `ProducerCore.flush`; what waits for its topic or for memory is sent, too."""
+        """Send what lingers, and wait until every record sent so far has its outcome.
+
+        Records that wait for their topic or for memory count as well. Fails with RequestTimedOut
+        if `timeout_s` pass before; the records are still sent.
+        """
         return Deferred.fromCoroutine(self._flush(timeout_s))
 
     async def _flush(self, timeout_s: float | None = None) -> None:

@@ -50,11 +50,11 @@ class StreamFactory(Factory):
         """The protocol, between `start` and the end of `stop`."""
 
     def start(self) -> Any:
-        """Begin; the protocol. It is called `connectionMade` before this returns."""
+        """Begin, and return the protocol, whose `connectionMade` has been called by then."""
         raise NotImplementedError
 
     def stop(self) -> Deferred[None]:
-        """End; what is under way is finished first. Harmless when it has ended."""
+        """End once what is under way has finished; harmless when it has ended."""
         raise NotImplementedError
 
     def _connect(self, transport: Any, topics: tuple[str, ...]) -> Any:
@@ -191,6 +191,7 @@ class ConsumerFactory(StreamFactory):
         self._transport: ConsumerTransport | None = None
 
     def start(self) -> Any:
+        """Begin to consume, and return the protocol that gets the records."""
         consumer = Consumer(*self._topics, **self._settings)
         self._transport = ConsumerTransport(consumer, self)
         stream = self._connect(self._transport, self._topics)
@@ -198,6 +199,7 @@ class ConsumerFactory(StreamFactory):
         return stream
 
     def stop(self) -> Deferred[None]:
+        """Stop once the call under way has returned, and close the consumer."""
         transport, self._transport = self._transport, None
         return succeed(None) if transport is None else transport.stop()
 
@@ -303,10 +305,12 @@ class ProducerFactory(StreamFactory):
         self._transport: ProducerTransport | None = None
 
     def start(self) -> Any:
+        """Begin, and return the protocol that sends records."""
         self._transport = ProducerTransport(Producer(**self._settings), self)
         return self._connect(self._transport, (self.topic,) if self.topic else ())
 
     def stop(self) -> Deferred[None]:
+        """Send what was written, and close the producer."""
         transport, self._transport = self._transport, None
         if transport is None:
             return succeed(None)
@@ -326,11 +330,11 @@ class StreamService(Service):
         self.factory = factory
 
     def startService(self) -> None:
-        """Begin."""
+        """Start the stream with its parent service."""
         super().startService()  # type: ignore[no-untyped-call]
         self.factory.start()
 
     def stopService(self) -> Deferred[None]:
-        """End; what was sent is finished first."""
+        """Stop the stream; what was sent is finished first."""
         super().stopService()  # type: ignore[no-untyped-call]
         return self.factory.stop()

@@ -6,6 +6,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
+from twisted.internet.defer import Deferred
 
 from plog.client.admin.base import is_operation
 from plog.client.admin.core import AdminCore
@@ -179,6 +180,26 @@ def test_producer_call_keeps_its_timeout(sim: SimNetwork, name: str, fault: Faul
     fault(sim)
     core.send("t", b"v")
     check_limit(sim, PRODUCER_CALLS[name](core))
+
+
+def test_producer_close_keeps_its_timeout_and_logs_what_is_lost(
+    sim: SimNetwork, fault: Fault, caplog: pytest.LogCaptureFixture
+) -> None:
+    create_topic(sim.broker, "u")
+    core = producer(sim)
+    for topic in ("t", "u"):
+        sim.run(core.send_soon(topic, b"v"))
+    sim.run(core.flush())
+    fault(sim)
+    for topic in ("t", "u", "u"):
+        assert core.send(topic, b"w") is not None
+    blocked = Deferred.fromCoroutine(core.send_soon("unknown", b"x"))
+    blocked.addErrback(lambda failure: failure.trap(PlogError))
+    before_s = sim.now_s()
+    sim.run(core.close(LIMIT_S))
+    assert sim.now_s() - before_s <= LIMIT_S + _SLACK_S
+    lost = "closed a producer before 4 records were acknowledged (t: 1, u: 2, unknown: 1)"
+    assert lost in caplog.messages
 
 
 def test_full_memory_keeps_max_block_ms(sim: SimNetwork, fault: Fault) -> None:
