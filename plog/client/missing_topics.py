@@ -48,7 +48,8 @@ class _Count:
 class MissingTopics:
     """The topics and partitions of a consumer that are missing. Engine's thread only.
 
-    An error is reported again every `repeat_s` while the topic stays away.
+    The error about a subscribed topic is reported again every `repeat_s` while it is missing; about
+    assigned partitions, `PositionKeeper` does that.
     """
 
     def __init__(self, *, may_be_created: bool, repeat_s: float) -> None:
@@ -70,7 +71,8 @@ class MissingTopics:
     ) -> Report:
         """Return what is missing after a new snapshot and was not reported before."""
         self._metadata = metadata
-        wanted: set[Missing] = {*topics, *(one.topic for one in partitions), *partitions}
+        subscribed = set(topics)
+        wanted: set[Missing] = {*subscribed, *(one.topic for one in partitions), *partitions}
         missing = _missing(metadata, wanted)
         for one in tuple(self._counts):
             if one not in missing and (one not in wanted or _topic_of(one) in metadata.answered):
@@ -87,7 +89,9 @@ class MissingTopics:
                 if count.reported_s is None:
                     count.reported_s = now_s
                     awaited.append(one)
-            elif count.reported_s is None or now_s - count.reported_s >= self._repeat_s:
+            elif count.reported_s is None or (
+                one in subscribed and now_s - count.reported_s >= self._repeat_s
+            ):
                 count.reported_s = now_s
                 errors.append(one)
         error = self._error(errors)
