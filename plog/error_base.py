@@ -14,6 +14,19 @@ class PlogError(Exception):
     """The base of all errors this project raises on purpose."""
 
 
+def reason_of(error: OSError) -> str:
+    """Why the system refused something, in words.
+
+    >>> reason_of(FileNotFoundError(2, "No such file or directory", "orders.txt"))
+    'not found'
+    >>> reason_of(PermissionError(13, "Permission denied", "orders.txt"))
+    'Permission denied'
+    """
+    if isinstance(error, FileNotFoundError):
+        return "not found"
+    return error.strerror or type(error).__name__
+
+
 class KafkaError(PlogError):
     """An error with a code that a client sees. The message says what, where and what to do."""
 

@@ -8,11 +8,14 @@ is kept in.
 
 from __future__ import annotations
 
-from struct import Struct
+from operator import mul
+from struct import Struct, unpack_from
 
 _MASK = 0xFFFFFFFF
 _MULTIPLIER = 0x5BD1E995
 _SEED = 0x9747B28C
+_JAVA_BLOCK = 512
+_JAVA_POWERS = [pow(31, exponent, 1 << 32) for exponent in range(_JAVA_BLOCK - 1, -1, -1)]
 _UNPACK_BY_WORDS = tuple(Struct(f"<{words}I").unpack_from for words in range(33))
 
 
@@ -55,6 +58,9 @@ def java_hash(text: str) -> int:
     """
     units = text.encode("utf-16-be", "surrogatepass")
     value = 0
-    for position in range(0, len(units), 2):
-        value = (31 * value + (units[position] << 8) + units[position + 1]) & _MASK
+    for start in range(0, len(units), 2 * _JAVA_BLOCK):
+        block = unpack_from(f">{min(_JAVA_BLOCK, (len(units) - start) // 2)}H", units, start)
+        # The sum over a block runs in C: a client may send thousands of group ids of 32 KB.
+        powers = _JAVA_POWERS[-len(block) :]
+        value = (value * powers[0] * 31 + sum(map(mul, block, powers))) & _MASK
     return value - (1 << 32) if value >> 31 else value

@@ -18,22 +18,28 @@ from plog.errors import CoordinatorNotAvailable, KafkaStorageError
 from plog.types import TopicPartition
 from plogd.apis.context import ConnectionContext
 from plogd.apis.dispatch import Dispatcher
+from plogd.apis.encoded_response import SharedResponses
 from plogd.config import BrokerConfig, DynamicSettings
 from plogd.config.dynamic import overlay, told_changes
 from plogd.config.loggers import Logs
 from plogd.controller.acls import Acls
+from plogd.controller.auto_topic_creation import AutoTopicCreation
 from plogd.controller.client_quotas import ClientQuotas
 from plogd.controller.configs import Configs
 from plogd.controller.controller import Controller
 from plogd.controller.scram_users import ScramUsers
+from plogd.controller.security_gauges import register_security_gauges
 from plogd.controller.topics import Defaults, NewTopic
 from plogd.controller.waiting import within
-from plogd.coordinator.group_coordinator import GroupCoordinator
+from plogd.coordinator.group_coordinator import OFFSETS_TOPIC, GroupCoordinator
 from plogd.coordinator.group_gauges import register_group_gauges
+from plogd.coordinator.group_memory import GroupMemory
+from plogd.coordinator.group_record_check import check_group_record
 from plogd.coordinator.groups import Groups
 from plogd.coordinator.producer_ids import ProducerIds
 from plogd.coordinator.shard_runtime import Surroundings
 from plogd.coordinator.timers import ShardTimers
+from plogd.fair_queue import FairQueue
 from plogd.log.discovery import KnownTopic
 from plogd.log.log import Log
 from plogd.log.log_manager import LogManager
@@ -47,6 +53,7 @@ from plogd.quota import Quotas
 from plogd.replica.fetch_sessions import FetchSessionCache
 from plogd.replica.gauges import register_gauges
 from plogd.replica.replica_manager import ReplicaManager
+from plogd.replica.time_lookup_queue import TimeLookupQueue
 from plogd.replica.topic_stats import TopicStats
 from plogd.topic_config import TopicConfig
 
@@ -65,6 +72,7 @@ class Broker:
     """See the module's text. Its parts are public: request handlers work with them."""
 
     acls: Acls
+    auto_topic_creation: AutoTopicCreation
     client_quotas: ClientQuotas
     configs: Configs
     controller: Controller
@@ -92,21 +100,23 @@ class Broker:
         self._dynamic_settings = DynamicSettings()
         self.clock = clock
         self.timers = timers
+        self.fair_queue = FairQueue(timers)
+        """Gives requests with many elements their turns."""
         self.random = random
         self.jobs = jobs
         self.metrics = metrics
         self.is_ready = False
         """Whether requests can be served."""
         self.on_last_log_dir_failed: Callable[[], None] = lambda: None
-        """Hears that nothing can be served any more."""
+        """Called when the last log directory has failed."""
         self.on_config: Callable[[BrokerConfig], None] = lambda config: None
-        """Hears of the settings to use from now on."""
+        """Called with the settings to use from now on."""
         self.logs: Logs | None = None
-        """Who writes the log, if a client may say how much of it."""
+        """Sets the levels of the broker's loggers; None if clients may not."""
         self.on_address_told: Callable[[ConnectionContext, str, int], None] = lambda *_: None
-        """Hears to which host and port a client was told to connect."""
+        """Called with a client's connection and the host and port it was referred to."""
         self.on_client_works: Callable[[ConnectionContext], None] = lambda _: None
-        """Hears of the first request of a connection that is more than a question."""
+        """Called at the first request of a connection that is not about the cluster itself."""
         self._turn = turn
         self._report = report
         self._on_bug = on_bug
@@ -118,15 +128,11 @@ class Broker:
         self.topic_stats = TopicStats(metrics)
         self.log_manager = self._make_log_manager(files)
         self.replica_manager = self._make_replica_manager()
-        self.fetch_sessions = FetchSessionCache(
-            config.max_incremental_fetch_session_cache_slots, clock=clock, random=random
-        )
-        self.quotas = Quotas(
-            metrics,
-            samples=config.quota_window_num,
-            sample_ms=config.quota_window_size_seconds * 1000,
-        )
+        self.time_lookups = TimeLookupQueue(self.jobs, self.log_manager.check_suspects)
+        self.fetch_sessions = self._make_fetch_sessions()
+        self.quotas = self._make_quotas()
         self.group_coordinator = self._make_group_coordinator()
+        self.shared_responses = SharedResponses(self)
         self.dispatch = Dispatcher(self)
         register_gauges(
             metrics, self.replica_manager, self.log_manager, self.cache, self.fetch_sessions
@@ -143,6 +149,7 @@ class Broker:
             jobs=self.jobs,
             turn=self._turn,
             report=self._report,
+            on_bug=self.report_bug,
         )
         log_manager.on_offline = self._log_dir_failed
         log_manager.on_last_offline = lambda: self.on_last_log_dir_failed()
@@ -157,8 +164,26 @@ class Broker:
             timers=self.timers,
             jobs=self.jobs,
             turn=self._turn,
+            fair_queue=self.fair_queue,
             stats=self.topic_stats,
             on_bug=self.report_bug,
+        )
+
+    def _make_fetch_sessions(self) -> FetchSessionCache:
+        return FetchSessionCache(
+            self.config.max_incremental_fetch_session_cache_slots,
+            max_partitions=self.config.plog_fetch_session_max_partitions,
+            max_total=self.config.plog_fetch_sessions_max_partitions,
+            clock=self.clock,
+            random=self.random,
+            fair_queue=self.fair_queue,
+        )
+
+    def _make_quotas(self) -> Quotas:
+        return Quotas(
+            self.metrics,
+            samples=self.config.quota_window_num,
+            sample_ms=self.config.quota_window_size_seconds * 1000,
         )
 
     def _make_group_coordinator(self) -> GroupCoordinator[Groups]:
@@ -170,7 +195,12 @@ class Broker:
             jobs=self.jobs,
             report=self._report,
             on_bug=self.report_bug,
+            skipped_records=self.metrics.counter(
+                "plog_coordinator_skipped_records_total",
+                "Records of coordinators' topics that could not be replayed at a load.",
+            ),
         )
+        self.group_memory = GroupMemory(lambda: self.config, self.clock, self._report)
         coordinator = GroupCoordinator(
             self._make_groups,
             around,
@@ -178,10 +208,12 @@ class Broker:
             make_topic=self._make_internal_topic,
             brokers=lambda: len(self._topic_defaults().brokers),
             metrics=self.metrics,
+            memory=self.group_memory,
         )
-        register_group_gauges(self.metrics, coordinator)
-        self.replica_manager.on_topic_started = coordinator.topic_started
-        self.replica_manager.on_topic_stopped = coordinator.topic_stopped
+        register_group_gauges(self.metrics, coordinator, self.group_memory)
+        self.replica_manager.topics.on_topic_started = coordinator.topic_started
+        self.replica_manager.topics.on_topic_stopped = coordinator.topic_stopped
+        self.replica_manager.topics.record_checks[OFFSETS_TOPIC] = check_group_record
         return coordinator
 
     def _make_groups(self, timers: ShardTimers) -> Groups:
@@ -191,6 +223,7 @@ class Broker:
             random=self.random,
             clock=self.clock,
             report=self._report,
+            memory=self.group_memory,
         )
 
     def _make_internal_topic(
@@ -227,15 +260,22 @@ class Broker:
         self._load_dynamic_settings()
         self.store.watch(("config",), self._settings_changed)
         broker_epoch = await self.store.register_broker(self._registration())
-        self.replica_manager.refuse_writes(not self.store.is_registered)
+        self.replica_manager.topics.refuse_writes(not self.store.is_registered)
         self.producer_ids = ProducerIds(
             self.store, broker_id=self.config.node_id, broker_epoch=broker_epoch
         )
         self.controller = Controller(
             store=self.store,
-            brokers=self.replica_manager,
+            brokers=self.replica_manager.topics,
             defaults=self._topic_defaults,
             random=self.random,
+            report=self._report,
+        )
+        self.auto_topic_creation = AutoTopicCreation(
+            self.controller,
+            max_per_second=lambda: self.config.plog_auto_create_topics_max_per_second,
+            clock=self.clock,
+            timers=self.timers,
             report=self._report,
         )
         self.configs = Configs(self.store, self.controller, lambda: self.config)
@@ -257,9 +297,9 @@ class Broker:
     async def _start_topics(self, topics: Sequence[TopicState]) -> None:
         """Lead all partitions; those for whose logs there is no room are offline until there is."""
         try:
-            await self.replica_manager.start_topics(topics)
+            await self.replica_manager.topics.start_topics(topics)
         except KafkaStorageError as error:
-            missing = self.replica_manager.without_logs(topics)
+            missing = self.replica_manager.topics.without_logs(topics)
             self._report(
                 "{count} partitions are offline for want of a log: {partitions}. {error}. They get "
                 "one when there is room, or when the broker is started again",
@@ -268,8 +308,8 @@ class Broker:
                 error=str(error),
                 level="error",
             )
-            self.replica_manager.set_without_log(missing)
-            await self.replica_manager.start_topics(topics)
+            self.replica_manager.topics.set_without_log(missing)
+            await self.replica_manager.topics.start_topics(topics)
             self._make_logs_later(missing)
 
     def _make_logs_later(self, missing: Sequence[TopicPartition]) -> None:
@@ -280,7 +320,7 @@ class Broker:
 
         def again() -> None:
             if self.is_ready and not self.log_manager.offline_dirs:
-                making = self.replica_manager.make_logs_of(missing)
+                making = self.replica_manager.topics.make_logs_of(missing)
                 making.then(made, lambda _: self._make_logs_later(missing))
 
         self.timers.call_later(_NO_ROOM_RETRY_MS, again)
@@ -289,7 +329,7 @@ class Broker:
         """Try again until this start is written down, or the disk has failed."""
 
         def registered(_: None) -> None:
-            self.replica_manager.refuse_writes(False)
+            self.replica_manager.topics.refuse_writes(False)
             self._report("there is room again: this broker takes writes")
 
         def again() -> None:
@@ -299,9 +339,12 @@ class Broker:
         self.timers.call_later(_NO_ROOM_RETRY_MS, again)
 
     def _start_security(self) -> None:
-        self.acls = Acls(self.store, timers=self.timers, random=self.random, report=self._report)
-        self.client_quotas = ClientQuotas(self.store)
-        self.scram_users = ScramUsers(self.store)
+        self.acls = Acls(
+            self.store, fair_queue=self.fair_queue, random=self.random, report=self._report
+        )
+        self.client_quotas = ClientQuotas(self.store, self.fair_queue)
+        self.scram_users = ScramUsers(self.store, self.fair_queue, self._report)
+        register_security_gauges(self.metrics, self.acls, self.scram_users)
         self.client_quotas.watch(self.quotas.update)
 
     def keep_room(self) -> Later[bool]:
@@ -322,7 +365,7 @@ class Broker:
         if self.log_manager.offline_dirs:
             # What is missing may lie in a directory that cannot be read. A fresh log in another
             # one would serve an empty partition where there are records.
-            self.replica_manager.set_without_log(missing)
+            self.replica_manager.topics.set_without_log(missing)
         elif missing:
             self._report(
                 "{count} partitions have no directory in any of log.dirs and are made anew, empty: "
@@ -340,6 +383,7 @@ class Broker:
         return spawn(self._stop())
 
     async def _stop(self) -> None:
+        self.replica_manager.append_queues.close()
         await self.group_coordinator.shutdown()
         await self.log_manager.shutdown()
 
@@ -364,7 +408,7 @@ class Broker:
             self._report("{problem}", problem=problem, level="warn")
         self.config = config
         self.log_manager.update_config(config)
-        self.replica_manager.update_config(config)
+        self.replica_manager.topics.update_config(config)
         self.on_config(config)
 
     def _settings_changed(self, key: Key, value: Mapping[str, str] | None, _version: int) -> None:
@@ -375,7 +419,7 @@ class Broker:
                 if topic is None or self.store.get(("topic", name))[0] is None:
                     return  # Its logs are just being made, or deleted.
                 self._report_change(f"topic {name}", topic.config, value)
-                self.replica_manager.update_topic_config(name, value or {})
+                self.replica_manager.topics.update_topic_config(name, value or {})
             case ("config", "broker", ""):
                 self._report_change("all brokers", self._dynamic_settings.cluster, value)
                 self._dynamic_settings = replace(self._dynamic_settings, cluster=value or {})

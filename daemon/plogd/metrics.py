@@ -2,8 +2,9 @@
 
 A room registers its metrics once and keeps the objects, so that counting is one attribute addition:
 no lock (everything belongs to the reactor's thread), no dictionary, no formatting. What is known
-anyway, such as a log's size, is not counted along but asked for when somebody scrapes: a gauge with
-a function. `Registry.expose` is called by http/site.py.
+anyway, such as a log's size, is not counted but asked for at each scrape: a gauge with a function.
+`Registry.lines` is called by http/metrics_page.py, which pauses between lines, so functions that
+give many numbers must bear changes while they are asked.
 
 Names: Kafka has the MBean ``kafka.server:type=BrokerTopicMetrics,name=BytesInPerSec,topic=x``; the
 usual rules of the JMX exporter call its count
@@ -164,14 +165,16 @@ class Registry:
         """
         self._add(name, help, _Asked(kind, _checked(labels), function))
 
+    def lines(self) -> Iterator[str]:
+        """All metrics in Prometheus' text format, line by line; others may run in between."""
+        for name, (help, metric) in list(self._metrics.items()):
+            yield f"# HELP {name} {_escaped_help(help)}"
+            yield f"# TYPE {name} {metric.kind}"
+            yield from metric.samples(name, ())
+
     def expose(self) -> bytes:
         """All metrics in Prometheus' text format."""
-        lines: list[str] = []
-        for name, (help, metric) in self._metrics.items():
-            lines.append(f"# HELP {name} {_escaped_help(help)}")
-            lines.append(f"# TYPE {name} {metric.kind}")
-            lines.extend(metric.samples(name, ()))
-        return ("\n".join(lines) + "\n").encode() if lines else b""
+        return "".join(f"{line}\n" for line in self.lines()).encode()
 
     def _add(self, name: str, help: str, metric: M) -> M:
         if not _NAME.fullmatch(name):

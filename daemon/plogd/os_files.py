@@ -20,7 +20,9 @@ import threading
 import time
 from collections.abc import Callable
 
-from plogd.ports import Buffer, DiskSpace, File
+from plogd.descriptors import DescriptorBudget
+from plogd.file_pool import FilePool
+from plogd.files import Buffer, DiskSpace, File
 
 _PROBE_BYTES = 64 * 1024
 """Distance of the pages looked at by `cached`: half of what the kernel reads ahead by default."""
@@ -41,13 +43,29 @@ _KEEP_SIZE = 1
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
+class _Descriptor(int):
+    """A descriptor that is closed with its last reference.
+
+    A call that uses it holds a reference, so a file can be closed while another thread reads it:
+    the number is not given to another file before that read has ended.
+    """
+
+    __slots__ = ()
+
+    def __del__(self, close: Callable[[int], None] = os.close) -> None:
+        close(self)
+
+
 class OsFile:
-    """An open file; see `plogd.ports.File`. Usable from any thread."""
+    """An open file; see `plogd.ports.File`. Usable from any thread.
+
+    After its last `close`, a call raises OSError (EBADF) and touches no other file.
+    """
 
     __slots__ = ("_fd", "_holders", "_lock", "_sync_error", "_sync_lock", "path")
 
     def __init__(self, path: str, flags: int) -> None:
-        self._fd = os.open(path, flags | os.O_CLOEXEC, 0o644)
+        self._fd: int = _Descriptor(os.open(path, flags | os.O_CLOEXEC, 0o644))
         self._holders = 1
         self._lock = threading.Lock()
         self._sync_lock = threading.Lock()
@@ -55,7 +73,7 @@ class OsFile:
         self.path = path
 
     def fileno(self) -> int:
-        """The descriptor, for sendfile."""
+        """The descriptor, for sendfile; it stays open while this object is referenced."""
         return self._fd
 
     def append(self, data: Buffer) -> None:
@@ -146,11 +164,32 @@ class OsFile:
         """Forget cached clean pages."""
         os.posix_fadvise(self._fd, 0, 0, os.POSIX_FADV_DONTNEED)
 
-    def retain(self) -> None:
-        """One more holder."""
+    @property
+    def is_open(self) -> bool:
+        """Whether it has a descriptor."""
+        return self._fd >= 0
+
+    def retain(self) -> File:
+        """Add a holder of this file, which is the result."""
         with self._lock:
             assert self._holders, f"{self.path} is closed"
             self._holders += 1
+        return self
+
+    def try_retain(self) -> bool:
+        """Add a holder; False if the last one has closed the file."""
+        with self._lock:
+            if not self._holders:
+                return False
+            self._holders += 1
+        return True
+
+    def retain_for_writing(self, *, is_reserved: bool = False) -> File:
+        """As `retain`: this file keeps its descriptor in any case."""
+        return self.retain()
+
+    def end_writing(self) -> None:
+        """Nothing: it keeps its descriptor until it is closed."""
 
     def close(self) -> None:
         """One holder less; the last one closes the descriptor."""
@@ -158,7 +197,6 @@ class OsFile:
             assert self._holders, f"{self.path} is closed"
             self._holders -= 1
             if not self._holders:
-                os.close(self._fd)
                 self._fd = -1
 
     def __repr__(self) -> str:
@@ -210,10 +248,25 @@ class OsFiles:
     def __init__(self) -> None:
         self._sync_fs_fd_by_device: dict[int, int] = {}
         self._spare = _SpareDescriptor()
+        self.descriptors = DescriptorBudget()
+        self._pool = FilePool(
+            create=lambda path: self.open_append(path),
+            reopen=lambda path: self.open_existing(path),
+            budget=self.descriptors,
+            lock=threading.Lock(),
+        )
 
     def open_append(self, path: str) -> File:
         """Open for append and read, creating an empty file if there is none."""
         return OsFile(path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
+
+    def open_existing(self, path: str) -> File:
+        """As `open_append`, but raises FileNotFoundError for a missing file."""
+        return OsFile(path, os.O_RDWR | os.O_APPEND)
+
+    def open_on_demand(self, path: str) -> File:
+        """As `open_append`, for a file that may lose its descriptor while it is not used."""
+        return self._pool.open(path)
 
     def open_read(self, path: str) -> File:
         """Open for reading. Raises FileNotFoundError."""

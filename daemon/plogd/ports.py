@@ -6,20 +6,23 @@ socket, a thread, a clock or a file by themselves. They are given a `Clock`, `Ti
 ports over the real machine (os_files.py, net/jobs.py, net/ports.py), the simulator over a virtual
 one (tests/sim), so the very same code runs under both.
 
-Everything here belongs to one thread, the reactor's, except `File` and `Files`, which jobs may use
-from theirs.
+Everything here belongs to one thread, the reactor's, except `File` and `Files` (files.py), which
+jobs may use from theirs.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator
-from typing import Any, Generic, NamedTuple, Protocol, Self, TypeAlias, TypeVar, cast
+from typing import Any, Generic, Protocol, Self, TypeAlias, TypeVar, cast
+
+from plogd.files import Buffer as Buffer
+from plogd.files import DiskSpace as DiskSpace
+from plogd.files import File as File
+from plogd.files import Files as Files
 
 T = TypeVar("T")
 U = TypeVar("U")
-
-Buffer: TypeAlias = bytes | bytearray | memoryview
 
 
 class Cancelled(Exception):
@@ -276,158 +279,8 @@ class Jobs(Protocol):
         """Run `function` after the lane's earlier jobs; the outcome comes on the reactor's thread.
 
         Lanes are serial: two jobs of one lane never overlap, jobs of different lanes may.
-        Cancelling the Later drops the outcome; the job itself still runs.
+        Cancelling the Later drops the outcome; the job still runs. If none can be taken, it fails.
         """
-        ...
-
-
-class File(Protocol):
-    """An open file: appended at its end, read anywhere, counted: a reader outlives a close."""
-
-    path: str
-
-    def fileno(self) -> int:
-        """The descriptor for sendfile; -1 where there is no kernel below (the simulator)."""
-        ...
-
-    def append(self, data: Buffer) -> None:
-        """Write all of `data` at the end. On OSError a part of it may be there: truncate."""
-        ...
-
-    def pread(self, length: int, position: int) -> bytes:
-        """Up to `length` bytes from `position`; fewer only at the end of the file."""
-        ...
-
-    def pread_nowait(self, length: int, position: int) -> Buffer | None:
-        """`length` bytes from `position`, if all are in the page cache; else None."""
-        ...
-
-    def size(self) -> int:
-        """Bytes in the file."""
-        ...
-
-    def truncate(self, size_bytes: int) -> None:
-        """Cut the file to `size_bytes`."""
-        ...
-
-    def reserve(self, nbytes: int) -> bool:
-        """Take room for `nbytes` behind the end, for appends to come; whether there was that much.
-
-        Nothing of it shows in the file. A truncation gives it back. A job's work.
-        """
-        ...
-
-    def sync(self) -> None:
-        """Make all of the file durable (fdatasync). A job's work, never the reactor's.
-
-        Raises OSError; from then on every time, for the kernel forgets what it could not write.
-        """
-        ...
-
-    def cached(self, position: int, length: int) -> bool:
-        """Whether these bytes are in the page cache, so that reading them cannot wait."""
-        ...
-
-    def drop_cache(self) -> None:
-        """Forget cached clean pages, so that the next read comes from the disk itself."""
-        ...
-
-    def retain(self) -> None:
-        """One more holder: the descriptor stays open until each holder has called `close`."""
-        ...
-
-    def close(self) -> None:
-        """One holder less. Idempotence is the holder's business."""
-        ...
-
-
-class DiskSpace(NamedTuple):
-    """A file system's size, and the part of it that this process may still use."""
-
-    total_bytes: int
-    usable_bytes: int
-
-
-class Files(Protocol):
-    """A file system. A rename, a new name and a removed name last only after `sync_dir`."""
-
-    def open_append(self, path: str) -> File:
-        """Open for append and read, creating an empty file if there is none."""
-        ...
-
-    def open_read(self, path: str) -> File:
-        """Open for reading. Raises FileNotFoundError."""
-        ...
-
-    def read_file(self, path: str) -> bytes:
-        """The whole of a small file. Raises FileNotFoundError."""
-        ...
-
-    def rename(self, source: str, target: str) -> None:
-        """Give `source` the name `target`, replacing what was there."""
-        ...
-
-    def exchange(self, first: str, second: str) -> None:
-        """Let two names of one file system change places, in one step.
-
-        Raises OSError where the file system cannot (EINVAL), or a name is missing.
-        """
-        ...
-
-    def unlink(self, path: str) -> None:
-        """Remove a file's name. Raises FileNotFoundError."""
-        ...
-
-    def mkdir(self, path: str) -> None:
-        """Make a directory and its missing parents; harmless when it is there."""
-        ...
-
-    def rmdir(self, path: str) -> None:
-        """Remove an empty directory."""
-        ...
-
-    def listdir(self, path: str) -> list[str]:
-        """The names in a directory, sorted."""
-        ...
-
-    def exists(self, path: str) -> bool:
-        """Whether a file or directory has this name."""
-        ...
-
-    def is_dir(self, path: str) -> bool:
-        """Whether this name is a directory."""
-        ...
-
-    def modified_ms(self, path: str) -> int:
-        """When the file was last written, wall-clock milliseconds."""
-        ...
-
-    def sync_dir(self, path: str) -> None:
-        """Make the names in a directory durable. A job's work."""
-        ...
-
-    def sync_fs(self, path: str) -> None:
-        """Make the whole file system holding `path` durable (syncfs). A job's work."""
-        ...
-
-    def sync_fs_apart(self, path: str) -> None:
-        """As `sync_fs`; an error that is heard here is still told to the callers of that."""
-        ...
-
-    def supports_sync_fs(self, path: str) -> bool:
-        """Whether `sync_fs` may be trusted there: ext4 or xfs, Linux 5.8 or newer."""
-        ...
-
-    def device(self, path: str) -> int:
-        """The number of the file system holding `path` (st_dev)."""
-        ...
-
-    def space(self, path: str) -> DiskSpace:
-        """How large the file system holding `path` is, and what is left. A job's work."""
-        ...
-
-    def lock(self, path: str) -> Callable[[], None]:
-        """Take an exclusive lock on `path`; the result lets go. Raises BlockingIOError if taken."""
         ...
 
 
@@ -465,7 +318,7 @@ class Turn:
         self._scheduled = False
 
     def defer(self, function: Callable[[], None]) -> None:
-        """Run `function` when the current turn ends."""
+        """Run `function` when this turn ends; in the next one if no timer can be set for it."""
         self._calls.append(function)
         if self._depth == 0:
             self._schedule()
@@ -487,8 +340,8 @@ class Turn:
 
     def _schedule(self) -> None:
         if not self._scheduled:
-            self._scheduled = True
             self._timers.call_later(0, self._run_scheduled)
+            self._scheduled = True
 
     def _run_scheduled(self) -> None:
         self._scheduled = False

@@ -50,7 +50,7 @@ class OwnProcess:
 
 
 def _raise_descriptor_limit() -> int:
-    """Open as many files as we are allowed to; a partition needs three and more. The new limit."""
+    """Raise the limit as far as allowed; return it. See plogd/descriptors.py for its use."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     return hard

@@ -35,6 +35,7 @@ from plogd.machine import Machine
 from plogd.metrics import Registry
 from plogd.net.advertised_check import AdvertisedCheck
 from plogd.net.connections import Connections
+from plogd.net.detached_jobs import DetachedJobs
 from plogd.net.gauges import register_connection_gauges
 from plogd.net.listeners import Listeners
 from plogd.ports import Later
@@ -48,6 +49,8 @@ log = Logger()
 
 _ANSWERS_MAX_MS = 10_000.0
 """How long a stop waits for clients to read the answers to requests under way."""
+_OUTSIDE_MAX_S = 15.0
+"""How long files of settings and certificates may take, and names; longer than reading a pipe."""
 
 
 class BrokerService(Service):
@@ -102,12 +105,14 @@ class BrokerService(Service):
             log.info("data is in {where}", where=where)
         for warning in self._loaded.warnings:
             log.warn("{warning}", warning=warning)
+        limit = self._process.begin(self._hang_up)
         log.info(
             "plog {version} starts as broker {node_id}; it may open {limit} files",
             version=VERSION,
             node_id=config.node_id,
-            limit=self._process.begin(self._hang_up),
+            limit=limit,
         )
+        self._machine.files.descriptors.set_limit(limit, config.max_connections)
         self._make_parts()
         try:
             self._tls = self._make_tls()
@@ -121,6 +126,7 @@ class BrokerService(Service):
     def _make_parts(self) -> None:
         config, machine = self._loaded.config, self._machine
         self._jobs = machine.make_jobs()
+        self._detached_jobs = DetachedJobs(self._reactor)
         self.broker = Broker(
             config,
             clock=machine.clock,
@@ -143,13 +149,17 @@ class BrokerService(Service):
             timers=machine.timers,
             jobs=self._jobs,
             turn=machine.turn,
+            descriptors=machine.files.descriptors,
         )
         register_connection_gauges(self._registry, self._connections)
-        self._advertised = AdvertisedCheck(
-            config, self._connections, resolve=lambda host: socket.getaddrinfo(host, None)
-        )
+        self._advertised = AdvertisedCheck(config, self._connections, resolve=self._resolve)
         self.broker.on_address_told = self._advertised.told
         self.broker.on_client_works = self._advertised.works
+
+    def _resolve(self, host: str) -> Later[object]:
+        return self._detached_jobs.run(
+            f"the look-up of {host}", lambda: socket.getaddrinfo(host, None), _OUTSIDE_MAX_S
+        )
 
     def _make_tls(self) -> TlsServers | None:
         if not self._loaded.config.tls_listeners():
@@ -167,7 +177,11 @@ class BrokerService(Service):
         from plogd.http import site  # A tenth of a start, for those who want it.
 
         pages = site.make_site(
-            self._reactor, metrics=self._registry.expose, health=self._health, ready=self._ready
+            self._machine.timers,
+            self._reactor.seconds,
+            metrics=self._registry.lines,
+            health=self._health,
+            ready=self._ready,
         )
         return site.listen(self._reactor, self._loaded.config, pages)
 
@@ -234,10 +248,12 @@ class BrokerService(Service):
         """Read the settings again and use those that may change while the broker runs.
 
         New connections get the certificates that are in the files now. If those cannot be used,
-        the old ones and the settings that name them stay; everything else is taken over.
+        the old ones and the settings that name them stay; everything else is taken over. Nothing
+        changes if the files cannot be read in time, as on a file system that hangs.
         """
         self._notifier.reloading(self._clock.monotonic_ms())
-        self._jobs.submit("settings", self._load).then(self._loaded_again, self._not_loaded)
+        read = self._detached_jobs.run("reading the settings", self._load, _OUTSIDE_MAX_S)
+        read.then(self._loaded_again, self._not_loaded)
 
     def _not_loaded(self, error: Exception) -> None:
         if self._stopping:
@@ -248,7 +264,7 @@ class BrokerService(Service):
             for warning in error.warnings:
                 log.warn("{warning}", warning=warning)
         elif isinstance(error, OSError):
-            log.error("the settings stay as they were: {error}", error=str(error))
+            log.error("the settings stay as they were: {error}", error=error.strerror or str(error))
         else:
             _log_bug("reload", error)
         self._reloaded()
@@ -266,6 +282,8 @@ class BrokerService(Service):
         from plogd.net.tls_servers import prepare_tls
 
         def prepared(new: PreparedTls) -> None:
+            if self._stopping:
+                return
             for warning in new.warnings:
                 log.warn("{warning}", warning=warning)
             tls.use(new)
@@ -274,14 +292,18 @@ class BrokerService(Service):
         def failed(error: Exception) -> None:
             if self._stopping:
                 return
-            if not isinstance(error, ConfigError):
+            if not isinstance(error, ConfigError | OSError):
                 _log_bug("reload of certificates", error)
-            what = "; ".join(str(error).splitlines())
+            text = error.strerror if isinstance(error, OSError) else None
+            what = "; ".join((text or str(error)).splitlines())
             log.error("the certificates stay as they were: {what}", what=what)
             self._take_over(loaded, without_tls(reload, self._loaded.config))
 
         now_ms = self._clock.now_ms()
-        self._jobs.submit("tls", lambda: prepare_tls(reload.config, now_ms)).then(prepared, failed)
+        prepare = self._detached_jobs.run(
+            "reading the certificates", lambda: prepare_tls(reload.config, now_ms), _OUTSIDE_MAX_S
+        )
+        prepare.then(prepared, failed)
 
     def _reloaded(self) -> None:
         if self._listeners is not None:
@@ -347,6 +369,7 @@ class BrokerService(Service):
         if self._tasks is not None:
             await self._tasks.stop()
         await as_deferred(self.broker.stop())
+        self._detached_jobs.close()
         self._jobs.close()
         log.info("stopped")
 

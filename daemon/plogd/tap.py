@@ -18,6 +18,7 @@ from twisted.python import usage
 from plog.version import VERSION
 from plogd.config import ConfigError, LoadedConfig, load_config
 from plogd.logging import LineObserver, stream_observer
+from plogd.settings_file import read_settings_file
 
 
 class Options(usage.Options):
@@ -56,7 +57,7 @@ class Options(usage.Options):
 
     def load(self) -> LoadedConfig:
         """The settings as they are in the files now. Raises ConfigError."""
-        return load_config(self.files, self.overrides)
+        return load_config(self.files, self.overrides, read=read_settings_file)
 
     def postOptions(self) -> None:
         """Load the settings; `--check-config` ends here.

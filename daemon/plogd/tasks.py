@@ -90,7 +90,7 @@ BROKER_TASKS: tuple[Task[Running], ...] = (
     Task(
         name="producer-expiration",
         interval_setting="producer.id.expiration.check.interval.ms",
-        function=lambda at: at.broker.log_manager.expire_producers(at.broker.clock.now_ms()),
+        function=lambda at: at.broker.log_manager.expire_producers(at.broker.clock.monotonic_ms()),
     ),
     Task(
         name="offsets-cleanup",

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from plog.cli.commands import COMMANDS, find_command
-from plog.cli.parser import Parser, add_examples
+from plog.cli.parser import Parser, add_examples, add_version_option
 from plog.error_base import PlogError
 
 SHELLS: Final = ("bash", "zsh", "fish")
@@ -65,13 +65,31 @@ def completion_parser(line: str) -> Parser:
     words = _words(line)
     named = find_command(words[1]) if len(words) > 1 else None
     parser = Parser(prog="plog")
+    add_version_option(parser)
     tools = parser.add_subparsers()
     for row in COMMANDS:
         for name in (row.name, *row.short_names):
             tool = tools.add_parser(name, help=row.summary)
             if row is named and row.is_installed:
                 row.load()(tool)
+                _offer_one_spelling(tool)
     return parser
+
+
+def _offer_one_spelling(parser: argparse.ArgumentParser) -> None:
+    """Offer each option in today's spelling; older ones are understood, and would only compete.
+
+    With both ``--bootstrap-server`` and ``--bootstrap-servers``, a shell could not complete
+    ``--boo`` to the end.
+    """
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for tool in action.choices.values():
+                _offer_one_spelling(tool)
+        long = [spelling for spelling in action.option_strings if spelling.startswith("--")]
+        short = [spelling for spelling in action.option_strings if spelling not in long]
+        # What is parsed is in another table: argparse only shows these.
+        action.option_strings = [*short, *long[:1]]
 
 
 def _words(line: str) -> list[str]:

@@ -175,10 +175,10 @@ async def describe(
 
 
 def _tell_unknown(entity: Entity, *, as_json: bool) -> int:
-    """Kafka's tool tells so, and has not failed."""
+    """Print Kafka's sentence; the exit code is 1, for scripts, where Kafka's tool ends with 0."""
     text = f"The {entity.type[:-1]} '{entity.name}' doesn't exist and doesn't have dynamic config."
     tell(text, [], as_json=as_json)
-    return 0
+    return 1
 
 
 async def _is_unknown(cluster: Cluster, entity: Entity) -> bool:
@@ -265,7 +265,7 @@ def _synonyms(entry: ConfigEntry) -> str:
 
 def _table(kind: str, resource: ConfigResource, entries: Sequence[ConfigEntry]) -> Table:
     return Table(
-        (f"{kind[:-1]} {resource.name}".upper().strip() or kind, "VALUE", "FROM"),
+        (f"{kind[:-1].upper()} {resource.name}".rstrip(), "VALUE", "FROM"),
         [
             (
                 entry.name,

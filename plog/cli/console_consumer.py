@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 _AT_ONCE: Final = 500
 _LOOK_UP_S: Final = 1.0
+_CHECK_S: Final = 3.0
+"""How long a topic may be unknown: one that was just created is, to some brokers."""
 _UNREAD: Final = "unable to write to standard output, closing the consumer"
 _EARLIEST, _LATEST = "earliest", "latest"
 
@@ -189,6 +191,7 @@ def settings_of(arguments: argparse.Namespace) -> dict[str, object]:
     )
     if arguments.from_beginning and reset != _EARLIEST:
         raise UsageError(f"say --from-beginning or auto.offset.reset={reset}, not both")
+    config["allow.auto.create.topics"] = "false"  # A name misspelled is not to become a topic.
     return config
 
 
@@ -216,6 +219,7 @@ def run(arguments: argparse.Namespace) -> int:
     printer = Printer(formatter, sys.stdout.buffer, skips_errors=arguments.skip_message_on_error)
     with Stopping(consumer.wakeup) as stopping:
         try:
+            check_topic(consumer, arguments)
             begin(consumer, arguments)
             copy(consumer, printer, arguments, lambda: stopping.requested)
         finally:
@@ -226,6 +230,31 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.enable_systest_events:
             print("shutdown_complete")
     return stopping.exit_code
+
+
+def check_topic(consumer: Consumer, arguments: argparse.Namespace) -> None:
+    """Raise PlogError if the topic or its partition does not exist.
+
+    What cannot be found out now, as while no broker answers, is left to the consumer.
+    """
+    from plog.errors import UnknownTopicOrPartition
+
+    if arguments.topic is None:
+        return
+    try:
+        count = len(consumer.partitions_for(arguments.topic, timeout_s=_CHECK_S))
+    except UnknownTopicOrPartition:
+        raise PlogError(
+            f"cannot read topic {arguments.topic}: it does not exist; create it with "
+            "'plog topics --create'"
+        ) from None
+    except PlogError:
+        return
+    if arguments.partition is not None and arguments.partition >= count:
+        raise PlogError(
+            f"cannot read partition {arguments.partition} of topic {arguments.topic}: it has "
+            f"partitions 0 to {count - 1}"
+        )
 
 
 def begin(consumer: Consumer, arguments: argparse.Namespace) -> None:

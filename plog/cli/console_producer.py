@@ -189,6 +189,10 @@ class Tally:
         if self.failed <= _TOLD:
             fail(f"line {number} was not delivered: {error}")
 
+    def sent_before(self) -> str:
+        """How many records precede a line that cannot be read."""
+        return f"{self.sent} record{' was' if self.sent == 1 else 's were'} sent before it"
+
     def conclude(self) -> None:
         """Tell how many errors were not told; on a terminal, also how it went."""
         if self.failed > _TOLD:
@@ -217,7 +221,7 @@ class LineSender:
         self._sync = sync
 
     def send_all(self, lines: Iterable[bytes]) -> None:
-        """Send each line. Raises LineError for one that cannot be read; those before are sent."""
+        """Send each line. Raises LineError for one that cannot be read, after those before it."""
         parse = None if self._format.is_plain else self._format.parse
         send, topic, watch = self._producer.send, self._topic, self._outcomes.watch
         key: bytes | None = None
@@ -232,9 +236,9 @@ class LineSender:
                 watch(number, future)
                 if self._sync:
                     future.exception()
-            except LineError:
-                self._producer.flush()  # What went wrong before comes first.
-                raise
+            except LineError as error:
+                self._producer.flush()  # Errors of earlier lines come first.
+                raise LineError(f"{error}; {self._tally.sent_before()}") from error
             except PlogError as error:
                 self._refused(number, error)
 
@@ -243,7 +247,7 @@ class LineSender:
         from plog.client.errors import RecordTooLarge
 
         if not isinstance(error, RecordTooLarge):
-            raise PlogError(f"line {number} and those behind it were not sent: {error}") from error
+            raise PlogError(f"line {number} and all later ones were not sent: {error}") from error
         with self._outcomes.lock:
             self._tally.count_failed(number, error)
 

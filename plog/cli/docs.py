@@ -26,10 +26,20 @@ are what Kafka's tool prints; with `--json`, where a tool has it, one JSON docum
 wrong is one line on standard error. Exit codes: 0 done, 1 refused, failed or wrongly used, 130
 stopped by Ctrl-C. Every tool also takes `--help` and `--version`.
 
-Where Kafka's tool tells of an error and ends with 0 all the same, plog ends with 1, so that a
-script notices: `consumer-groups` for a group there is not, offsets of a group that has members,
-what could not be deleted, and brokers nobody can reach; `cluster unregister` where the cluster
-cannot do it.
+Differences from Kafka's tools, each to protect data or to let scripts notice a failure:
+
+| command | Apache Kafka | plog |
+|---|---|---|
+| `topics --delete` and `--alter` | `--topic web.log` is a pattern and also means `web-log` \
+| a name means that topic alone; a pattern needs `--regex`, or a character that no topic name \
+can have; deleted topics are printed |
+| `configs --describe` of something that does not exist | exits with 0 | exits with 1 |
+| `consumer-groups` for a missing group, offsets of a group with members, a failed deletion, \
+unreachable brokers | exits with 0 | exits with 1 |
+| `cluster unregister` where the cluster cannot do it | exits with 0 | exits with 1 |
+| `console-consumer` of a missing topic or partition | creates the topic, or waits | never creates \
+a topic; exits with 1 |
+| `configs` for SCRAM users | | prints `stored, not enforced` if the broker says so |
 
 `source <(plog completion bash)` makes the shell complete commands and options.
 """

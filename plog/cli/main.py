@@ -121,9 +121,11 @@ def describe(error: Exception) -> str:
     """What an error that was raised on purpose tells people.
 
     >>> describe(FileNotFoundError(2, "No such file or directory", "orders.txt"))
-    'orders.txt: No such file or directory'
+    'orders.txt: not found'
     """
     if isinstance(error, OSError) and error.filename is not None and error.strerror:
-        return f"{os.fsdecode(error.filename)}: {error.strerror}"
+        from plog.error_base import reason_of
+
+        return f"{os.fsdecode(error.filename)}: {reason_of(error)}"
     text: object = getattr(error, "message", None) or error
     return str(text) or type(error).__name__

@@ -13,7 +13,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 if TYPE_CHECKING:
-    from plog.client.producer_batch import SendHandle
+    from plog.client.producer_batch import RecordHandle
 
 T = TypeVar("T")
 
@@ -23,7 +23,7 @@ class _Run(Generic[T]):
 
     __slots__ = ("first", "is_done", "tags", "told")
 
-    def __init__(self, first: SendHandle, tag: T) -> None:
+    def __init__(self, first: RecordHandle, tag: T) -> None:
         self.first = first
         self.tags = [tag]
         self.told = 0
@@ -42,17 +42,20 @@ class Outcomes(Generic[T]):
         written: Callable[[Sequence[T]], object],
         failed: Callable[[T, Exception], object],
     ) -> None:
+        from plog.client import producer_batch  # Slow to import, for a tool that only shows help.
+
         self.lock = Lock()
+        self._handles = producer_batch
         self._written = written
         self._failed = failed
         self._run: _Run[T] | None = None
 
-    def watch(self, tag: T, handle: SendHandle) -> None:
+    def watch(self, tag: T, handle: RecordHandle) -> None:
         """Have the outcome of the record told that was sent last."""
         run = self._run
-        if run is None or run.is_done or not handle.is_with(run.first):
+        if run is None or run.is_done or not self._handles.share_batch(handle, run.first):
             self._run = run = _Run(handle, tag)
-            handle.add_callback(partial(self._done, run))
+            self._handles.call_when_done(handle, partial(self._done, run))
             return
         run.tags.append(tag)
         if _is_done(run):  # Since it was asked: nobody else will see this one.
@@ -60,29 +63,29 @@ class Outcomes(Generic[T]):
 
     def _done(self, run: _Run[T], _: Any = None) -> None:
         run.is_done = True
-        late: list[tuple[T, SendHandle]] = []
+        late: list[tuple[T, RecordHandle]] = []
         with self.lock:
             tags = run.tags[run.told :]
             first = run.told
             run.told += len(tags)
-            if run.first.batch_is_fine():
+            if self._handles.is_batch_written(run.first):
                 self._written(tags)
                 return
             for place, tag in enumerate(tags, first):
-                handle = run.first.behind(place)
+                handle = self._handles.handle_behind(run.first, place)
                 if handle.done():
                     self._tell(tag, handle)
                 else:  # Its batch was split, and its part is still on the way.
                     late.append((tag, handle))
         for tag, handle in late:
-            handle.add_callback(partial(self._done_late, tag))
+            self._handles.call_when_done(handle, partial(self._done_late, tag))
 
-    def _done_late(self, tag: T, handle: SendHandle) -> None:
+    def _done_late(self, tag: T, handle: RecordHandle) -> None:
         with self.lock:
             self._tell(tag, handle)
 
-    def _tell(self, tag: T, handle: SendHandle) -> None:
-        error = handle.error()
+    def _tell(self, tag: T, handle: RecordHandle) -> None:
+        error = self._handles.error_of(handle)
         if error is None:
             self._written((tag,))
         else:

@@ -6,13 +6,15 @@ What a description looks like is in topics_report.py. Source: Kafka 4.3 TopicCom
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from collections.abc import Sequence
 
-from plog.cli.admin import run_admin, topic_filter
+from plog.cli.admin import run_admin, tell_errors, topic_filter
 from plog.cli.options import (
     UsageError,
     add_admin_options,
+    comma_list,
     is_given,
     key_value,
     one_of,
@@ -69,7 +71,13 @@ def _add_topic_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--topic",
         metavar="TOPIC",
-        help="the topic; a list of regular expressions except to create one",
+        help="the topic; to list and describe, a list of regular expressions; to alter and "
+        "delete, a list of names, or of regular expressions with characters no name can have",
+    )
+    group.add_argument(
+        "--regex",
+        action="store_true",
+        help="--alter, --delete: --topic is a list of regular expressions, even if it is a name",
     )
     group.add_argument("--topic-id", metavar="ID", help="the id of the topic to describe")
     group.add_argument(
@@ -183,6 +191,7 @@ def check(arguments: argparse.Namespace, action: str) -> None:
     only_with(arguments, ["--create"], "--config", "--replication-factor", "--if-not-exists")
     only_with(arguments, ["--create", "--alter"], "--partitions", "--replica-assignment")
     only_with(arguments, ["--alter", "--delete", "--describe"], "--if-exists")
+    only_with(arguments, ["--alter", "--delete"], "--regex")
     only_with(arguments, ["--list", "--describe"], "--exclude-internal")
     only_with(arguments, ["--describe"], "--topic-id", "--topics-with-overrides", *REPORTS)
     if arguments.create and arguments.replica_assignment:
@@ -225,7 +234,7 @@ async def create(cluster: Cluster, arguments: argparse.Namespace) -> int:
 async def alter(cluster: Cluster, arguments: argparse.Namespace) -> int:
     """``--alter``."""
     admin = TopicDescriptionAdmin(cluster)
-    names = await _existing(admin, arguments)
+    names = await _named(admin, arguments)
     totals: dict[str, int | NewPartitions] = {}
     for name in names:
         totals[name] = arguments.partitions
@@ -242,11 +251,13 @@ async def alter(cluster: Cluster, arguments: argparse.Namespace) -> int:
 
 async def delete(cluster: Cluster, arguments: argparse.Namespace) -> int:
     """``--delete``."""
-    names = await _existing(TopicDescriptionAdmin(cluster), arguments)
-    if names:
-        (await TopicAdmin(cluster).delete_topics(names)).raise_first()
-    tell("", {"deleted": names}, as_json=arguments.json)
-    return 0
+    names = await _named(TopicDescriptionAdmin(cluster), arguments)
+    results = await TopicAdmin(cluster).delete_topics(names)
+    deleted = [name for name in names if name not in results.errors]
+    text = "\n".join(f"Deleted topic {name}." for name in deleted)
+    tell(text, {"deleted": deleted}, as_json=arguments.json)
+    refused = (name for name in names if name in results.errors)
+    return tell_errors((f"Topic '{name}'", results.errors[name]) for name in refused)
 
 
 async def list_topics(cluster: Cluster, arguments: argparse.Namespace) -> int:
@@ -287,6 +298,34 @@ def _topic_id(text: str) -> bytes:
         return uuid_from_text(text)
     except ValueError:
         raise UsageError(f"'{text}' is no topic id: it has 22 letters, digits, - and _") from None
+
+
+async def _named(admin: TopicDescriptionAdmin, arguments: argparse.Namespace) -> list[str]:
+    """The topics that --topic of an action with consequences means.
+
+    In ``web.log`` the period is one, unless --regex says otherwise: a mistake deletes records.
+    Raises UsageError for a name or a pattern without a topic, unless --if-exists is given.
+    """
+    if arguments.regex:
+        return await _existing(admin, arguments)
+    listed = await admin.list_topics(include_internal=True)
+    if arguments.topic in listed:
+        return [arguments.topic]
+    named: dict[str, None] = {}
+    for part in comma_list(arguments.topic):
+        if _is_name(part):
+            found = [part] if part in listed else []
+        else:
+            found = [name for name in sorted(listed) if topic_filter(part)(name)]
+        if not found and not arguments.if_exists:
+            raise UsageError(f"Topic '{part}' does not exist as expected")
+        named.update(dict.fromkeys(found))
+    return list(named)
+
+
+def _is_name(text: str) -> bool:
+    """Whether a topic could have this name; a pattern has a character that none can have."""
+    return re.fullmatch(r"[a-zA-Z0-9._-]+", text) is not None
 
 
 async def _existing(admin: TopicDescriptionAdmin, arguments: argparse.Namespace) -> list[str]:

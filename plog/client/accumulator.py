@@ -19,7 +19,7 @@ from typing import Generic, TypeVar
 
 from plog.client.network import Network
 from plog.client.partition_queue import PartitionQueue, TopicQueues
-from plog.client.producer_batch import OnDelivery, ProducerBatch, SendHandle
+from plog.client.producer_batch import OnDelivery, ProducerBatch, RecordHandle
 from plog.client.producer_state import REMEMBERED_BATCHES, PartitionSequences
 from plog.client.settings import ProducerSettings
 from plog.client.transactions.sequences import transactional
@@ -28,7 +28,7 @@ from plog.records.batch import HEADER_SIZE
 from plog.records.codec import NO_OFFSET, Header
 from plog.types import ZERO_UUID, TopicPartition, Uuid
 
-H = TypeVar("H", bound=SendHandle)
+H = TypeVar("H", bound=RecordHandle)
 
 _FIRST_BYTES = 16 * 1024
 """What a batch holds of buffer.memory at first."""

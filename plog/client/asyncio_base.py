@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import warnings
 from collections.abc import Callable, Coroutine
+from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
 from twisted.internet.defer import Deferred
 
 from plog.client.cluster import Cluster
 from plog.client.errors import ClosedError, IllegalState
-from plog.client.facing import NoCopy, described
+from plog.client.facing import EXIT_TIMEOUT_S, NoCopy, described
 from plog.client.loop_reactor import LoopReactor
 from plog.client.settings import ClientSettings
 from plog.client.twisted_network import TwistedNetwork
+
+log = logging.getLogger("plog.client")
 
 T = TypeVar("T")
 Core = TypeVar("Core")
@@ -75,8 +79,16 @@ class Client(NoCopy, Generic[Core]):
         _ = self._core
         return self
 
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
+    async def __aexit__(
+        self, kind: object, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if error is None:
+            await self.close()
+            return
+        try:
+            await self.close(EXIT_TIMEOUT_S)
+        except Exception as failure:  # The first one says more.
+            log.warning("closing %r after an error failed: %s", self, failure)
 
     def __repr__(self) -> str:
         return described("plog.aio", self, self._settings, "closed" if self._is_closed else "")
@@ -91,7 +103,7 @@ class Client(NoCopy, Generic[Core]):
             )
 
     async def close(self, timeout_s: float | None = None) -> None:
-        """End it; harmless when it has ended."""
+        """Close the client; harmless when it is closed."""
         if self._is_closed:
             return
         self._check_loop()

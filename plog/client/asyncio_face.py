@@ -18,11 +18,21 @@ from plog.client.asyncio_admin import Admin
 from plog.client.asyncio_base import Client
 from plog.client.cluster import Cluster
 from plog.client.consumer_face import ReactorConsumerFace
-from plog.client.facing import awaitable, check_functions, check_topics, here
+from plog.client.facing import awaitable, check_topics, here
+from plog.client.hook_checks import (
+    check_assignors,
+    check_functions,
+    check_interceptors,
+    check_listener,
+    check_partitioner,
+)
+from plog.client.interceptors import ProducerInterceptor
 from plog.client.options import Servers
+from plog.client.partitioner import Partitioner
 from plog.client.polling import ARROW_RECORDS_MAX, PollingConsumer
 from plog.client.producer import ProducerCore
-from plog.client.producer_batch import OnDelivery, SendHandle
+from plog.client.producer_batch import OnDelivery, RecordHandle, call_when_done, metadata_of
+from plog.client.rebalance_listener import ConsumerRebalanceListener
 from plog.client.record_checks import Headers, Serializer
 from plog.client.settings import (
     ConsumerSettings,
@@ -36,10 +46,12 @@ from plog.client.values import ConsumerRecord, RecordMetadata
 if TYPE_CHECKING:
     import pyarrow
 
+    from plog.client.assignors import Assignor
+
 T = TypeVar("T")
 
 
-class RecordAwaitable(SendHandle):
+class RecordAwaitable(RecordHandle):
     """A record on its way: await it for where the record is, as often as you like."""
 
     __slots__ = ()
@@ -47,9 +59,9 @@ class RecordAwaitable(SendHandle):
     def __await__(self) -> Generator[Any, Any, RecordMetadata]:
         if not self.done():
             future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self.add_callback(lambda _: _wake(future))
+            call_when_done(self, lambda _: _wake(future))
             yield from future
-        return self.metadata()
+        return metadata_of(self)
 
     async def result(self) -> RecordMetadata:
         """The same, as a coroutine."""
@@ -79,12 +91,14 @@ class Producer(Client[ProducerCore[RecordAwaitable]], AsyncioTransactions):
         bootstrap_servers: Servers = None,
         key_serializer: Serializer | None = None,
         value_serializer: Serializer | None = None,
-        partitioner: Any = None,
-        interceptors: Sequence[Any] = (),
+        partitioner: Partitioner | Callable[..., int] | None = None,
+        interceptors: Sequence[ProducerInterceptor] = (),
         config: Mapping[str, object] | None = None,
         **settings: object,
     ) -> None:
         check_functions(key_serializer=key_serializer, value_serializer=value_serializer)
+        check_partitioner(partitioner)
+        check_interceptors(interceptors)
         made = ProducerSettings.from_options(
             config, bootstrap_servers=bootstrap_servers, **settings
         )
@@ -187,15 +201,17 @@ class Consumer(Client[PollingConsumer], ReactorConsumerFace):
         bootstrap_servers: Servers = None,
         group_id: str | None = None,
         pattern: str | None = None,
-        listener: Any = None,
+        listener: ConsumerRebalanceListener | None = None,
         key_deserializer: Callable[[bytes], Any] | None = None,
         value_deserializer: Callable[[bytes], Any] | None = None,
-        assignors: Sequence[Any] | None = None,
+        assignors: Sequence[str | Assignor | type[Assignor]] | None = None,
         config: Mapping[str, object] | None = None,
         **settings: object,
     ) -> None:
         check_topics(topics)
         check_functions(key_deserializer=key_deserializer, value_deserializer=value_deserializer)
+        check_listener(listener)
+        assignors = check_assignors(assignors)
         made = ConsumerSettings.from_options(
             config, bootstrap_servers=bootstrap_servers, group_id=group_id, **settings
         )
@@ -242,11 +258,12 @@ class Consumer(Client[PollingConsumer], ReactorConsumerFace):
     async def consume(
         self, max_records: int | None = None, timeout_s: float | None = None
     ) -> list[ConsumerRecord]:
-        """Up to `max_records` (``max.poll.records``), as soon as there are any.
+        """Return up to `max_records` (``max.poll.records``), as soon as there are any.
 
-        Waits for ever without `timeout_s`, and else returns an empty list when that is over. Raises
+        Without `timeout_s` it waits for ever; otherwise the list is empty when that is over. Raises
         what was found out in the meantime: OffsetOutOfRange, CorruptRecords, SerializationFailed,
-        the coordinator's refusals, what a listener raised; WokenUp after `wakeup`.
+        UnknownTopicOrPartition for a topic that does not exist and may not be created, errors of
+        the group's coordinator and of a listener; WokenUp after `wakeup`.
         """
         core = self._core
         self._check_loop()

@@ -76,8 +76,8 @@ class Admin(Client):
     unregister_broker = blocking(AdminCore.unregister_broker)
     update_features = blocking(AdminCore.update_features)
 
-    def close(self) -> None:
-        """End it; harmless when it has ended."""
+    def close(self, timeout_s: float | None = None) -> None:
+        """Close the client, which takes no time; harmless when it is closed."""
         if not self._is_closed and not self._is_forked:
             self._run(self._cluster.close)
             self._is_closed = True

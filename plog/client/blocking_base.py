@@ -1,22 +1,26 @@
-"""What the blocking clients have in common: a network on the private reactor, and an end."""
+"""What the blocking clients have in common: a network on the private reactor, and closing."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Coroutine
+from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from plog.client.cluster import Cluster
 from plog.client.errors import ClosedError, ForkedError
-from plog.client.facing import NoCopy, described
+from plog.client.facing import EXIT_TIMEOUT_S, NoCopy, described
 from plog.client.private_reactor import PrivateReactor
 from plog.client.settings import ClientSettings
 from plog.client.twisted_network import TwistedNetwork
+
+log = logging.getLogger("plog.client")
 
 T = TypeVar("T")
 
 
 class Client(NoCopy):
-    """What the three have in common: a network on the private reactor, and an end."""
+    """A client that blocks: its cluster and network, on the process' private reactor."""
 
     def __init__(self, settings: ClientSettings, *, auto_create_topics: bool = False) -> None:
         self._settings = settings
@@ -32,7 +36,7 @@ class Client(NoCopy):
         self._check()
         return self._private.run(function, *arguments, **options)
 
-    def forked(self) -> None:
+    def _forked(self) -> None:
         """In the child of a fork: nothing of this client works here."""
         self._is_forked = True
 
@@ -45,13 +49,21 @@ class Client(NoCopy):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    def __exit__(
+        self, kind: object, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if error is None:
+            self.close()
+            return
+        try:
+            self.close(EXIT_TIMEOUT_S)
+        except Exception as failure:  # The first one says more.
+            log.warning("closing %r after an error failed: %s", self, failure)
 
     def __repr__(self) -> str:
         state = "of before a fork" if self._is_forked else "closed" if self._is_closed else ""
         return described("plog", self, self._settings, state)
 
-    def close(self) -> None:
-        """End it; harmless when it has ended."""
+    def close(self, timeout_s: float | None = None) -> None:
+        """Close the client; harmless when it is closed."""
         raise NotImplementedError

@@ -21,9 +21,11 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
+from plog.client.backoff import timed_out
 from plog.client.cluster import Cluster
 from plog.client.connection import Connection
 from plog.client.coordinator_link import CoordinatorLink
+from plog.client.deadline import Deadline
 from plog.client.errors import CommitFailed, error_about
 from plog.client.group_positions import GroupPositions
 from plog.client.heartbeats import fenced
@@ -32,7 +34,6 @@ from plog.client.network import Cancelled, Network, Task
 from plog.client.offset_messages import commit_request, commit_results
 from plog.client.rebalance_listener import CallUser
 from plog.client.settings import ConsumerSettings
-from plog.client.time_limit import within
 from plog.client.values import OffsetAndMetadata
 from plog.errors import (
     ErrorCode,
@@ -107,18 +108,16 @@ class Commits:
         self._supersede(offsets)
         generation = self._generation() if offsets else _NO_MEMBER
         limit_s = self._settings.default_api_timeout_ms / 1000 if timeout_s is None else timeout_s
-        what = f"group {self._link.group_id}: committing offsets"
-        await within(self._network, self._commit(offsets, generation, limit_s), limit_s, what)
-
-    async def _commit(self, offsets: Offsets, generation: Generation, limit_s: float) -> None:
-        backoff = self._cluster.backoff(limit_s)
+        backoff = self._cluster.backoff(self._cluster.deadline(limit_s))
         while self._waiting or self._in_flight:
             self._answered.clear()
-            await self._answered.wait()
+            if not await self._answered.wait(backoff.left_s):
+                what = f"group {self._link.group_id}: committing offsets"
+                raise timed_out(what, limit_s, self._cluster.trouble)
         while offsets:
             try:
-                connection = await self._link.connected()
-                answer = self._asked(connection, offsets, generation)
+                connection = await self._link.connected(backoff.deadline)
+                answer = self._asked(connection, offsets, generation, backoff.deadline)
                 await self._outcome(answer, offsets, generation)
                 return
             except KafkaError as error:
@@ -153,17 +152,21 @@ class Commits:
         )
 
     def _asked(
-        self, connection: Connection, offsets: Offsets, generation: Generation
+        self,
+        connection: Connection,
+        offsets: Offsets,
+        generation: Generation,
+        deadline: Deadline | None = None,
     ) -> Awaitable[OffsetCommitResponse]:
         """Send a commit now; its answer.
 
-        Never in another generation than the one it was made for: its partitions may be another
-        member's there, which has come further.
+        Only in the generation that it was made for: in a later one, and after this member has left,
+        its partitions may belong to another member, which has read further.
         """
-        if self.is_managed and generation != self._membership.stable_generation:
+        if generation not in (_NO_MEMBER, self._membership.stable_generation):
             raise self._why_not()
         request = commit_request(self._link.group_id, offsets, generation, connection)
-        return self._link.ask_on(connection, request, OffsetCommitResponse)
+        return self._link.ask_on(connection, request, OffsetCommitResponse, deadline=deadline)
 
     async def _outcome(
         self, answer: Awaitable[OffsetCommitResponse], offsets: Offsets, generation: Generation

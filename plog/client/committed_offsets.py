@@ -13,7 +13,6 @@ from plog.client.errors import error_about
 from plog.client.network import Network
 from plog.client.offset_messages import fetch_request, fetch_results
 from plog.client.settings import ConsumerSettings
-from plog.client.time_limit import within
 from plog.client.values import OffsetAndMetadata
 from plog.errors import (
     ErrorCode,
@@ -50,13 +49,7 @@ class CommittedOffsets:
         if not partitions:
             return {}
         limit_s = self._settings.default_api_timeout_ms / 1000 if timeout_s is None else timeout_s
-        what = f"group {self._link.group_id}: asking for committed offsets"
-        return await within(self._network, self._committed(partitions, limit_s), limit_s, what)
-
-    async def _committed(
-        self, partitions: Collection[TopicPartition], limit_s: float
-    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        backoff = self._cluster.backoff(limit_s)
+        backoff = self._cluster.backoff(self._cluster.deadline(limit_s))
         while True:
             try:
                 answer = await self._link.ask(
@@ -64,6 +57,7 @@ class CommittedOffsets:
                         self._link.group_id, partitions, connection, require_stable=True
                     ),
                     OffsetFetchResponse,
+                    deadline=backoff.deadline,
                 )
                 return self._offsets(answer, partitions)
             except KafkaError as error:

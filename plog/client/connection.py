@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, TypeVar
 
+from plog.client.deadline import Deadline
 from plog.client.errors import ConnectionFailed
 from plog.client.network import Channel, Network
 from plog.client.settings import ClientSettings
 from plog.client.versions import common_version, ranges_of
-from plog.errors import ErrorCode, UnsupportedVersion, error_from_code
+from plog.errors import ErrorCode, RequestTimedOut, UnsupportedVersion, error_from_code
 from plog.version import VERSION
 from plog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from plog.wire.schema import ApiMessage, WireError
@@ -91,14 +92,25 @@ class Connection:
         *,
         version: int | None = None,
         timeout_s: float | None = None,
+        deadline: Deadline | None = None,
     ) -> Awaitable[R]:
-        """Send `request` now; its answer. See `Channel.ask` for the order and the errors."""
-        return self._channel.ask(
-            request,
-            response,
-            self.version_of(request) if version is None else version,
-            timeout_s=self._request_timeout_s if timeout_s is None else timeout_s,
-        )
+        """Send `request` now; its answer. See `Channel.ask` for the order and the errors.
+
+        The caller waits until `deadline` at most. The connection fails with the request only when
+        the broker has been silent for `timeout_s`, by default ``request.timeout.ms``: a caller in
+        a hurry must not break what others have asked.
+        """
+        if version is None:
+            version = self.version_of(request)
+        if timeout_s is None:
+            timeout_s = self._request_timeout_s
+        if deadline is None or (left_s := deadline.left_s) >= timeout_s:
+            return self._channel.ask(request, response, version, timeout_s=timeout_s)
+        if left_s <= 0:
+            raise RequestTimedOut(
+                f"{self.address} was not asked: the call's {deadline.timeout_s:g} s were over"
+            )
+        return self._channel.ask(request, response, version, timeout_s=timeout_s, wait_s=left_s)
 
     def send(
         self,
@@ -124,20 +136,26 @@ async def open_connection(
     security: Security | None,
     node_id: int,
     timeout_s: float,
+    deadline: Deadline | None = None,
 ) -> Connection:
-    """A connection ready for requests; TCP and TLS may take `timeout_s`.
+    """Open a connection that is ready for requests; TCP and TLS may take `timeout_s`.
 
-    Raises ConnectionFailed, AuthenticationFailed, and UnsupportedVersion for what is no broker.
+    `deadline` bounds all of it. Raises ConnectionFailed, AuthenticationFailed, and
+    UnsupportedVersion for a port that is not a broker's.
     """
     request_timeout_s = settings.request_timeout_ms / 1000
-    channel = await network.connect(host, port, security, timeout_s=timeout_s)
+
+    def bounded_s(limit_s: float) -> float:
+        return limit_s if deadline is None else min(limit_s, deadline.left_s)
+
+    channel = await network.connect(host, port, security, timeout_s=bounded_s(timeout_s))
     try:
         try:
-            versions = await _ask_versions(channel, _FIRST_WITH_NAME, request_timeout_s)
+            versions = await _ask_versions(channel, _FIRST_WITH_NAME, bounded_s(request_timeout_s))
         except WireError:  # A broker from before that version answers in version 0.
             channel.close()
-            channel = await network.connect(host, port, security, timeout_s=timeout_s)
-            versions = await _ask_versions(channel, 0, request_timeout_s)
+            channel = await network.connect(host, port, security, timeout_s=bounded_s(timeout_s))
+            versions = await _ask_versions(channel, 0, bounded_s(request_timeout_s))
         except ConnectionFailed as error:
             if security is not None:
                 raise

@@ -8,6 +8,7 @@ asyncio, Twisted) is what joins the two for an application.
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -24,12 +25,15 @@ from plog.client.fetched import Deserialize, ReadingRules
 from plog.client.fetcher import Fetcher
 from plog.client.group_member import GroupMember
 from plog.client.group_metadata import GroupMetadata
-from plog.client.metadata import ClusterMetadata, PartitionMetadata, TopicMetadata
+from plog.client.metadata import ClusterMetadata
+from plog.client.missing_topics import MissingTopics
 from plog.client.network import Network
 from plog.client.offset_lookup import OffsetLookup
+from plog.client.offset_queries import OffsetQueries
 from plog.client.offset_reset import EARLIEST, LATEST, ResetTo, reset_to
 from plog.client.position_keeper import PositionKeeper
 from plog.client.positions import Positions
+from plog.client.rebalance_listener import ConsumerRebalanceListener
 from plog.client.settings import ConsumerSettings
 from plog.client.solo_member import SoloMember
 from plog.client.taking import Taking
@@ -37,8 +41,6 @@ from plog.client.times import Time, time_ms
 from plog.client.values import (
     ConsumerRecord,
     OffsetAndMetadata,
-    OffsetAndTimestamp,
-    checked_partition,
     checked_partitions,
 )
 from plog.errors import ErrorCode, KafkaError
@@ -47,13 +49,15 @@ from plog.types import TopicPartition
 if TYPE_CHECKING:
     import pyarrow
 
+log = logging.getLogger("plog.client")
+
 _CLOSE_TIMEOUT_S = 30.0
 _METADATA = "metadata"
 _REFUSALS = (ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.INVALID_TOPIC_EXCEPTION)
 
 
-class ConsumerCore:
-    """See the module's text.
+class ConsumerCore(OffsetQueries):
+    """A consumer without a face: what is assigned, where it reads, what it has fetched.
 
     `call_user` runs an application's listeners where its face wants them. Deserializers are given
     bytes and never None.
@@ -100,12 +104,16 @@ class ConsumerCore:
             deserialize_value=value_deserializer,
         )
         self._lookup = OffsetLookup(cluster, network, isolation_level=int(read_committed))
+        super().__init__(cluster, self._lookup, settings.default_api_timeout_ms / 1000)
+        self._missing = MissingTopics(
+            may_be_created=settings.allow_auto_create_topics,
+            repeat_s=settings.default_api_timeout_ms / 1000,
+        )
         self._moved = network.signal()
         self._is_closed = False
         self._member = self._make_member(assignors, call_user)
         self._keeper = self._make_keeper()
         self._fetcher = self._make_fetcher(int(read_committed))
-        self._api_timeout_s = settings.default_api_timeout_ms / 1000
         cluster.on_update.append(self._metadata_changed)
         cluster.on_refusal.append(self._refused)
         self._keeper.start()
@@ -213,6 +221,7 @@ class ConsumerCore:
         """
         if self._member.is_subscribed:
             raise IllegalState("partitions follow from topics: unsubscribe first")
+        self._missing.reset()
         self.positions.assign(dict.fromkeys(checked_partitions(partitions)))
         self._member.commit_when_due()
 
@@ -220,7 +229,7 @@ class ConsumerCore:
         self,
         topics: Collection[str] | None = None,
         pattern: str | re.Pattern[str] | None = None,
-        listener: object | None = None,
+        listener: ConsumerRebalanceListener | None = None,
     ) -> None:
         """Have the group assign partitions of these topics, from the next `prepare` on.
 
@@ -230,6 +239,7 @@ class ConsumerCore:
         if not self._member.is_subscribed and self.positions.assigned:
             raise IllegalState("partitions are assigned by hand: unsubscribe first")
         self._member.subscribe(topics, pattern, listener)
+        self._missing.reset()
 
     @property
     def subscription(self) -> frozenset[str]:
@@ -363,49 +373,16 @@ class ConsumerCore:
             error = self.positions.pop_error_of(partition)
             if error is not None:
                 raise error
+            missing = self._missing.error_of(partition)
+            if missing is not None and not self._missing.may_appear(partition):
+                raise missing
             left_s = deadline_s - self._network.now_s()
             if left_s <= 0 or not await self._moved.wait(left_s):
-                raise timed_out(f"{partition}: its position", limit_s)
+                if (missing := self._missing.error_of(partition)) is not None:
+                    raise missing
+                what = f"cannot find the position of {partition}"
+                raise timed_out(what, limit_s, self._cluster.trouble)
         return position
-
-    async def beginning_offsets(
-        self, partitions: Collection[TopicPartition], timeout_s: float | None = None
-    ) -> dict[TopicPartition, int]:
-        """The first offset there is in each. Raises as `OffsetLookup.at_times`."""
-        limit_s = self._api_timeout_s if timeout_s is None else timeout_s
-        asked = checked_partitions(partitions)
-        return await self._lookup.beginnings(asked, timeout_s=limit_s)
-
-    async def end_offsets(
-        self, partitions: Collection[TopicPartition], timeout_s: float | None = None
-    ) -> dict[TopicPartition, int]:
-        """The offset behind the last record that isolation.level lets this consumer read."""
-        limit_s = self._api_timeout_s if timeout_s is None else timeout_s
-        asked = checked_partitions(partitions)
-        return await self._lookup.ends(asked, timeout_s=limit_s)
-
-    async def offsets_for_times(
-        self, times: Mapping[TopicPartition, Time], timeout_s: float | None = None
-    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """The first record of that time or later in each; None where there is none.
-
-        A time is in ms since 1970, or a datetime with a time zone.
-        """
-        limit_s = self._api_timeout_s if timeout_s is None else timeout_s
-        asked = {checked_partition(one): time_ms(time) for one, time in times.items()}
-        return await self._lookup.at_times(asked, timeout_s=limit_s)
-
-    async def partitions_for(
-        self, topic: str, timeout_s: float | None = None
-    ) -> tuple[PartitionMetadata, ...]:
-        """A topic's partitions in their order, with their leaders."""
-        limit_s = self._api_timeout_s if timeout_s is None else timeout_s
-        return (await self._cluster.topic(topic, timeout_s=limit_s)).partitions
-
-    async def topics(self) -> dict[str, TopicMetadata]:
-        """All topics this client may see."""
-        metadata = await self._cluster.refresh(all_topics=True)
-        return {name: topic for name, topic in metadata.topics.items() if not topic.error}
 
     async def close(self, timeout_s: float | None = None) -> None:
         """Commit if that goes by itself, leave the group, end all that is under way.
@@ -441,6 +418,7 @@ class ConsumerCore:
         """Other partitions are assigned, by the application or by the group."""
         if not self._member.is_subscribed:
             self._cluster.want_topics({p.topic for p in self.positions.assigned})
+            self._look_for_missing_partitions()
         self._take_in_leaders(self._cluster.metadata)
 
     def _refused(self, error: KafkaError) -> None:
@@ -451,12 +429,35 @@ class ConsumerCore:
         self.positions.clear_error(_METADATA)
         self._fetcher.brokers_are(metadata)
         self._take_in_leaders(metadata)
+        self._report_missing(metadata)
         assigned = {partition.topic for partition in self.positions.assigned}
         for name in assigned | self._member.subscription:
             topic = metadata.topics.get(name)
             if topic is not None and topic.error in _REFUSALS:
                 self.positions.fail_all(name, error_about(topic.error, f"topic {name}"))
                 self._news()
+
+    def _report_missing(self, metadata: ClusterMetadata) -> None:
+        is_subscribed = self._member.is_subscribed
+        report = self._missing.check(
+            metadata,
+            self._member.named_topics,
+            () if is_subscribed else self.positions.assigned,
+            self._network.now_s(),
+        )
+        for topic in report.awaited:
+            log.warning("topic %s does not exist; waiting for it to be created", topic)
+        for missing, error in report.errors.items():
+            self.positions.fail_all(missing, error)
+        if report.errors:
+            self._news()
+        if not is_subscribed:
+            self._look_for_missing_partitions()
+
+    def _look_for_missing_partitions(self) -> None:
+        """Refresh metadata until all assigned partitions are there."""
+        if any(self._cluster.metadata.partition(x) is None for x in self.positions.assigned):
+            self._cluster.request_update()
 
     def _take_in_leaders(self, metadata: ClusterMetadata) -> None:
         self.positions.update_leaders(metadata, self._network.now_s())

@@ -150,7 +150,8 @@ class ConsumerSettings(ClientSettings):
     allow_auto_create_topics: bool = setting(
         "allow.auto.create.topics",
         True,
-        "Whether subscribing to a topic that does not exist may create it, if the broker does so.",
+        "Whether subscribing to a topic that does not exist may create it, if the broker does so."
+        " If not, polls raise UnknownTopicOrPartition for it; otherwise one warning is logged.",
     )
     exclude_internal_topics: bool = setting(
         "exclude.internal.topics",

@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from plog.client.cluster import Cluster
 from plog.client.connection import Connection
+from plog.client.deadline import Deadline
 from plog.client.errors import ClosedError, ConnectionFailed
 from plog.client.node import Node
 from plog.errors import CoordinatorNotAvailable, ErrorCode, KafkaError, RequestTimedOut
@@ -38,8 +39,8 @@ class CoordinatorLink:
         """Whether it was found, and nothing has been heard against it since."""
         return self._node is not None and not self._is_stale
 
-    async def connected(self) -> Connection:
-        """The open connection to the coordinator.
+    async def connected(self, deadline: Deadline | None = None) -> Connection:
+        """Return the open connection to the coordinator.
 
         Raises as `Cluster.coordinator` and `Node.connected` do.
         """
@@ -48,10 +49,11 @@ class CoordinatorLink:
         connection = self._usable()
         if connection is not None:
             return connection
-        node = await self._node_at(await self._cluster.coordinator(self.group_id))
+        node_id = await self._cluster.coordinator(self.group_id, deadline=deadline)
+        node = await self._node_at(node_id, deadline)
         self._is_stale = False
         try:
-            return await node.connected()
+            return await node.connected(deadline)
         except (ConnectionFailed, RequestTimedOut):
             self.forget()
             raise
@@ -59,10 +61,10 @@ class CoordinatorLink:
     def _usable(self) -> Connection | None:
         return None if self._node is None or self._is_stale else self._node.open_connection
 
-    async def _node_at(self, node_id: int) -> Node:
+    async def _node_at(self, node_id: int, deadline: Deadline | None) -> Node:
         broker = self._cluster.metadata.brokers.get(node_id)
         if broker is None:
-            broker = (await self._cluster.refresh(())).brokers.get(node_id)
+            broker = (await self._cluster.refresh((), deadline=deadline)).brokers.get(node_id)
         if broker is None:
             self.forget()
             raise CoordinatorNotAvailable(
@@ -81,12 +83,16 @@ class CoordinatorLink:
         response: type[R],
         *,
         timeout_s: float | None = None,
+        deadline: Deadline | None = None,
     ) -> R:
-        """The coordinator's answer, asked once. `request` may go by what the broker speaks.
+        """Ask the coordinator once; `request` may depend on what the broker speaks.
 
-        A broken connection, or one without an answer, makes it be looked for anew.
+        If the connection breaks or stays silent, the coordinator is looked up again next time.
         """
-        return await self.ask_on(await self.connected(), request, response, timeout_s=timeout_s)
+        connection = await self.connected(deadline)
+        return await self.ask_on(
+            connection, request, response, timeout_s=timeout_s, deadline=deadline
+        )
 
     def ask_on(
         self,
@@ -95,10 +101,12 @@ class CoordinatorLink:
         response: type[R],
         *,
         timeout_s: float | None = None,
+        deadline: Deadline | None = None,
     ) -> Awaitable[R]:
-        """The same on a connection that `connected` has given: the request leaves at once."""
+        """As `ask`, on a connection that `connected` has returned: the request leaves now."""
         message = request if isinstance(request, ApiMessage) else request(connection)
-        return self._answer(connection.ask(message, response, timeout_s=timeout_s))
+        answer = connection.ask(message, response, timeout_s=timeout_s, deadline=deadline)
+        return self._answer(answer)
 
     async def _answer(self, answer: Awaitable[R]) -> R:
         try:

@@ -17,8 +17,14 @@ from typing import Any, Concatenate, NoReturn, ParamSpec, TypeVar
 
 from twisted.internet.defer import Deferred
 
-from plog.client.errors import ConfigError
 from plog.client.settings import ClientSettings
+
+EXIT_TIMEOUT_S = 2.5
+"""How long leaving a client's ``with`` block by an exception may take, such as by Ctrl-C.
+
+What could be sent or committed is, in that time. Without a broker nothing can, and the user who
+has pressed Ctrl-C does not want to wait for ``delivery.timeout.ms``.
+"""
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -38,17 +44,6 @@ class NoCopy:
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(f"{self!r} cannot be pickled or copied: make a client where it is used")
-
-
-def check_functions(**given: object) -> None:
-    """Raise ConfigError if one of these, by its name, is given and cannot be called."""
-    problems = [
-        f"{name}={function!r}: not a function of one argument"
-        for name, function in given.items()
-        if function is not None and not callable(function)
-    ]
-    if problems:
-        raise ConfigError(problems)
 
 
 def check_topics(topics: Sequence[object]) -> None:

@@ -36,18 +36,19 @@ from plog.client.cluster import Cluster
 from plog.client.commits import CommitCallback, Commits
 from plog.client.committed_offsets import CommittedOffsets
 from plog.client.coordinator_link import CoordinatorLink
+from plog.client.deadline import Deadline
 from plog.client.endings import AtTheEnd
 from plog.client.errors import MaxPollIntervalExceeded
 from plog.client.group_metadata import GroupMetadata
 from plog.client.group_positions import GroupPositions
 from plog.client.heartbeats import Heartbeats
 from plog.client.joining import Joining
-from plog.client.leaving import LEAVE_TIMEOUT_S, say_goodbye
+from plog.client.leaving import LEAVE_RESERVE_S, LEAVE_TIMEOUT_S, leave_group
 from plog.client.membership import Generation, Membership, MemberState
 from plog.client.metadata import ClusterMetadata
 from plog.client.network import Cancelled, Network, Task
 from plog.client.parting import Parting
-from plog.client.rebalance_listener import CallUser
+from plog.client.rebalance_listener import CallUser, ConsumerRebalanceListener
 from plog.client.settings import ConsumerSettings
 from plog.client.subscriber import Subscriber
 from plog.client.topic_selection import TopicSelection, refusal
@@ -118,7 +119,7 @@ class GroupMember(Subscriber):
         self,
         topics: Iterable[str] | None = None,
         pattern: str | re.Pattern[str] | None = None,
-        listener: object | None = None,
+        listener: ConsumerRebalanceListener | None = None,
     ) -> None:
         super().subscribe(topics, pattern, listener)
         self._commits.is_managed = True
@@ -339,11 +340,11 @@ class GroupMember(Subscriber):
 
     # -- leaving ------------------------------------------------------------------------------
 
-    async def leave(self, reason: str) -> None:
-        """Be no member any more, and subscribe to nothing; `subscribe` begins anew.
+    async def leave(self, reason: str, deadline: Deadline | None = None) -> None:
+        """Leave the group and drop the subscription; `subscribe` joins again.
 
-        The listener is told that all is revoked, or lost. A static member keeps its place: it just
-        stops to beat.
+        The listener gets all partitions as revoked, or lost. A static member keeps its place: it
+        only stops sending heartbeats.
         """
         if self._is_joining and self._join_task is not None:
             self._join_task.cancel()
@@ -357,20 +358,18 @@ class GroupMember(Subscriber):
             else:
                 await self._listening.lost(owned)
             self._positions.assign(())
-        await self._say_goodbye(reason)
+        await leave_group(self._network, self._link, self._membership, reason, deadline)
         self._unsubscribe()
         self._joined_topics = self._assignment = self._failure = None
         self._commits.is_managed = False
         self._listening.raise_error()
 
     async def close(self, timeout_s: float) -> None:
-        """Commit, if that goes by itself, wait for commits under way, leave. Not usable any more.
-
-        Takes `timeout_s` at most, and a little for the way.
-        """
+        """Commit if that is automatic, wait for commits under way, and leave within `timeout_s`."""
+        deadline = self._cluster.deadline(timeout_s)
         with AtTheEnd(self._close_rest):
-            await self._commits.close(timeout_s)
-            await self.leave("the consumer is being closed")
+            await self._commits.close(timeout_s - min(LEAVE_RESERVE_S, timeout_s / 4))
+            await self.leave("the consumer is being closed", deadline)
 
     def _close_rest(self) -> None:
         if self._metadata_changed in self._cluster.on_update:
@@ -380,17 +379,9 @@ class GroupMember(Subscriber):
         self._link.close()
 
     async def abandon(self) -> None:
-        """Leave because the process ends: no commit, and nobody hears but the coordinator."""
+        """Leave because the process ends: without a commit, and without calling the listener."""
         self._heartbeats.stop()
-        await self._say_goodbye("the process ends")
-
-    async def _say_goodbye(self, reason: str) -> None:
-        """Be no member, and tell the coordinator, if it has to know and can be told."""
-        generation = self._membership.generation
-        was_known = self._membership.state is not MemberState.UNJOINED and generation.member_id
-        self._membership.reset("consumer pro-actively leaving the group", keeps_member_id=False)
-        if was_known and self._link.is_known and generation.group_instance_id is None:
-            await say_goodbye(self._network, self._link, generation.member_id, reason)
+        await leave_group(self._network, self._link, self._membership, "the process ends")
 
     def _poll_expired(self) -> None:
         interval_ms = self._settings.max_poll_interval_ms
@@ -401,9 +392,9 @@ class GroupMember(Subscriber):
         )
         log.warning("%s", error)
         self._fail(error)
-        self._network.spawn(
-            self._say_goodbye("consumer poll timeout has expired"), "leaving the group"
-        )
+        reason = "consumer poll timeout has expired"
+        leaving = leave_group(self._network, self._link, self._membership, reason)
+        self._network.spawn(leaving, "leaving the group")
 
     # -- what others tell ---------------------------------------------------------------------
 

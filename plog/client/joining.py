@@ -93,7 +93,7 @@ class Joining:
 
         `Membership` tells then what has to happen. Raises what trying again does not cure.
         """
-        backoff = self._cluster.backoff(math.inf)
+        backoff = self._cluster.backoff(self._cluster.deadline(math.inf))
         while True:
             self.watched = None
             self._membership.begin_join()
@@ -127,7 +127,7 @@ class Joining:
 
     async def know_all_topics(self) -> None:
         """What a pattern matches has to be known once, however long that takes."""
-        backoff = self._cluster.backoff(math.inf)
+        backoff = self._cluster.backoff(self._cluster.deadline(math.inf))
         while True:
             try:
                 await self._cluster.refresh(all_topics=True)

@@ -6,7 +6,7 @@ An immutable snapshot; `Cluster` replaces it. Made from any version of the Metad
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from plog.client.errors import error_about
@@ -70,6 +70,8 @@ class ClusterMetadata:
     controller_id: int = NO_NODE
     brokers: Mapping[int, Broker] = field(default_factory=lambda: MappingProxyType({}))
     topics: Mapping[str, TopicMetadata] = field(default_factory=lambda: MappingProxyType({}))
+    answered: frozenset[str] = frozenset()
+    """The topics that the last response was about; the others are as they were known before."""
 
     def __str__(self) -> str:
         brokers = ", ".join(f"{x.id} at {x.host}:{x.port}" for x in self.brokers.values())
@@ -99,6 +101,14 @@ class ClusterMetadata:
         known = self.topics.get(topic)
         return len(known.partitions) if known is not None and known.partitions else None
 
+    def without_errors(self, names: Iterable[str]) -> ClusterMetadata:
+        """This without those of `names` that have an error, so that they are asked about again."""
+        failed = {name for name in names if name in self.topics and self.topics[name].error}
+        if not failed:
+            return self
+        kept = {name: topic for name, topic in self.topics.items() if name not in failed}
+        return replace(self, topics=kept)
+
     def updated(self, response: MetadataResponse, *, replace_topics: bool) -> ClusterMetadata:
         """This with what `response` tells; `replace_topics` forgets the topics it does not name.
 
@@ -120,6 +130,7 @@ class ClusterMetadata:
             }
             or self.brokers,  # One that has just begun may know of none, not even of itself.
             topics=topics,
+            answered=frozenset(told.name for told in response.topics if told.name is not None),
         )
 
 

@@ -1,4 +1,4 @@
-"""What the client's engine needs of the world: time, connections, and coroutines beside each other.
+"""What the client's engine needs of the world: time, connections, and concurrent coroutines.
 
 The engine is coroutines over pure parts. It awaits only what a `Network` gives it, so that the same
 code runs on any reactor (twisted_network.py), on plain blocking sockets without one
@@ -43,14 +43,23 @@ class Channel(Protocol):
         ...
 
     def ask(
-        self, request: ApiMessage, response: type[R], version: int, *, timeout_s: float
+        self,
+        request: ApiMessage,
+        response: type[R],
+        version: int,
+        *,
+        timeout_s: float,
+        wait_s: float | None = None,
     ) -> Awaitable[R]:
         """Send `request` before this returns; its answer.
 
-        Requests go out in the order of the calls, and answers come in the same. Raises
-        ConnectionFailed if the connection breaks, RequestTimedOut if there is no answer in time
-        or BrokenAnswer for one that makes no sense: nothing can be asked any more then, and the
-        broker may have done what was asked. Raises WireError for what cannot be written.
+        Requests go out in the order of the calls, and answers come in the same order. Raises
+        ConnectionFailed if the connection breaks, RequestTimedOut if there is no answer after
+        `timeout_s`, and BrokenAnswer for one that makes no sense: the channel is closed then, and
+        the broker may have done what was asked. Raises WireError for what cannot be written.
+
+        With `wait_s`, the caller gets RequestTimedOut after that time already. The channel stays
+        open and drops the answer when it comes.
         """
         ...
 
@@ -104,7 +113,12 @@ class Signal(Protocol):
 
 
 class Network(Protocol):
-    """See the module's text."""
+    """A clock, connections, tasks and signals, for the coroutines of one engine."""
+
+    @property
+    def runs_tasks(self) -> bool:
+        """Whether `spawn` works: whether a coroutine can go on while another one waits."""
+        ...
 
     def now_s(self) -> float:
         """Seconds on a clock that never goes back."""

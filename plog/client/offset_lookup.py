@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from plog.client.backoff import Backoff
 from plog.client.cluster import Cluster
+from plog.client.deadline import Deadline
 from plog.client.errors import error_about
 from plog.client.network import Network
 from plog.client.offset_reset import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
@@ -143,9 +143,9 @@ class OffsetLookup:
         """
         found: dict[TopicPartition, OffsetAndTimestamp | None] = {}
         left = dict(timestamps)
-        backoff = self._cluster.backoff(timeout_s)
+        backoff = self._cluster.backoff(self._cluster.deadline(timeout_s))
         while True:
-            answers = await self._ask_leaders(left, backoff)
+            answers = await self._ask_leaders(left, backoff.deadline)
             found |= answers.found
             for partition in answers.found:
                 del left[partition]
@@ -154,24 +154,27 @@ class OffsetLookup:
             for error in answers.failed.values():
                 if not (error.retriable or error.code in MAY_PASS):
                     raise error
-            await backoff.wait_or_raise(next(iter(answers.failed.values())))
-            await self._refresh(left, backoff)
+            error = next(iter(answers.failed.values()))
+            await backoff.wait_or_raise(error)
+            await self._refresh(left, backoff.deadline)
+            if backoff.is_over:
+                await backoff.wait_or_raise(error)
 
-    async def _refresh(self, partitions: Iterable[TopicPartition], backoff: Backoff) -> None:
+    async def _refresh(self, partitions: Iterable[TopicPartition], deadline: Deadline) -> None:
         topics = {partition.topic for partition in partitions}
         try:
-            await self._cluster.refresh(topics, backoff=backoff)
+            await self._cluster.refresh(topics, deadline=deadline)
         except KafkaError as error:
             if not error.retriable:
                 raise
-            # What is known already has to do; the next try's errors tell more.
+            # The known metadata has to do; the errors of the next try say more.
 
     async def _ask_leaders(
-        self, timestamps: Mapping[TopicPartition, int], backoff: Backoff
+        self, timestamps: Mapping[TopicPartition, int], deadline: Deadline
     ) -> TimeAnswers:
-        """One try, all leaders beside each other."""
+        """Try once, asking all leaders concurrently."""
         if any(p.topic not in self._cluster.metadata.topics for p in timestamps):
-            await self._refresh(timestamps, backoff)
+            await self._refresh(timestamps, deadline)
         metadata = self._cluster.metadata
         answers = TimeAnswers({}, {})
         by_leader: dict[int, list[TimeQuestion]] = {}
@@ -183,8 +186,10 @@ class OffsetLookup:
                 continue
             question = TimeQuestion(partition, timestamp, known.leader_epoch)
             by_leader.setdefault(leader, []).append(question)
-        timeout_s = max(0.001, backoff.left_s)
-        asked = [self.ask(node, about, timeout_s) for node, about in by_leader.items()]
+        timeout_s = max(0.001, deadline.left_s)
+        asked = [
+            self.ask(node, about, timeout_s, deadline=deadline) for node, about in by_leader.items()
+        ]
         for one in await self._network.gather(asked):
             answers.found.update(one.found)
             answers.failed.update(one.failed)
@@ -202,16 +207,21 @@ class OffsetLookup:
         return error_from_code(ErrorCode.LEADER_NOT_AVAILABLE, f"{partition} has no leader")
 
     async def ask(
-        self, node_id: int, questions: Sequence[TimeQuestion], timeout_s: float
+        self,
+        node_id: int,
+        questions: Sequence[TimeQuestion],
+        timeout_s: float,
+        *,
+        deadline: Deadline | None = None,
     ) -> TimeAnswers:
-        """One question to one broker; what prevents an answer is the error of all its parts."""
+        """Ask one broker, which may take `timeout_s`; if it cannot answer, every question fails."""
         request = list_offsets_request(
             questions,
             isolation_level=self._isolation_level,
             timeout_ms=min(int(timeout_s * 1000), 0x7FFFFFFF),
         )
         try:
-            connection = await self._cluster.connection(node_id)
+            connection = await self._cluster.connection(node_id, deadline=deadline)
             version = connection.version_of(ListOffsetsRequest)
             for question in questions:
                 if version < _FIRST_VERSION_OF.get(question.timestamp, 0):
@@ -219,7 +229,9 @@ class OffsetLookup:
                         f"the broker at {connection.address} is too old to look up the time "
                         f"{question.timestamp}"
                     )
-            response = await self._cluster.ask_node(node_id, request, ListOffsetsResponse)
+            response = await self._cluster.ask_node(
+                node_id, request, ListOffsetsResponse, deadline=deadline
+            )
         except KafkaError as error:
             return TimeAnswers({}, {question.partition: error for question in questions})
         return read_list_offsets(questions, response)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from plog.client.known_options import AS_IT_IS, PREFIXES_OF_OTHERS, REFUSED, why_without_effect
 from plog.client.other_clients import OTHER_CLIENTS
+from plog.error_base import reason_of
 from plog.properties import PropertiesError, decode_properties, parse_properties
 from plog.settings import Setting, Value, nearest_name
 
@@ -112,7 +113,7 @@ def _of_file(path: str | os.PathLike[str], problems: list[str]) -> Iterator[Give
         with open(path, "rb") as file:
             assignments = parse_properties(decode_properties(file.read()))
     except OSError as error:
-        problems.append(f"{os.fspath(path)}: {error.strerror}")
+        problems.append(f"{os.fspath(path)}: {reason_of(error)}")
         return
     except PropertiesError as error:
         problems.append(f"{os.fspath(path)}:{error.line}: {error.problem}")

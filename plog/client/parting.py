@@ -49,7 +49,7 @@ class Parting:
         self._generation: Generation | None = None
         self._is_over = False
         self._try = 0
-        self._backoff = cluster.backoff(math.inf)
+        self._backoff = cluster.backoff(cluster.deadline(math.inf))
         self._clocks: list[Task] = []
 
     def is_over(
@@ -85,7 +85,7 @@ class Parting:
     ) -> None:
         self.end()
         self._generation = generation
-        self._backoff = self._cluster.backoff(math.inf)
+        self._backoff = self._cluster.backoff(self._cluster.deadline(math.inf))
         if self._commits.is_automatic:
             self._positions.withhold(going)
             self._start(self._expire(longest_s))

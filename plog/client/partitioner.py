@@ -11,9 +11,9 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from itertools import accumulate
-from typing import Any, Protocol, cast
+from typing import Protocol
 
-from plog.client.errors import ConfigError
+from plog.client.hook_checks import check_partitioner
 from plog.hashing import partition_for_key
 
 
@@ -94,18 +94,13 @@ class HashPartitioner:
 def chooser(
     partitioner: Partitioner | Callable[..., int] | None, *, in_turn: bool
 ) -> Callable[..., int] | None:
-    """The function that chooses partitions; None for the default, which the accumulator knows."""
-    if partitioner is None:
-        return RoundRobinPartitioner().partition if in_turn else None
-    choose: Any = getattr(partitioner, "partition", partitioner)
-    if isinstance(partitioner, str) or not callable(choose):  # Texts have a `partition` as well.
-        raise ConfigError(
-            [
-                f"partitioner={partitioner!r}: give an object with a method `partition`, such as"
-                " plog.HashPartitioner(), or a function"
-            ]
-        )
-    return cast(Callable[..., int], choose)
+    """The function that chooses partitions; None for the default, which the accumulator knows.
+
+    Raises TypeError for a `partitioner` that cannot choose.
+    """
+    if partitioner is None and in_turn:
+        return RoundRobinPartitioner().partition
+    return check_partitioner(partitioner)
 
 
 def choose_at_random(count: int, available: Sequence[int], chance: float) -> int:

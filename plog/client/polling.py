@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from plog.client.consumer import ConsumerCore
 from plog.client.errors import ClosedError, IllegalState, NoOffsetForPartition, WokenUp
+from plog.client.hook_checks import check_callback
 from plog.client.unread import Unread
 from plog.client.values import (
     ConsumerRecord,
@@ -67,11 +68,12 @@ class PollingConsumer(ConsumerCore):
     async def consume(
         self, max_records: int | None = None, timeout_s: float | None = None
     ) -> list[ConsumerRecord]:
-        """Up to `max_records` (``max.poll.records``), as soon as there are any.
+        """Return up to `max_records` (``max.poll.records``), as soon as there are any.
 
-        Waits for ever without `timeout_s`, and else has an empty list when that is over. Raises
+        Without `timeout_s` it waits for ever; otherwise the list is empty when that is over. Raises
         what was found out in the meantime: OffsetOutOfRange, CorruptRecords, SerializationFailed,
-        the coordinator's refusals, what a listener raised; WokenUp after `wakeup`.
+        UnknownTopicOrPartition for a topic that does not exist and may not be created, errors of
+        the group's coordinator and of a listener; WokenUp after `wakeup`.
         """
         count = self.max_records if max_records is None else max_records
         if self.unread:
@@ -148,6 +150,11 @@ class PollingConsumer(ConsumerCore):
         self.unread.drop()
 
     def assign(self, partitions: Collection[TopicPartition]) -> None:
+        """Read exactly these partitions; those that stay keep their position.
+
+        A partition that does not exist is reported by the next calls that ask for records. Raises
+        IllegalState while topics are subscribed to, TypeError for what is not a partition.
+        """
         super().assign(partitions)
         self.unread.drop(self.unread.offsets().keys() - self.positions.assigned)
 
@@ -160,10 +167,12 @@ class PollingConsumer(ConsumerCore):
         await self._member.abandon()
 
     async def unsubscribe(self) -> None:
+        """Give up all partitions, and leave the group."""
         self.unread.drop()
         await super().unsubscribe()
 
     def seek(self, partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
+        """Continue at `offset`. Raises IllegalState if the partition is not assigned."""
         super().seek(partition, offset)
         self.unread.drop({partition})
 
@@ -172,6 +181,11 @@ class PollingConsumer(ConsumerCore):
         self.unread.drop(set(partitions) or None)
 
     async def position(self, partition: TopicPartition, timeout_s: float | None = None) -> int:
+        """Return the offset of the next record that this consumer reads, once that is known.
+
+        Raises IllegalState if the partition is not assigned, UnknownTopicOrPartition if it does not
+        exist, RequestTimedOut after `timeout_s` (``default.api.timeout.ms``).
+        """
         held_back = self.unread.offsets().get(partition)
         if held_back is not None:
             return held_back
@@ -226,7 +240,8 @@ class PollingConsumer(ConsumerCore):
     def commit_async(
         self, offsets: Offsets | None = None, callback: Callable[..., Any] | None = None
     ) -> None:
-        """As `commit`, without waiting; `callback` hears (offsets, error)."""
+        """As `commit`, without waiting; `callback` is called with the offsets and the error."""
+        check_callback("callback", callback)
         self._member.commit_async(self.to_commit(offsets), callback)
 
     def to_commit(self, offsets: Offsets | None) -> dict[TopicPartition, OffsetAndMetadata]:

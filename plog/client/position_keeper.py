@@ -153,8 +153,8 @@ class PositionKeeper:
         told = False
         for state, generation in self._positions.unknown_for(self._patience_s, now_s):
             error = UnknownTopicOrPartition(
-                f"{state.partition} does not exist, and has not for {self._patience_s:g} s; it is "
-                "read as soon as there is one. See the names of topic and partition"
+                f"{state.partition} has not existed for {self._patience_s:g} s; correct the name,"
+                " or create it: it is read as soon as it exists"
             )
             told |= self._positions.fail(state, generation, error)
         if told:

@@ -318,8 +318,11 @@ class Positions:
             self._errors[state.partition] = error
             return True
 
-    def fail_all(self, what: str, error: Exception) -> None:
-        """Have the application told of an error that concerns no partition alone."""
+    def fail_all(self, what: TopicPartition | str, error: Exception) -> None:
+        """Have the next poll raise an error that is not about the position of a partition.
+
+        One error under several keys is raised once.
+        """
         with self.lock:
             self._errors[what] = error
 

@@ -29,7 +29,7 @@ _START_TIMEOUT_S = 30
 class Client(Protocol):
     """Who uses the reactor."""
 
-    def forked(self) -> None:
+    def _forked(self) -> None:
         """In the child of a fork: raise `ForkedError` from now on, and take no lock."""
         ...
 
@@ -125,7 +125,7 @@ class PrivateReactor:
         """In the child of a fork: close its copies of what the parent goes on using."""
         self.is_forked = True
         for client in self._clients:
-            client.forked()
+            client._forked()
         reactor = self.reactor
         for descriptor in {*reactor.getReaders(), *reactor.getWriters()}:
             number = descriptor.fileno()

@@ -13,15 +13,17 @@ called in the engine's. The faces decide what a caller sees of handles and of wa
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 from plog.client.accumulator import Claim, accumulator_for
 from plog.client.backoff import timed_out
+from plog.client.blocked_sends import BlockedSends
 from plog.client.cluster import Cluster
 from plog.client.deliveries import Deliveries
 from plog.client.endings import AtTheEnd
-from plog.client.errors import BufferExhausted, ClosedError, RecordTooLarge
+from plog.client.errors import ClosedError, RecordTooLarge
 from plog.client.interceptors import Interceptors, ProducerInterceptor
 from plog.client.metadata import (
     NO_NODE,
@@ -36,6 +38,7 @@ from plog.client.producer_batch import (
     RECORD_OVERHEAD_MAX,
     OnDelivery,
     ProducerBatch,
+    RecordHandle,
     SendHandle,
     size_of_headers,
 )
@@ -56,17 +59,16 @@ from plog.client.topic_lookup import TopicLookup
 from plog.client.transactions.calls import TransactionCalls
 from plog.client.transactions.state import TransactionState
 from plog.client.values import ProducerRecord
-from plog.client.waiting_line import WaitingLine
 from plog.errors import UnknownTopicOrPartition
 from plog.records.batch import HEADER_SIZE
 
 log = logging.getLogger("plog.client")
 
-H = TypeVar("H", bound=SendHandle)
+H = TypeVar("H", bound=RecordHandle)
 T = TypeVar("T")
 
 
-class ProducerCore(TransactionCalls, Generic[H]):
+class ProducerCore(BlockedSends[H], TransactionCalls):
     """See the module's text. What is not said to be for any thread is for the engine's alone."""
 
     def __init__(
@@ -117,12 +119,11 @@ class ProducerCore(TransactionCalls, Generic[H]):
             on_slow=lambda: self._learn(cluster.metadata),
             transaction=transaction,
         )
-        self._lookup = TopicLookup(cluster, network)
-        self._line = WaitingLine(network, self._line_changed)
-        self._progress = network.signal()
-        """Set when batches have their outcome, and at the end."""
+        super().__init__(network, settings, self._accumulator, TopicLookup(cluster, network))
         self._task: Task | None = None
         self._is_closed = self._is_ended = False
+        self._refused: Counter[str] = Counter()
+        """Records that were still blocked when the producer was closed, by topic."""
         cluster.on_update.append(self._learn)
 
     # -- any thread -----------------------------------------------------------------------------
@@ -272,96 +273,6 @@ class ProducerCore(TransactionCalls, Generic[H]):
 
     # -- waiting --------------------------------------------------------------------------------
 
-    @property
-    def has_line(self) -> bool:
-        """Whether records wait for memory: who does not want to overtake them waits as well."""
-        return bool(self._line)
-
-    async def send_soon(
-        self,
-        topic: str,
-        value: Any = None,
-        key: Any = None,
-        partition: int | None = None,
-        timestamp: int | None = None,
-        headers: Headers = (),
-        on_delivery: OnDelivery | None = None,
-    ) -> H:
-        """`send`, after waiting for the topic and for memory up to max.block.ms.
-
-        Those that wait for memory get it in the order of these calls. Raises what `send` and `room`
-        do.
-        """
-        deadline_s = self._network.now_s() + self._settings.max_block_ms / 1000
-
-        record = (topic, value, key, partition, timestamp, headers, on_delivery)
-
-        def attempt() -> H | None:
-            return self.send(*record, Claim.FIRST)
-
-        handle = None if self._line else attempt()
-        while handle is None:
-            await self._find(topic, partition, deadline_s)
-            handle = await self._in_turn(attempt, topic, partition, deadline_s)
-        return handle
-
-    async def room(self, topic: str, timeout_s: float, partition: int | None = None) -> None:
-        """Wait until the topic, and the partition, is known, and there is memory for a record.
-
-        Raises:
-            BufferExhausted: there was none for `timeout_s`.
-            UnknownTopicOrPartition, LeaderNotAvailable, RequestTimedOut: the topic did not come.
-            InvalidTopicException, TopicAuthorizationFailed: it never will.
-            ClosedError: the producer was closed.
-        """
-
-        def attempt() -> bool | None:
-            self._check_open()
-            return self._accumulator.has_room(Claim.FIRST) or None
-
-        deadline_s = self._network.now_s() + timeout_s
-        await self._find(topic, partition, deadline_s)
-        await self._in_turn(attempt, topic, partition, deadline_s)
-
-    async def _find(self, topic: str, partition: int | None, deadline_s: float) -> None:
-        """Wait until the topic, and the partition, is known."""
-        self.woken()
-        if not self._accumulator.knows(topic, partition):
-            await self._lookup.find(topic, partition, deadline_s - self._network.now_s())
-            self._check_open()
-            self._learn(self._cluster.metadata, topic)
-
-    async def _in_turn(
-        self,
-        attempt: Callable[[], T | None],
-        topic: str,
-        partition: int | None,
-        deadline_s: float,
-    ) -> T | None:
-        """What `attempt` gives, behind all who wait for memory already.
-
-        None where memory is not what is missing.
-        """
-        with self._line.place() as place:
-            while True:
-                place.news.clear()
-                if place.is_first and (got := attempt()) is not None:
-                    return got
-                self._check_open()
-                if not self._accumulator.knows(topic, partition):
-                    return None
-                self.woken()
-                left_s = max(0.0, deadline_s - self._network.now_s())
-                if not await place.news.wait(left_s):
-                    self._metrics.exhausted()
-                    raise BufferExhausted(
-                        f"buffer.memory={self._settings.buffer_memory} stayed full for as long as"
-                        " max.block.ms allows: records come faster than they are acknowledged"
-                    )
-
-    def _line_changed(self, length: int) -> None:
-        self._accumulator.line_length = length
-
     async def partitions_for(
         self, topic: str, timeout_s: float | None = None
     ) -> tuple[PartitionMetadata, ...]:
@@ -376,10 +287,10 @@ class ProducerCore(TransactionCalls, Generic[H]):
         return self._cluster.metadata.topics[topic].partitions
 
     async def flush(self, timeout_s: float | None = None) -> None:
-        """Let nothing linger, and wait until every record there is now has its outcome.
+        """Send what lingers, and wait until every record sent so far has its outcome.
 
-        Those that are sent meanwhile are not waited for. Raises RequestTimedOut if `timeout_s` is
-        over before; the records go on their way.
+        Records sent meanwhile are not waited for. Raises RequestTimedOut if `timeout_s` pass
+        before; the records are still sent.
         """
         batches = self._accumulator.hurry()
         self.woken()
@@ -414,6 +325,7 @@ class ProducerCore(TransactionCalls, Generic[H]):
 
     def _take_no_more(self) -> None:
         self._is_closed = True
+        self._refused += self._blocked
         self._accumulator.close()
         self._lookup.close()
         self._line.end()
@@ -421,9 +333,15 @@ class ProducerCore(TransactionCalls, Generic[H]):
         self.woken()
 
     def _close_rest(self) -> None:
-        left = sum(batch.count for batch in self._accumulator.incomplete if not batch.is_done)
-        if left:  # Who never asks a future would not hear of it.
-            log.warning("a producer was closed before %d records were acknowledged", left)
+        # Futures that are never asked would hide that these are lost.
+        left, self._refused = self._refused, Counter()
+        for batch in self._accumulator.incomplete:
+            if not batch.is_done:
+                left[batch.topic_partition.topic] += batch.count
+        if left:
+            topics = ", ".join(f"{topic}: {count}" for topic, count in sorted(left.items()))
+            text = "closed a producer before %d records were acknowledged (%s)"
+            log.warning(text, left.total(), topics)
         self._deliveries.abort(_closed_before)
         self._sender.stop()
         self._progress.set()

@@ -1,4 +1,4 @@
-"""A batch of records on its way, and the handles of those who wait for its records.
+"""A batch of records on its way, and the handles of its records.
 
 All that is known of a record besides its bytes is known of its batch: a handle is the batch and an
 index. A batch is filled by any thread, under the lock it shares with the accumulator; what becomes
@@ -11,7 +11,7 @@ import logging
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from threading import Lock
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from plog.client.producer_state import SequencedBatch
 from plog.client.values import NO_TIMESTAMP, UNKNOWN_OFFSET, RecordMetadata
@@ -20,6 +20,8 @@ from plog.records.codec import Header, RecordFields
 from plog.types import TopicPartition
 
 log = logging.getLogger("plog.client")
+
+R = TypeVar("R", bound="RecordHandle")
 
 OnDelivery: TypeAlias = Callable[[RecordMetadata | None, Exception | None], Any]
 """Is told where a record is, or why nobody may count on it."""
@@ -256,8 +258,12 @@ class ProducerBatch(SequencedBatch):
         return part
 
 
-class SendHandle:
-    """One record that was sent: a batch and an index. Any thread may ask it."""
+class RecordHandle:
+    """One record that was sent: a batch and an index. Any thread may ask it.
+
+    The base of what the faces return. The functions below ask it what only clients need to know,
+    so that completion in an editor shows users nothing of that.
+    """
 
     __slots__ = ("_batch", "_index")
 
@@ -274,42 +280,66 @@ class SendHandle:
         return f"<{type(self).__name__} for {batch.topic_partition}: {outcome}>"
 
     def done(self) -> bool:
-        """Whether the record's outcome is known."""
+        """Return whether the record's outcome is known."""
         return self._batch.locate(self._index)[0].is_done
 
-    def is_with(self, other: SendHandle) -> bool:
-        """Whether both records began their way in one batch, so that they are done at one time."""
-        return self._batch is other._batch
 
-    def behind(self, places: int) -> SendHandle:
-        """The handle of the record that went into the same batch so many places behind this."""
-        return SendHandle(self._batch, self._index + places)
+def error_of(handle: RecordHandle) -> Exception | None:
+    """Return why the record failed, None if it did not; only when it is done."""
+    batch, index = handle._batch.locate(handle._index)
+    assert batch.is_done, "there is no outcome yet"
+    return batch.error_at(index)
 
-    def batch_is_fine(self) -> bool:
-        """Whether every record of its batch is known to have been written."""
-        batch = self._batch
-        return batch.is_done and batch.error is None and not batch.errors_by_index
+
+def metadata_of(handle: RecordHandle) -> RecordMetadata:
+    """Return where the record is; only when it is done. Raises the error with which it failed."""
+    batch, index = handle._batch.locate(handle._index)
+    assert batch.is_done, "there is no outcome yet"
+    error = batch.error_at(index)
+    if error is not None:
+        # Of all records of the batch, and so without what raising it for others has left.
+        raise error.with_traceback(None)
+    return batch.metadata_at(index)
+
+
+def call_when_done(handle: R, function: Callable[[R], Any]) -> None:
+    """Call `function` with `handle` when it is done: in the engine's thread, or now if it is."""
+    handle._batch.watch(handle._index, lambda metadata, error: function(handle))
+
+
+def share_batch(handle: RecordHandle, other: RecordHandle) -> bool:
+    """Whether both records were put into the same batch, so that they are done together."""
+    return handle._batch is other._batch
+
+
+def handle_behind(handle: RecordHandle, places: int) -> RecordHandle:
+    """The handle of the record that is so many places behind this one in the same batch."""
+    return RecordHandle(handle._batch, handle._index + places)
+
+
+def is_batch_written(handle: RecordHandle) -> bool:
+    """Whether every record of the handle's batch is known to have been written."""
+    batch = handle._batch
+    return batch.is_done and batch.error is None and not batch.errors_by_index
+
+
+class SendHandle(RecordHandle):
+    """A record's handle for code of the engine, which may ask it everything."""
+
+    __slots__ = ()
 
     def error(self) -> Exception | None:
-        """Why the record failed, None if it did not; only when `done`."""
-        batch, index = self._batch.locate(self._index)
-        assert batch.is_done, "there is no outcome yet"
-        return batch.error_at(index)
+        """See `error_of`."""
+        return error_of(self)
 
     def metadata(self) -> RecordMetadata:
-        """Where the record is; only when `done`. Raises the error with which it failed."""
-        batch, index = self._batch.locate(self._index)
-        assert batch.is_done, "there is no outcome yet"
-        error = batch.error_at(index)
-        if error is not None:
-            # Of all records of the batch, and so without what raising it for others has left.
-            raise error.with_traceback(None)
-        return batch.metadata_at(index)
+        """See `metadata_of`."""
+        return metadata_of(self)
 
     def add_outcome(self, on_delivery: OnDelivery) -> None:
         """As `add_callback`, with metadata or an error."""
         self._batch.watch(self._index, on_delivery)
 
     def add_callback(self, function: Callable[[SendHandle], Any]) -> None:
-        """Call `function` with this handle when `done`: in the engine's thread, or now if it is."""
-        self._batch.watch(self._index, lambda metadata, error: function(self))
+        """See `call_when_done`."""
+        call_when_done(self, function)

@@ -61,7 +61,7 @@ class ProducerIds:
 
     async def _ask(self) -> None:
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=_NO_TIMEOUT)
-        backoff = self._cluster.backoff(math.inf)
+        backoff = self._cluster.backoff(self._cluster.deadline(math.inf))
         while True:
             try:
                 response = await self._cluster.ask_any(request, InitProducerIdResponse)

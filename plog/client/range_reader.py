@@ -14,6 +14,7 @@ from typing import Any
 from plog.client.backoff import Backoff
 from plog.client.cluster import Cluster
 from plog.client.consumer_settings import ConsumerSettings
+from plog.client.deadline import Deadline
 from plog.client.errors import error_about
 from plog.client.fetched import FetchedPartition, ReadingRules, split_batches
 from plog.client.offset_lookup import MAY_PASS, OffsetLookup
@@ -67,10 +68,10 @@ class RangeReader:
         ``default.api.timeout.ms`` RequestTimedOut where there is nothing yet, and whatever else
         was in the way for so long.
         """
-        backoff = self._cluster.backoff(self._timeout_s)
+        backoff = self._cluster.backoff(self._cluster.deadline(self._timeout_s))
         while True:
             try:
-                told = await self._ask(partition, position, backoff)
+                told = await self._ask(partition, position, backoff.deadline)
             except KafkaError as error:
                 if not error.retriable and error.code not in MAY_PASS:
                     raise
@@ -87,12 +88,12 @@ class RangeReader:
             await backoff.wait_or_raise(_not_there(partition, position, stop, end))
 
     async def _ask(
-        self, partition: TopicPartition, position: int, backoff: Backoff
+        self, partition: TopicPartition, position: int, deadline: Deadline
     ) -> PartitionData:
         """One fetch from the leader. Raises what it answers, what breaks on the way."""
         metadata = self._cluster.metadata
         if partition.topic not in metadata.topics:
-            metadata = await self._cluster.refresh({partition.topic}, backoff=backoff)
+            metadata = await self._cluster.refresh({partition.topic}, deadline=deadline)
         known, leader = metadata.partition(partition), metadata.leader_of(partition)
         if known is None or leader is None:
             raise self.lookup.why_no_leader(partition)
@@ -111,7 +112,7 @@ class RangeReader:
             session_epoch=_NO_SESSION_EPOCH,
             topics=[FetchTopic(topic=partition.topic, partitions=[wanted])],
         )
-        response = await self._cluster.ask_node(leader, request, FetchResponse)
+        response = await self._cluster.ask_node(leader, request, FetchResponse, deadline=deadline)
         if response.error_code:
             raise error_about(response.error_code, f"{partition}: it cannot be fetched from")
         for topic in response.responses:
@@ -123,7 +124,7 @@ class RangeReader:
     async def _refresh(self, partition: TopicPartition, backoff: Backoff) -> None:
         """Ask who leads it now. Raises what prevents that when there is no time left."""
         try:
-            await self._cluster.refresh({partition.topic}, backoff=backoff)
+            await self._cluster.refresh({partition.topic}, deadline=backoff.deadline)
         except KafkaError as error:
             if not error.retriable or backoff.is_over:
                 raise

@@ -1,15 +1,31 @@
-"""What an application may do when partitions come and go."""
+"""What an application may do when partitions are assigned and revoked."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection
-from typing import Any
+from typing import Any, Protocol
 
+from plog.client.hook_checks import check_listener
 from plog.client.network import Cancelled
 from plog.types import TopicPartition
 
 CallUser = Callable[..., Awaitable[Any]]
 """Calls a function of the application with arguments, where its face wants it called."""
+
+
+class ConsumerRebalanceListener(Protocol):
+    """What `subscribe` takes as its listener: any object with these two methods.
+
+    It may also have ``on_partitions_lost``; without it, lost partitions count as revoked.
+    """
+
+    def on_partitions_revoked(self, partitions: list[TopicPartition], /) -> Any:
+        """These partitions will go to others."""
+        ...
+
+    def on_partitions_assigned(self, partitions: list[TopicPartition], /) -> Any:
+        """These partitions are new."""
+        ...
 
 
 class RebalanceListener:
@@ -29,8 +45,8 @@ class RebalanceListener:
 class Listening:
     """Calls a listener, if there is one, and keeps what it raises until the rest has been done."""
 
-    def __init__(self, listener: object | None, call_user: CallUser) -> None:
-        self._listener = listener
+    def __init__(self, listener: ConsumerRebalanceListener | None, call_user: CallUser) -> None:
+        self._listener = check_listener(listener)
         self._call_user = call_user
         self._error: Exception | None = None
         self._calls = 0
@@ -49,7 +65,7 @@ class Listening:
         await self._call("on_partitions_assigned", partitions)
 
     async def lost(self, partitions: Collection[TopicPartition]) -> None:
-        """See `RebalanceListener`; a listener made for something else may have two methods only."""
+        """See `RebalanceListener`; a listener with two methods gets them as revoked."""
         has_it = hasattr(self._listener, "on_partitions_lost")
         await self._call("on_partitions_lost" if has_it else "on_partitions_revoked", partitions)
 

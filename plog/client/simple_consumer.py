@@ -105,7 +105,7 @@ class SimpleConsumer:
 
         Raises UnknownTopicOrPartition, TopicAuthorizationFailed, ...
         """
-        return self._run(self._cluster.topic(topic, timeout_s=self._timeout_s)).partitions
+        return self._run(self._cluster.topic(topic)).partitions
 
     def beginning_offsets(
         self, partitions: Collection[TopicPartition]

@@ -7,6 +7,7 @@ the connection, since nobody knows then what the next bytes belong to. Not for s
 from __future__ import annotations
 
 import socket
+import time
 from struct import Struct
 from typing import TYPE_CHECKING, TypeVar
 
@@ -86,8 +87,10 @@ class SocketConnection:
 
         Raises WireError for an answer that makes no sense.
         """
-        self.send(request, version)
-        frame = self._receive_frame(self._timeout_s if timeout_s is None else timeout_s)
+        limit_s = self._timeout_s if timeout_s is None else timeout_s
+        deadline_s = time.monotonic() + limit_s
+        self.send(request, version, timeout_s=min(limit_s, self._timeout_s))
+        frame = self._receive_frame(deadline_s, limit_s)
         try:
             correlation_id, position = decode_response_header(frame, request.api_key, version)
             if correlation_id != self._correlation_id:
@@ -101,40 +104,42 @@ class SocketConnection:
             self.close()
             raise BrokenAnswer(f"{self.address} sent what is no answer: {error}") from error
 
-    def send(self, request: ApiMessage, version: int) -> None:
-        """Send `request`, to which there will be no answer."""
+    def send(self, request: ApiMessage, version: int, *, timeout_s: float | None = None) -> None:
+        """Send `request`, which may take `timeout_s` instead of the usual; wait for no answer."""
         connection = self._open()
         self._correlation_id += 1
         header = RequestHeader(request.api_key, version, self._correlation_id, self._client_id)
         frame = encode_request(header, request)
         try:
-            connection.settimeout(self._timeout_s)
+            limit_s = self._timeout_s if timeout_s is None else timeout_s
+            connection.settimeout(limit_s)
             connection.sendall(frame)
+        except TimeoutError as error:
+            raise self._failed(error, limit_s) from error
         except OSError as error:
             raise self._failed(_last_words(connection) or error) from error
 
-    def _receive_frame(self, timeout_s: float) -> bytes:
-        """The next answer, without its size."""
+    def _receive_frame(self, deadline_s: float, limit_s: float) -> bytes:
+        """The next answer, without its size, by `deadline_s`, which is `limit_s` after asking."""
         connection = self._open()
         try:
-            connection.settimeout(timeout_s)
-            (size,) = _SIZE.unpack(_receive_exactly(connection, _SIZE.size))
+            (size,) = _SIZE.unpack(_receive_exactly(connection, _SIZE.size, deadline_s))
             if not 0 < size <= _MAX_RESPONSE_BYTES:
                 raise ConnectionError(f"an answer of {size} bytes; is this a Kafka port?")
-            return _receive_exactly(connection, size)
+            return _receive_exactly(connection, size, deadline_s)
         except OSError as error:
-            raise self._failed(error) from error
+            raise self._failed(error, limit_s) from error
 
     def _open(self) -> socket.socket:
         if self._socket is None:
             raise ConnectionFailed(f"the connection to {self.address} is closed")
         return self._socket
 
-    def _failed(self, error: OSError) -> KafkaError:
-        """Close the connection; what to raise for `error`."""
+    def _failed(self, error: OSError, limit_s: float = 0) -> KafkaError:
+        """Close the connection; what to raise for `error`, after waiting for `limit_s`."""
         self.close()
         if isinstance(error, TimeoutError):
-            return RequestTimedOut(f"{self.address} has not answered in time")
+            return RequestTimedOut(f"{self.address} has not answered within {limit_s:.3g} s")
         return tls_failure(
             error, address=self.address, host=self._host, has_begun=True
         ) or ConnectionFailed(f"the connection to {self.address} broke: {error}")
@@ -149,10 +154,14 @@ def _last_words(connection: socket.socket) -> OSError | None:
     return None
 
 
-def _receive_exactly(connection: socket.socket, size: int) -> bytes:
-    """The next `size` bytes. Raises OSError."""
+def _receive_exactly(connection: socket.socket, size: int, deadline_s: float) -> bytes:
+    """The next `size` bytes, however slowly they trickle in. Raises OSError."""
     data = bytearray()
     while len(data) < size:
+        left_s = deadline_s - time.monotonic()
+        if left_s <= 0:
+            raise TimeoutError("timed out")
+        connection.settimeout(left_s)
         received = connection.recv(min(size - len(data), _RECEIVE_BYTES))
         if not received:
             raise ConnectionError("closed by the broker")

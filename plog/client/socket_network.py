@@ -51,7 +51,9 @@ class _Done(Generic[T]):
 
 
 class SocketNetwork:
-    """See the module's text. `client_id` is what brokers log of us."""
+    """Blocking sockets, used by one thread. `client_id` is the name in the brokers' logs."""
+
+    runs_tasks = False
 
     def __init__(self, *, client_id: str | None = None) -> None:
         self._client_id = client_id
@@ -141,8 +143,16 @@ class SocketChannel:
         return self._connection.is_open
 
     def ask(
-        self, request: ApiMessage, response: type[R], version: int, *, timeout_s: float
+        self,
+        request: ApiMessage,
+        response: type[R],
+        version: int,
+        *,
+        timeout_s: float,
+        wait_s: float | None = None,
     ) -> Awaitable[R]:
+        if wait_s is not None:  # A late answer could not be told from the next one: it closes.
+            timeout_s = min(timeout_s, wait_s)
         try:
             return _Done(self._connection.ask(request, response, version, timeout_s=timeout_s))
         except (KafkaError, WireError) as error:

@@ -13,7 +13,7 @@ from plog.client.cluster import Cluster
 from plog.client.group_metadata import GroupMetadata
 from plog.client.group_positions import GroupPositions
 from plog.client.metadata import ClusterMetadata
-from plog.client.rebalance_listener import CallUser
+from plog.client.rebalance_listener import CallUser, ConsumerRebalanceListener
 from plog.client.settings import ConsumerSettings
 from plog.client.subscriber import Subscriber
 from plog.client.values import OffsetAndMetadata
@@ -43,7 +43,7 @@ class SoloMember(Subscriber):
         self,
         topics: Iterable[str] | None = None,
         pattern: str | re.Pattern[str] | None = None,
-        listener: object | None = None,
+        listener: ConsumerRebalanceListener | None = None,
     ) -> None:
         super().subscribe(topics, pattern, listener)
         self.on_attention()

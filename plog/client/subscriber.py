@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable
 
 from plog.client.cluster import Cluster
-from plog.client.rebalance_listener import CallUser, Listening
+from plog.client.rebalance_listener import CallUser, ConsumerRebalanceListener, Listening
 from plog.client.settings import ConsumerSettings
 from plog.client.topic_selection import TopicSelection
 
@@ -29,17 +29,18 @@ class Subscriber:
         self,
         topics: Iterable[str] | None = None,
         pattern: str | re.Pattern[str] | None = None,
-        listener: object | None = None,
+        listener: ConsumerRebalanceListener | None = None,
     ) -> None:
         """Read these topics from now on, or all whose whole name matches `pattern`.
 
         What else was subscribed to is no more; its partitions go with the next poll. `listener` is
         a `RebalanceListener` or has methods of the same names.
         """
+        listening = Listening(listener, self._call_user)
         self._selection = TopicSelection.of(
             topics, pattern, excludes_internal=self._settings.exclude_internal_topics
         )
-        self._listening = Listening(listener, self._call_user)
+        self._listening = listening
         if (pattern is not None) != self._cluster.wants_all_topics:
             self._cluster.want_all_topics(pattern is not None)
         self._cluster.want_topics(self._selection.topics)
@@ -48,6 +49,11 @@ class Subscriber:
         if self._selection is not None and self._selection.pattern is not None:
             self._cluster.want_all_topics(False)
         self._selection = None
+
+    @property
+    def named_topics(self) -> frozenset[str]:
+        """The topics that are subscribed to by name, whether they exist or not."""
+        return frozenset() if self._selection is None else self._selection.topics
 
     @property
     def is_subscribed(self) -> bool:

@@ -69,6 +69,25 @@ def _cancel(answer: Deferred[Any]) -> None:
     answer.errback(Failure(Cancelled()))
 
 
+def give_up_after(
+    clock: IReactorTime, answer: Deferred[Any], wait_s: float, request: ApiMessage, address: str
+) -> None:
+    """Fail `answer` with RequestTimedOut after `wait_s`: its caller waits no longer."""
+
+    def give_up() -> None:
+        name = type(request).__name__.removesuffix("Request")
+        error = RequestTimedOut(f"{address} has not answered {name} within {wait_s:.3g} s")
+        answer.errback(Failure(error))
+
+    def stop(outcome: object) -> object:
+        if call.active():
+            call.cancel()
+        return outcome
+
+    call = clock.callLater(wait_s, give_up)
+    answer.addBoth(stop)
+
+
 @implementer(IHandshakeListener)
 class TwistedChannel(Protocol):
     """See `Channel`. Made by a `ChannelFactory`."""
@@ -98,7 +117,13 @@ class TwistedChannel(Protocol):
         return len(self._asked) + (0 if self._departures is None else len(self._departures))
 
     def ask(
-        self, request: ApiMessage, response: type[R], version: int, *, timeout_s: float
+        self,
+        request: ApiMessage,
+        response: type[R],
+        version: int,
+        *,
+        timeout_s: float,
+        wait_s: float | None = None,
     ) -> Awaitable[R]:
         rest = self._write_what_goes(self._frame_of(request, version))
         deadline_s = self._clock.seconds() + timeout_s
@@ -110,6 +135,8 @@ class TwistedChannel(Protocol):
             self.transport.write(rest)
             # Now, and not in the reactor's next turn; what does not go, or fails, it tries again.
             self._write_out()
+        if wait_s is not None:
+            give_up_after(self._clock, asked.answer, wait_s, request, self.address)
         return asked.answer
 
     def send(self, request: ApiMessage, version: int, *, timeout_s: float) -> Awaitable[None]:

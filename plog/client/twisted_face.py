@@ -7,8 +7,12 @@ is said of a method here is all that differs from the other faces.
 
 from __future__ import annotations
 
+import logging
+import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from contextlib import suppress
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
 
 from twisted.internet.defer import Deferred, maybeDeferred
 from twisted.python.failure import Failure
@@ -17,19 +21,30 @@ from plog.client.admin import AdminCore
 from plog.client.backoff import timed_out
 from plog.client.cluster import Cluster
 from plog.client.consumer_face import ReactorConsumerFace
+from plog.client.deadline import Deadline
 from plog.client.endings import AtTheEnd
 from plog.client.facing import (
+    EXIT_TIMEOUT_S,
     NoCopy,
-    check_functions,
     check_topics,
     deferred,
     described,
     here,
 )
+from plog.client.hook_checks import (
+    check_assignors,
+    check_functions,
+    check_interceptors,
+    check_listener,
+    check_partitioner,
+)
+from plog.client.interceptors import ProducerInterceptor
 from plog.client.options import Servers
+from plog.client.partitioner import Partitioner
 from plog.client.polling import PollingConsumer
 from plog.client.producer import ProducerCore
 from plog.client.producer_batch import SendHandle
+from plog.client.rebalance_listener import ConsumerRebalanceListener
 from plog.client.record_checks import Headers, Serializer
 from plog.client.settings import (
     AdminSettings,
@@ -42,10 +57,19 @@ from plog.client.transactions.producer import producer_core
 from plog.client.twisted_network import TwistedNetwork
 from plog.client.unread import Unread
 from plog.client.values import RecordMetadata
+from plog.errors import RequestTimedOut
+
+if TYPE_CHECKING:
+    from plog.client.assignors import Assignor
+
+log = logging.getLogger("plog.client")
 
 
 class _Client(NoCopy):
-    """What the three have in common: a network on the caller's reactor, and an end."""
+    """A client for Twisted: its cluster and network, on the caller's reactor.
+
+    ``async with`` closes it, in coroutines that run as Deferreds.
+    """
 
     def __init__(
         self, settings: ClientSettings, reactor: Any, *, auto_create_topics: bool = False
@@ -53,14 +77,28 @@ class _Client(NoCopy):
         if reactor is None:
             from twisted.internet import reactor  # Only who names none wants the installed one.
         self._settings = settings
-        self.network = TwistedNetwork.of(reactor, settings)
-        self._cluster = Cluster(self.network, settings, auto_create_topics=auto_create_topics)
+        self._network = TwistedNetwork.of(reactor, settings)
+        self._cluster = Cluster(self._network, settings, auto_create_topics=auto_create_topics)
 
     def __repr__(self) -> str:
         return described("plog.twisted", self, self._settings)
 
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: object, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if error is None:
+            await self.close()
+            return
+        try:
+            await self.close(EXIT_TIMEOUT_S)
+        except Exception as failure:  # The first one says more.
+            log.warning("closing %r after an error failed: %s", self, failure)
+
     def close(self, timeout_s: float | None = None) -> Deferred[None]:
-        """End it; harmless when it has ended."""
+        """Close the client; harmless when it is closed."""
         return Deferred.fromCoroutine(self._close(timeout_s))
 
     async def _close(self, timeout_s: float | None) -> None:
@@ -85,19 +123,21 @@ class Producer(_Client, TwistedTransactions):
         reactor: Any = None,
         key_serializer: Serializer | None = None,
         value_serializer: Serializer | None = None,
-        partitioner: Any = None,
-        interceptors: Sequence[Any] = (),
+        partitioner: Partitioner | Callable[..., int] | None = None,
+        interceptors: Sequence[ProducerInterceptor] = (),
         config: Mapping[str, object] | None = None,
         **settings: object,
     ) -> None:
         check_functions(key_serializer=key_serializer, value_serializer=value_serializer)
+        check_partitioner(partitioner)
+        check_interceptors(interceptors)
         made = ProducerSettings.from_options(
             config, bootstrap_servers=bootstrap_servers, **settings
         )
         super().__init__(made, reactor, auto_create_topics=True)
         self._core: ProducerCore[SendHandle] = producer_core(
             self._cluster,
-            self.network,
+            self._network,
             made,
             key_serializer=key_serializer,
             value_serializer=value_serializer,
@@ -107,7 +147,7 @@ class Producer(_Client, TwistedTransactions):
         self._begun = 0
         self._waiting: dict[int, None] = {}
         """Records that wait for their topic, or for memory, by when they began to."""
-        self._one_came_through = self.network.signal()
+        self._one_came_through = self._network.signal()
 
     def send(
         self,
@@ -148,26 +188,30 @@ class Producer(_Client, TwistedTransactions):
     send_and_wait = send  # Named so by the other faces, where `send` itself tells less.
 
     def flush(self, timeout_s: float | None = None) -> Deferred[None]:
-        """See `ProducerCore.flush`; what waits for its topic or for memory is sent, too."""
+        """Send what lingers, and wait until every record sent so far has its outcome.
+
+        Records that wait for their topic or for memory count as well. Fails with RequestTimedOut
+        if `timeout_s` pass before; the records are still sent.
+        """
         return Deferred.fromCoroutine(self._flush(timeout_s))
 
     async def _flush(self, timeout_s: float | None = None) -> None:
-        now_s = self.network.now_s
-        deadline_s = None if timeout_s is None else now_s() + timeout_s
-        left_s = timeout_s
+        await self._core.flush(await self._until_taken(timeout_s))
+
+    async def _until_taken(self, timeout_s: float | None) -> float | None:
+        """Wait until records that wait for their topic or for memory are taken; the time left."""
+        deadline = Deadline(self._network, math.inf if timeout_s is None else timeout_s)
         pending = list(self._waiting)
         while pending:
             if pending[-1] not in self._waiting:
                 pending.pop()
                 continue
             self._one_came_through.clear()
-            came = await self._one_came_through.wait(left_s)
-            if deadline_s is not None and timeout_s is not None:
-                left_s = max(0.0, deadline_s - now_s())
-                if not came:
-                    waiting = len(self._waiting.keys() & pending)
-                    raise timed_out(f"a flush ({waiting} records still wait)", timeout_s)
-        await self._core.flush(left_s)
+            came = await self._one_came_through.wait(deadline.wait_s)
+            if not came and timeout_s is not None:
+                waiting = len(self._waiting.keys() & pending)
+                raise timed_out(f"a flush ({waiting} records still wait)", timeout_s)
+        return deadline.wait_s
 
     @property
     def is_full(self) -> bool:
@@ -178,9 +222,10 @@ class Producer(_Client, TwistedTransactions):
     metrics = here(ProducerCore.metrics)
 
     async def _close(self, timeout_s: float | None) -> None:
-        if timeout_s is None:
-            await self._flush()  # What waits for its topic has not reached the engine yet.
-        await self._core.close(timeout_s)
+        left_s: float | None = 0.0
+        with suppress(RequestTimedOut):
+            left_s = await self._until_taken(timeout_s)
+        await self._core.close(left_s)
         await self._cluster.close()
 
 
@@ -229,22 +274,24 @@ class Consumer(_Client, ReactorConsumerFace):
         reactor: Any = None,
         group_id: str | None = None,
         pattern: str | None = None,
-        listener: Any = None,
+        listener: ConsumerRebalanceListener | None = None,
         key_deserializer: Callable[[bytes], Any] | None = None,
         value_deserializer: Callable[[bytes], Any] | None = None,
-        assignors: Sequence[Any] | None = None,
+        assignors: Sequence[str | Assignor | type[Assignor]] | None = None,
         config: Mapping[str, object] | None = None,
         **settings: object,
     ) -> None:
         check_topics(topics)
         check_functions(key_deserializer=key_deserializer, value_deserializer=value_deserializer)
+        check_listener(listener)
+        assignors = check_assignors(assignors)
         made = ConsumerSettings.from_options(
             config, bootstrap_servers=bootstrap_servers, group_id=group_id, **settings
         )
         super().__init__(made, reactor, auto_create_topics=made.allow_auto_create_topics)
         self._core = PollingConsumer(
             self._cluster,
-            self.network,
+            self._network,
             made,
             key_deserializer=key_deserializer,
             value_deserializer=value_deserializer,
@@ -259,7 +306,7 @@ class Consumer(_Client, ReactorConsumerFace):
     consume_arrow = deferred(PollingConsumer.consume_arrow)
 
     @property
-    def unread(self) -> Unread:
+    def _unread(self) -> Unread:
         """Records that were taken, and are not given out yet."""
         return self._core.unread
 

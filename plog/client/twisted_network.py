@@ -37,6 +37,8 @@ T = TypeVar("T")
 class DeferredNetwork:
     """All of a `Network` but connections, on any clock: what waits is a Deferred."""
 
+    runs_tasks = True
+
     def __init__(self, clock: IReactorTime) -> None:
         self._clock = clock
 

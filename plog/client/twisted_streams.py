@@ -50,11 +50,11 @@ class StreamFactory(Factory):
         """The protocol, between `start` and the end of `stop`."""
 
     def start(self) -> Any:
-        """Begin; the protocol. It is called `connectionMade` before this returns."""
+        """Begin, and return the protocol, whose `connectionMade` has been called by then."""
         raise NotImplementedError
 
     def stop(self) -> Deferred[None]:
-        """End; what is under way is finished first. Harmless when it has ended."""
+        """End once what is under way has finished; harmless when it has ended."""
         raise NotImplementedError
 
     def _connect(self, transport: Any, topics: tuple[str, ...]) -> Any:
@@ -109,7 +109,7 @@ class ConsumerTransport:
     def __init__(self, consumer: Consumer, factory: ConsumerFactory) -> None:
         self.consumer = consumer
         self._factory = factory
-        self._resumed = consumer.network.signal()
+        self._resumed = consumer._network.signal()
         self._resumed.set()
         self._is_stopping = False
 
@@ -127,7 +127,7 @@ class ConsumerTransport:
 
     def start(self) -> None:
         """Begin."""
-        self.consumer.network.spawn(self._hand_out(), "handing out records")
+        self.consumer._network.spawn(self._hand_out(), "handing out records")
 
     def stop(self) -> Deferred[None]:
         """End when the call under way has returned, and close the consumer."""
@@ -142,12 +142,12 @@ class ConsumerTransport:
         Those it has not had when the stream is stopped do not count as consumed.
         """
         if self._stops():
-            self.consumer.unread.put(records)
+            self.consumer._unread.put(records)
             return
         if type(stream).recordsReceived is not ConsumerProtocol.recordsReceived:
             await maybeDeferred(stream.recordsReceived, records)
             return
-        unread = self.consumer.unread
+        unread = self.consumer._unread
         unread.put(records)
         for record in unread.records():
             outcome = stream.recordReceived(record)
@@ -191,6 +191,7 @@ class ConsumerFactory(StreamFactory):
         self._transport: ConsumerTransport | None = None
 
     def start(self) -> Any:
+        """Begin to consume, and return the protocol that gets the records."""
         consumer = Consumer(*self._topics, **self._settings)
         self._transport = ConsumerTransport(consumer, self)
         stream = self._connect(self._transport, self._topics)
@@ -198,6 +199,7 @@ class ConsumerFactory(StreamFactory):
         return stream
 
     def stop(self) -> Deferred[None]:
+        """Stop once the call under way has returned, and close the consumer."""
         transport, self._transport = self._transport, None
         return succeed(None) if transport is None else transport.stop()
 
@@ -253,11 +255,11 @@ class ProducerTransport:
             lambda failure: stream.deliveryFailed(failure.value)
         )
         if not self._is_streaming and not self._waiting:
-            self.producer.network.spawn(self._ask_for_more(), "asking for more to send")
+            self.producer._network.spawn(self._ask_for_more(), "asking for more to send")
 
     async def _ask_for_more(self) -> None:
         """Let a pull producer write again, but not from within what it has just written."""
-        await self.producer.network.sleep(0)
+        await self.producer._network.sleep(0)
         if self._registered is not None and not self._waiting:
             self._registered.resumeProducing()
 
@@ -303,10 +305,12 @@ class ProducerFactory(StreamFactory):
         self._transport: ProducerTransport | None = None
 
     def start(self) -> Any:
+        """Begin, and return the protocol that sends records."""
         self._transport = ProducerTransport(Producer(**self._settings), self)
         return self._connect(self._transport, (self.topic,) if self.topic else ())
 
     def stop(self) -> Deferred[None]:
+        """Send what was written, and close the producer."""
         transport, self._transport = self._transport, None
         if transport is None:
             return succeed(None)
@@ -326,11 +330,11 @@ class StreamService(Service):
         self.factory = factory
 
     def startService(self) -> None:
-        """Begin."""
+        """Start the stream with its parent service."""
         super().startService()  # type: ignore[no-untyped-call]
         self.factory.start()
 
     def stopService(self) -> Deferred[None]:
-        """End; what was sent is finished first."""
+        """Stop the stream; what was sent is finished first."""
         super().stopService()  # type: ignore[no-untyped-call]
         return self.factory.stop()

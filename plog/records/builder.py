@@ -26,8 +26,11 @@ from plog.records.batch import (
     TimestampType,
 )
 from plog.records.codec import NO_OFFSET, RecordFields, encode_records
-from plog.records.compression import compress
+from plog.records.compression import OnStep, compress
 from plog.records.crc32c import crc32c
+
+_PIECE_BYTES = 1 << 20
+"""What `rebuild_batch` copies in one go: no other thread runs meanwhile."""
 
 
 def build_batch(
@@ -90,14 +93,16 @@ def rebuild_batch(
     compression: Compression,
     level: int | None,
     max_timestamp: int,
+    on_step: OnStep | None = None,
 ) -> bytearray:
-    """The batch of `header` in another codec; `payload` are its records, uncompressed.
+    """Return the batch of `header` in another codec; `payload` are its records, uncompressed.
 
     The records are not looked at: their deltas count from the header, which keeps its values.
+    `on_step` is that of `compress`.
     """
     attributes = header.attributes & ~COMPRESSION_MASK | compression
     tail = HEADER_TAIL.pack(attributes, *header[6:8], max_timestamp, *header[9:])
-    compressed = compress(compression, payload, level)
+    compressed = memoryview(compress(compression, payload, level, on_step=on_step))
     head = HEADER_HEAD.pack(
         header.base_offset,
         HEADER_SIZE - LOG_OVERHEAD + len(compressed),
@@ -105,7 +110,10 @@ def rebuild_batch(
         MAGIC,
         crc32c(compressed, crc32c(tail)),
     )
-    return bytearray().join((head, tail, compressed))
+    rebuilt = bytearray(head + tail)
+    for start in range(0, len(compressed), _PIECE_BYTES):
+        rebuilt += compressed[start : start + _PIECE_BYTES]
+    return rebuilt
 
 
 def _last_offset_delta(records: Sequence[RecordFields], base_offset: int) -> int:

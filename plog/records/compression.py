@@ -3,7 +3,8 @@
 What is written is what every client reads (Java's reader takes only LZ4 frames of independent
 blocks, and expects snappy in the framing of snappy-java); what is read is what any client writes:
 snappy with or without that framing, LZ4 and zstd frames with or without their content size.
-Output is bounded before it is allocated: a producer may send 1 MB that stands for a terabyte.
+Output is bounded before it is allocated: a producer may send 1 MB that stands for a terabyte. It is
+also gathered without a second copy of it, so that the bound is about what a call takes.
 The libraries are Debian bookworm's versions or newer; each call makes its own context, so all
 functions may be called from any thread.
 
@@ -13,7 +14,8 @@ Source: KIP-390 (levels); the formats: RFC 1952, RFC 8878, LZ4 frame format 1.6,
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from io import BytesIO
 from struct import Struct
 
 import lz4.frame
@@ -38,20 +40,40 @@ _LZ4_LOWEST_HIGH_LEVEL, _LZ4_HIGHEST_LEVEL = 3, 12
 _ZSTD_DEFAULT_LEVEL = 3
 _ZSTD_RLE, _ZSTD_COMPRESSED = 1, 2
 _ZSTD_MAX_BLOCK_BYTES = 128 * 1024
+_ZSTD_MAX_WINDOW_LOG = 21
+"""Window of inputs over 2 MiB. The tables of level 22 would take 500 MB for 64 MiB of input."""
+
+_STEP_BYTES = 64 * 1024
+"""Input between two calls of `on_step`: less than half a second at the slowest level there is."""
+_PIECE_BYTES = 1 << 20
+"""Largest piece of output asked for at once, where a library would allocate what it may return."""
+
+OnStep = Callable[[int], None]
+"""Called with the bytes of output so far; ends the compression by what it raises."""
 
 
 class DecompressionTooLarge(CorruptRecords):
     """The compressed records stand for more bytes than may be spent on them."""
 
 
-def compress(codec: Compression, data: Buffer, level: int | None = None) -> bytes:
-    """`data` compressed; `level` as in Kafka's compression.*.level, None for the default.
+def compress(
+    codec: Compression, data: Buffer, level: int | None = None, *, on_step: OnStep | None = None
+) -> bytes:
+    """Return `data` compressed; `level` as in Kafka's compression.*.level, None for the default.
 
-    Snappy has no levels. Raises ValueError for a level the codec does not have.
+    Snappy has no levels. With `on_step`, large data is compressed in steps, which a caller can end
+    early. Raises ValueError for a level the codec does not have.
     """
     if codec is Compression.NONE:
         return bytes(data)
-    return _CODECS[codec][0](bytes(data), level)
+    parts = _CODECS[codec][0](bytes(data), level)
+    if on_step is None:
+        return b"".join(parts)
+    buffer = BytesIO()
+    for part in parts:
+        buffer.write(part)
+        on_step(buffer.tell())
+    return buffer.getvalue()
 
 
 def decompress(codec: Compression, data: Buffer, max_bytes: int) -> bytes:
@@ -71,47 +93,79 @@ def _too_large(max_bytes: int) -> DecompressionTooLarge:
     return DecompressionTooLarge(f"the records take more than {max_bytes} bytes uncompressed")
 
 
-def _check_frames(codec: str, read: list[bytes]) -> None:
-    if len(read) >= _MAX_FRAMES:
-        raise CorruptRecords(f"{codec}: more than {_MAX_FRAMES} frames in one batch")
+def _too_many_frames(codec: str) -> CorruptRecords:
+    return CorruptRecords(f"{codec}: more than {_MAX_FRAMES} frames in one batch")
 
 
-def _compress_gzip(data: bytes, level: int | None) -> bytes:
+def _steps(data: bytes) -> Iterator[memoryview]:
+    """Return the data in steps of `_STEP_BYTES`."""
+    view = memoryview(data)
+    for start in range(0, len(data), _STEP_BYTES):
+        yield view[start : start + _STEP_BYTES]
+
+
+def _joined(pieces: Iterable[bytes]) -> bytes:
+    """Join pieces that are made one after the other, without holding all of them and the result."""
+    iterator = iter(pieces)
+    first = next(iterator, b"")
+    second = next(iterator, None)
+    if second is None:
+        return first
+    buffer = BytesIO()
+    buffer.write(first)
+    del first
+    while second is not None:
+        buffer.write(second)
+        second = next(iterator, None)
+    return buffer.getvalue()
+
+
+def _compress_gzip(data: bytes, level: int | None) -> Iterator[bytes]:
     level = zlib.Z_DEFAULT_COMPRESSION if level is None else level
     if level != zlib.Z_DEFAULT_COMPRESSION and not 1 <= level <= zlib.Z_BEST_COMPRESSION:
         raise ValueError(f"gzip has no level {level}")
     compressor = zlib.compressobj(level, zlib.DEFLATED, _GZIP_WINDOW)
-    return compressor.compress(data) + compressor.flush()
+    for step in _steps(data):
+        yield compressor.compress(step)
+    yield compressor.flush()
 
 
 def _decompress_gzip(data: bytes, max_bytes: int) -> bytes:
-    members: list[bytes] = []
-    allowed = max_bytes
-    while data or not members:
-        _check_frames("gzip", members)
+    return _joined(_gzip_pieces(data, max_bytes))
+
+
+def _gzip_pieces(data: bytes, max_bytes: int) -> Iterator[bytes]:
+    members, position, allowed = 0, 0, max_bytes
+    view = memoryview(data)
+    while position < len(data) or not members:
+        if members >= _MAX_FRAMES:
+            raise _too_many_frames("gzip")
         decompressor = zlib.decompressobj(_GZIP_WINDOW)
-        try:
-            member = decompressor.decompress(data, allowed + 1)
-        except zlib.error as error:
-            raise CorruptRecords(f"gzip: {error}") from None
-        if len(member) > allowed:
-            raise _too_large(max_bytes)
-        if not decompressor.eof:
-            raise CorruptRecords("gzip: the data ends too early")
-        members.append(member)
-        allowed -= len(member)
-        data = decompressor.unused_data
-    return b"".join(members)
+        while not decompressor.eof:
+            # In steps: what a call does not use is copied, each time.
+            step = view[position : position + _STEP_BYTES]
+            try:
+                piece = decompressor.decompress(step, min(allowed + 1, _PIECE_BYTES))
+            except zlib.error as error:
+                raise CorruptRecords(f"gzip: {error}") from None
+            rest = decompressor.unused_data if decompressor.eof else decompressor.unconsumed_tail
+            position += len(step) - len(rest)
+            if not (piece or step or decompressor.eof):
+                raise CorruptRecords("gzip: the data ends too early")
+            allowed -= len(piece)
+            if allowed < 0:
+                raise _too_large(max_bytes)
+            yield piece
+        members += 1
 
 
-def _compress_snappy(data: bytes, level: int | None) -> bytes:
+def _compress_snappy(data: bytes, level: int | None) -> Iterator[bytes]:
     if level is not None:
         raise ValueError("snappy has no levels")
-    parts = [_XERIAL_HEADER]
+    yield _XERIAL_HEADER
     for start in range(0, len(data), _XERIAL_BLOCK_BYTES):
         block = snappy.compress(data[start : start + _XERIAL_BLOCK_BYTES])
-        parts += (_INT32.pack(len(block)), block)
-    return b"".join(parts)
+        yield _INT32.pack(len(block)) + block
 
 
 def _decompress_snappy(data: bytes, max_bytes: int) -> bytes:
@@ -119,7 +173,10 @@ def _decompress_snappy(data: bytes, max_bytes: int) -> bytes:
         return _uncompress_snappy_block(data, max_bytes, max_bytes)
     if len(data) < len(_XERIAL_HEADER):
         raise CorruptRecords("snappy: the data ends inside its header")
-    blocks: list[bytes] = []
+    return _joined(_snappy_blocks(data, max_bytes))
+
+
+def _snappy_blocks(data: bytes, max_bytes: int) -> Iterator[bytes]:
     allowed, position = max_bytes, len(_XERIAL_HEADER)
     while position < len(data):
         if position + _INT32.size > len(data):
@@ -129,10 +186,9 @@ def _decompress_snappy(data: bytes, max_bytes: int) -> bytes:
         if not 0 < size <= len(data) - position:
             raise CorruptRecords(f"snappy: a block of {size} bytes where {len(data)} are left")
         block = _uncompress_snappy_block(data[position : position + size], allowed, max_bytes)
-        blocks.append(block)
         allowed -= len(block)
         position += size
-    return b"".join(blocks)
+        yield block
 
 
 def _uncompress_snappy_block(block: bytes, allowed: int, max_bytes: int) -> bytes:
@@ -155,67 +211,98 @@ def _uncompress_snappy_block(block: bytes, allowed: int, max_bytes: int) -> byte
         raise CorruptRecords("snappy: a block is damaged") from None
 
 
-def _compress_lz4(data: bytes, level: int | None) -> bytes:
+def _compress_lz4(data: bytes, level: int | None) -> Iterator[bytes]:
     if level is None or level == _LZ4_FAST_LEVEL:
         level = 0
     elif level < 1:
         raise ValueError(f"lz4 has no level {level}")
     else:
         level = min(max(level, _LZ4_LOWEST_HIGH_LEVEL), _LZ4_HIGHEST_LEVEL)
-    frame: bytes = lz4.frame.compress(
-        data,
+    compressor = lz4.frame.LZ4FrameCompressor(
         compression_level=level,
         block_size=lz4.frame.BLOCKSIZE_MAX64KB,
         block_linked=False,
-        store_size=False,
+        auto_flush=True,
     )
-    return frame
+    yield compressor.begin()
+    for step in _steps(data):
+        yield compressor.compress(step)
+    yield compressor.flush()
 
 
 def _decompress_lz4(data: bytes, max_bytes: int) -> bytes:
+    return _joined(_lz4_pieces(data, max_bytes))
+
+
+def _lz4_pieces(data: bytes, max_bytes: int) -> Iterator[bytes]:
     decompressor = lz4.frame.LZ4FrameDecompressor()
-    parts: list[bytes] = []
     allowed = max_bytes + 1
     # The library allocates what it may return before it knows what is there: begin with a little.
-    step = max(1 << 16, 4 * len(data))
+    piece_bytes = min(max(1 << 16, 4 * len(data)), _PIECE_BYTES)
     try:
         while not decompressor.eof and allowed > 0:
-            part = decompressor.decompress(data, max_length=min(step, allowed))
-            if not part and not decompressor.eof:
+            piece = decompressor.decompress(data, max_length=min(piece_bytes, allowed))
+            if not piece and not decompressor.eof:
                 raise CorruptRecords("lz4: the data ends too early")
-            parts.append(part)
-            allowed -= len(part)
+            yield piece
+            allowed -= len(piece)
             data = b""
-            step *= 2
+            piece_bytes = min(2 * piece_bytes, _PIECE_BYTES)
     except RuntimeError as error:
         raise CorruptRecords(f"lz4: {error}") from None
     if allowed <= 0:
         raise _too_large(max_bytes)
     if decompressor.unused_data:
         raise CorruptRecords("lz4: bytes follow the frame")
-    return b"".join(parts)
 
 
-def _compress_zstd(data: bytes, level: int | None) -> bytes:
-    level = _ZSTD_DEFAULT_LEVEL if level is None else level
-    return zstandard.ZstdCompressor(level=level).compress(data)
+def _compress_zstd(data: bytes, level: int | None) -> Iterator[bytes]:
+    compressor = _zstd_compressor(_ZSTD_DEFAULT_LEVEL if level is None else level, len(data))
+    if len(data) <= _STEP_BYTES:
+        yield compressor.compress(data)
+        return
+    stream = compressor.compressobj(size=len(data))
+    for step in _steps(data):
+        yield stream.compress(step)
+    yield stream.flush()
+
+
+def _zstd_compressor(level: int, nbytes: int) -> zstandard.ZstdCompressor:
+    if level > zstandard.MAX_COMPRESSION_LEVEL:
+        raise ValueError(f"zstd has no level {level}")
+    if nbytes <= 1 << _ZSTD_MAX_WINDOW_LOG:
+        return zstandard.ZstdCompressor(level=level)
+    chosen = zstandard.ZstdCompressionParameters.from_level(level, source_size=nbytes)
+    return zstandard.ZstdCompressor(
+        compression_params=zstandard.ZstdCompressionParameters.from_level(
+            level,
+            source_size=nbytes,
+            window_log=min(chosen.window_log, _ZSTD_MAX_WINDOW_LOG),
+            chain_log=min(chosen.chain_log, _ZSTD_MAX_WINDOW_LOG + 1),
+            hash_log=min(chosen.hash_log, _ZSTD_MAX_WINDOW_LOG + 1),
+        )
+    )
 
 
 def _decompress_zstd(data: bytes, max_bytes: int) -> bytes:
-    frames: list[bytes] = []
-    allowed = max_bytes
+    return _joined(_zstd_frames(data, max_bytes))
+
+
+def _zstd_frames(data: bytes, max_bytes: int) -> Iterator[bytes]:
+    frames, allowed = 0, max_bytes
     while data or not frames:
-        _check_frames("zstd", frames)
+        if frames >= _MAX_FRAMES:
+            raise _too_many_frames("zstd")
         try:
             frame, end = _decompress_zstd_frame(data, allowed)
         except DecompressionTooLarge:
             raise _too_large(max_bytes) from None
         except zstandard.ZstdError as error:
             raise CorruptRecords(f"zstd: {error}") from None
-        frames.append(frame)
+        frames += 1
         allowed -= len(frame)
         data = data[end:]
-    return b"".join(frames)
+        yield frame
 
 
 def _decompress_zstd_frame(data: bytes, allowed: int) -> tuple[bytes, int]:
@@ -253,7 +340,7 @@ def _decompress_zstd_frame(data: bytes, allowed: int) -> tuple[bytes, int]:
     return content, position
 
 
-_Compress = Callable[[bytes, int | None], bytes]
+_Compress = Callable[[bytes, int | None], Iterable[bytes]]
 _Decompress = Callable[[bytes, int], bytes]
 
 _CODECS: dict[Compression, tuple[_Compress, _Decompress]] = {

@@ -9,14 +9,17 @@ A bounded decoder also counts: elements of arrays, at every depth, and tagged fi
 them costs far more than the byte it may take on the wire. It is made for large requests only; a
 small one cannot hold many, and is read without counting.
 
+A sliced decoder is a bounded one that is a generator: after every so many elements it yields, and
+goes on with the copy of the input that is sent to it, because a request's own bytes are not kept.
+
 Names in the generated code: ``data`` the input, ``end`` its length, ``p`` the position, ``n`` a
 length or count just read, ``e`` where the value at hand ends, ``left`` how many more elements a
-bounded decoder takes.
+bounded decoder takes, ``slice_left`` how many more elements a slice has.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from struct import unpack_from
 from typing import Any
 
@@ -34,6 +37,8 @@ Decoder = Callable[[memoryview], tuple[Any, int]]
 """Returns the decoded struct, and the position behind it."""
 BoundedDecoder = Callable[[memoryview, int], tuple[Any, int]]
 """The same, with the most elements the struct may have."""
+SlicedDecoder = Callable[[memoryview, int, int], Generator[None, memoryview, tuple[Any, int]]]
+"""The same, with the elements in a slice; goes on with the copy that it is sent."""
 
 _INT8, _INT16, _INT32 = Fixed("b", 1, 0), Fixed("h", 2, 0), Fixed("i", 4, 0)
 _VARINT_START = Fixed("B", 1, 0)
@@ -51,9 +56,20 @@ def compile_bounded_decoder(
     return _compile(_DecoderWriter(version, flexible, bounded=True), struct, "bounded decoder")
 
 
+def compile_sliced_decoder(struct: type[Struct], version: int, *, flexible: bool) -> SlicedDecoder:
+    """As `compile_bounded_decoder`, for a generator that yields after each slice.
+
+    Not for messages with records, which would stay views of the first input.
+    """
+    writer = _DecoderWriter(version, flexible, bounded=True, sliced=True)
+    return _compile(writer, struct, "sliced decoder")
+
+
 def _compile(writer: _DecoderWriter, struct: type[Struct], what: str) -> Callable[..., Any]:
     writer.write_struct(struct, "message")
     writer.source.line("return message, p")
+    if writer.is_sliced:  # A generator, even where the message has no array.
+        writer.source.line("yield")
     return writer.source.compile(f"{what} of {struct.__name__} version {writer.version}")
 
 
@@ -81,13 +97,17 @@ class _DecoderWriter:
     kind follows, so that one unpack reads them all, the next length included.
     """
 
-    def __init__(self, version: int, flexible: bool, *, bounded: bool) -> None:
+    def __init__(
+        self, version: int, flexible: bool, *, bounded: bool, sliced: bool = False
+    ) -> None:
         self.version = version
         self._flexible = flexible
         self._bounded = bounded
+        self.is_sliced = sliced
         self._run: list[tuple[str, Fixed]] = []
+        arguments = ["data"] + ["left"] * bounded + ["slice_size"] * sliced
         self.source = Source(
-            "decode(data, left)" if bounded else "decode(data)",
+            f"decode({', '.join(arguments)})",
             new=object.__new__,
             unpack_from=unpack_from,
             decode_varint=decode_varint,
@@ -100,6 +120,8 @@ class _DecoderWriter:
         )
         self.source.line("end = len(data)")
         self.source.line("p = 0")
+        if sliced:
+            self.source.line("slice_left = slice_size")
 
     def write_struct(self, struct: type[Struct], target: str) -> None:
         """Read a struct into a new object named `target`."""
@@ -190,6 +212,7 @@ class _DecoderWriter:
         items, item = self.source.name("items"), self.source.name("item")
         self.source.line(f"{target} = {items} = []")
         with self.source.block("for _ in range(n):"):
+            self._write_pause()
             self._write_value(element, item, what, nullable=False)
             self._flush()
             self.source.line(f"{items}.append({item})")
@@ -200,6 +223,14 @@ class _DecoderWriter:
             self.source.line("left -= n")
             with self.source.block("if left < 0:"):
                 self.source.line("raise TooManyElements")
+
+    def _write_pause(self) -> None:
+        """An element is about to be read: yield first if the slice is used up."""
+        if self.is_sliced:
+            self.source.line("slice_left -= 1")
+            with self.source.block("if slice_left < 0:"):
+                self.source.line("data = yield")
+                self.source.line("slice_left = slice_size")
 
     def _write_nested(self, kind: Nested, target: str, *, nullable: bool) -> None:
         if nullable:
@@ -223,10 +254,11 @@ class _DecoderWriter:
             tag, tag_end = self.source.name("tag"), self.source.name("tag_end")
             self.source.line("n, p = decode_varint(data, p - 1)")
             self._write_count()
-            if not fields:
+            if not fields and not self.is_sliced:
                 self.source.line("p = skip_counted_fields(data, p, n)")
                 return
             with self.source.block("for _ in range(n):"):
+                self._write_pause()
                 self.source.line(f"{tag}, p = decode_varint(data, p)")
                 self.source.line("n, p = decode_varint(data, p)")
                 self.source.line(f"{tag_end} = p + n")

@@ -4,13 +4,17 @@ The parts are bytes, in order, except records, which travel as the object they a
 batch are never copied here. A field that does not exist in the version is skipped if it is
 ignorable or holds its default; otherwise the message says more than the version can: refused.
 
+A bounded encoder returns None instead of more than so many elements of arrays. A sliced encoder is
+a generator: it yields the parts so far after every so many elements, and its caller takes them out
+of the list. An array may be any sized iterable (lazy_array.py).
+
 Names in the generated code: ``message`` the input, ``parts`` the output, ``x`` the value at hand,
-``b`` its bytes, ``n`` its length.
+``b`` its bytes, ``n`` its length, ``left`` how many more elements a slice has.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from struct import pack
 from typing import Any
 
@@ -26,6 +30,10 @@ from plog.wire.source import Source
 from plog.wire.structs import Array, Blob, Field, Fixed, Nested, Struct, Text, WireType
 
 Encoder = Callable[[Any], list[Part]]
+BoundedEncoder = Callable[[Any, int], list[Part] | None]
+"""Takes the message and the most elements."""
+SlicedEncoder = Callable[[Any, int], Generator[list[Part], None, list[Part]]]
+"""Takes the message and the elements in a slice; yields and returns the same list of parts."""
 
 _INT8, _INT16, _INT32 = Fixed("b", 1, 0), Fixed("h", 2, 0), Fixed("i", 4, 0)
 _NO_TAGGED_FIELDS = Fixed("x", 1, 0)
@@ -34,10 +42,19 @@ _NO_TAGGED_FIELDS = Fixed("x", 1, 0)
 
 def compile_encoder(struct: type[Struct], version: int, *, flexible: bool) -> Encoder:
     """The encoder of one version; a flexible one has compact lengths and tagged fields."""
-    writer = _EncoderWriter(version, flexible)
-    writer.write_struct(struct, "message")
-    writer.source.line("return parts")
-    return writer.source.compile(f"encoder of {struct.__name__} version {version}")
+    return _EncoderWriter(version, flexible).compile(struct, "encoder")
+
+
+def compile_bounded_encoder(
+    struct: type[Struct], version: int, *, flexible: bool
+) -> BoundedEncoder:
+    """As `compile_encoder`, for a function that gives up on a message with many elements."""
+    return _EncoderWriter(version, flexible, "return None").compile(struct, "bounded encoder")
+
+
+def compile_sliced_encoder(struct: type[Struct], version: int, *, flexible: bool) -> SlicedEncoder:
+    """As `compile_encoder`, for a generator that yields after each slice."""
+    return _EncoderWriter(version, flexible, "yield parts").compile(struct, "sliced encoder")
 
 
 def _unsupported(what: str, version: int) -> UnsupportedVersion:
@@ -52,13 +69,15 @@ class _EncoderWriter:
     encoded apart, because their size goes first.
     """
 
-    def __init__(self, version: int, flexible: bool) -> None:
+    def __init__(self, version: int, flexible: bool, after_slice: str | None = None) -> None:
         self._version = version
         self._flexible = flexible
+        self._after_slice = after_slice
+        """The statement for when as many elements are written as a slice has."""
         self._run: list[tuple[str, Fixed]] = []
         self._add = "add"
         self.source = Source(
-            "encode(message)",
+            "encode(message, slice_size)" if after_slice else "encode(message)",
             pack=pack,
             SHORT_VARINTS=SHORT_VARINTS,
             encode_varint=encode_varint,
@@ -68,6 +87,16 @@ class _EncoderWriter:
         )
         self.source.line("parts = []")
         self.source.line("add = parts.append")
+        if after_slice:
+            self.source.line("left = slice_size")
+
+    def compile(self, struct: type[Struct], what: str) -> Callable[..., Any]:
+        """The finished function."""
+        self.write_struct(struct, "message")
+        self.source.line("return parts")
+        if what.startswith("sliced"):  # A generator, even where the message has no array.
+            self.source.line("yield")
+        return self.source.compile(f"{what} of {struct.__name__} version {self._version}")
 
     def write_struct(self, struct: type[Struct], value: str) -> None:
         """Write the struct that the expression `value` gives."""
@@ -158,6 +187,11 @@ class _EncoderWriter:
             return
         item = self.source.name("item")
         with self.source.block(f"for {item} in {some}:"):
+            if self._after_slice:
+                self.source.line("left -= 1")
+                with self.source.block("if left < 0:"):
+                    self.source.line(self._after_slice)
+                    self.source.line("left = slice_size")
             self._write_value(element, item, nullable=False)
             self._flush()
 

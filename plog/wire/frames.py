@@ -13,17 +13,25 @@ from plog.wire.primitives import Part
 from plog.wire.schema import ApiMessage
 
 _SIZE = struct.Struct(">i")
+_LARGE_PART_BYTES = 4096
+"""A larger first part is not copied to stand in one piece with the header: it may be shared."""
 
 
 def frame_response(
     api_key: int, version: int, correlation_id: int, message: ApiMessage
 ) -> list[Part]:
     """The parts of a response, in order; the first one is bytes and begins with the size."""
-    parts = message.encode_parts(version)
+    return frame_parts(api_key, version, correlation_id, message.encode_parts(version))
+
+
+def frame_parts(api_key: int, version: int, correlation_id: int, parts: list[Part]) -> list[Part]:
+    """As `frame_response`, for a message that is encoded already; `parts` stays as it is."""
     header = encode_response_header(api_key, version, correlation_id)
     size = len(header) + sum(_part_size(part) for part in parts)
     first = parts[0] if parts else b""
     assert isinstance(first, bytes), "records always stand behind their length"
+    if len(first) > _LARGE_PART_BYTES:
+        return [_SIZE.pack(size) + header, *parts]
     return [_SIZE.pack(size) + header + first, *parts[1:]]
 
 

@@ -12,17 +12,27 @@ encodes and decodes one version is generated the first time it is used, about a 
 from __future__ import annotations
 
 import struct
+from collections.abc import Generator
 from typing import Any, ClassVar, Self
 
 from plog.errors import UnsupportedVersion
 from plog.wire.decoder import (
     BoundedDecoder,
     Decoder,
+    SlicedDecoder,
     TooManyElements,
     compile_bounded_decoder,
     compile_decoder,
+    compile_sliced_decoder,
 )
-from plog.wire.encoder import Encoder, compile_encoder
+from plog.wire.encoder import (
+    BoundedEncoder,
+    Encoder,
+    SlicedEncoder,
+    compile_bounded_encoder,
+    compile_encoder,
+    compile_sliced_encoder,
+)
 from plog.wire.primitives import Buffer, Part, Passthrough, WireError
 from plog.wire.structs import (
     Records,
@@ -71,7 +81,10 @@ class Message(Struct):
 
     _decoders: ClassVar[dict[int, Decoder]]
     _bounded_decoders: ClassVar[dict[int, BoundedDecoder]]
+    _sliced_decoders: ClassVar[dict[int, SlicedDecoder]]
     _encoders: ClassVar[dict[int, Encoder]]
+    _bounded_encoders: ClassVar[dict[int, BoundedEncoder]]
+    _sliced_encoders: ClassVar[dict[int, SlicedEncoder]]
 
     def __init_subclass__(cls, *, versions: str = "none", flexible: str = "none") -> None:
         super().__init_subclass__()
@@ -79,7 +92,10 @@ class Message(Struct):
         cls.flexible_from = Versions.parse(flexible).first
         cls._decoders = {}
         cls._bounded_decoders = {}
+        cls._sliced_decoders = {}
         cls._encoders = {}
+        cls._bounded_encoders = {}
+        cls._sliced_encoders = {}
 
     @classmethod
     def decode(cls, data: Buffer, version: int) -> Self:
@@ -119,6 +135,26 @@ class Message(Struct):
         return message
 
     @classmethod
+    def decode_in_slices(
+        cls, data: Buffer, version: int, max_elements: int, slice_size: int
+    ) -> Generator[None, Buffer, Self]:
+        """As `decode_bounded`, as a generator that yields after every `slice_size` elements.
+
+        `data` need not outlive the first slice: each ``send`` passes a copy of it, to go on with.
+        """
+        decoder = cls._sliced_decoders.get(version)
+        if decoder is None:
+            flexible = cls._is_flexible(version)
+            decoder = compile_sliced_decoder(cls, version, flexible=flexible)
+            cls._sliced_decoders[version] = decoder
+        try:
+            decoding = decoder(memoryview(data), max_elements, slice_size)
+            message: Self = (yield from decoding)[0]
+        except (struct.error, IndexError, UnicodeDecodeError) as error:
+            raise cls._unreadable(version, error) from error
+        return message
+
+    @classmethod
     def _unreadable(cls, version: int, error: Exception) -> WireError:
         return WireError(f"{cls.__name__} version {version} cannot be read: {error}")
 
@@ -134,17 +170,47 @@ class Message(Struct):
 
     def encode_parts(self, version: int) -> list[Part]:
         """The message in pieces: bytes, and records as the views or Passthroughs they are."""
-        joined: list[Part] = []
-        run: list[bytes] = []
-        for part in self._encode(version):
-            if isinstance(part, bytes):
-                run.append(part)
-            else:  # Records: their length, at least, stands before them.
-                joined += (b"".join(run), part)
-                run.clear()
-        if run:
-            joined.append(b"".join(run))
-        return joined
+        return _joined(self._encode(version))
+
+    def encode_bounded(self, version: int, max_elements: int) -> list[Part] | None:
+        """As `encode_parts`; None if all arrays together have more than `max_elements`."""
+        encoder = self._bounded_encoders.get(version)
+        if encoder is None:
+            flexible = self._is_flexible(version)
+            encoder = compile_bounded_encoder(type(self), version, flexible=flexible)
+            self._bounded_encoders[version] = encoder
+        try:
+            parts = encoder(self, max_elements)
+        except (struct.error, TypeError, AttributeError, UnicodeEncodeError) as error:
+            raise self._unwritable(version, error) from error
+        return None if parts is None else _joined(parts)
+
+    def encode_in_slices(self, version: int, slice_size: int) -> Generator[int, None, list[Part]]:
+        """As `encode_parts`, as a generator that yields after every `slice_size` elements.
+
+        It yields how many bytes the parts so far have; its caller gives up where they are too many.
+        """
+        encoder = self._sliced_encoders.get(version)
+        if encoder is None:
+            flexible = self._is_flexible(version)
+            encoder = compile_sliced_encoder(type(self), version, flexible=flexible)
+            self._sliced_encoders[version] = encoder
+        finished: list[Part] = []
+        nbytes = 0
+        try:
+            encoding = encoder(self, slice_size)
+            while True:
+                try:
+                    parts = next(encoding)
+                except StopIteration as end:
+                    return finished + _joined(end.value)
+                joined = _joined(parts)
+                parts.clear()
+                finished += joined
+                nbytes += sum(len(part) for part in joined if isinstance(part, bytes))
+                yield nbytes
+        except (struct.error, TypeError, AttributeError, UnicodeEncodeError) as error:
+            raise self._unwritable(version, error) from error
 
     def _encode(self, version: int) -> list[Part]:
         encoder = self._encoders.get(version)
@@ -153,8 +219,11 @@ class Message(Struct):
         try:
             return encoder(self)
         except (struct.error, TypeError, AttributeError, UnicodeEncodeError) as error:
-            what = f"{type(self).__name__} version {version}"
-            raise WireError(f"{what} cannot be written: {error}") from error
+            raise self._unwritable(version, error) from error
+
+    def _unwritable(self, version: int, error: Exception) -> WireError:
+        what = f"{type(self).__name__} version {version}"
+        return WireError(f"{what} cannot be written: {error}")
 
     @classmethod
     def _compile_decoder(cls, version: int) -> Decoder:
@@ -184,3 +253,18 @@ class ApiMessage(Message):
     def __init_subclass__(cls, *, api_key: int = -1, **options: Any) -> None:
         super().__init_subclass__(**options)
         cls.api_key = int(api_key)
+
+
+def _joined(parts: list[Part]) -> list[Part]:
+    """The same with neighboring bytes joined; records stay what they are."""
+    joined: list[Part] = []
+    run: list[bytes] = []
+    for part in parts:
+        if isinstance(part, bytes):
+            run.append(part)
+        else:  # Records: their length, at least, stands before them.
+            joined += (b"".join(run), part)
+            run.clear()
+    if run:
+        joined.append(b"".join(run))
+    return joined

@@ -72,7 +72,7 @@ def test_hundreds_that_drip_are_closed_and_others_are_served(start_broker: Broke
     # The budget is free again: a large request goes through.
     with SimpleClient(*address_of(broker.bootstrap_servers), timeout_s=60) as late:
         late.produce("served", 0, [Record(value=bytes(500_000))])
-    assert_one_line(broker, "slower than 1024 bytes a second", "127.0.0.1")
+    assert_one_line(broker, "too slowly", "127.0.0.1")
 
 
 def _drips(peer: Peer) -> bool:

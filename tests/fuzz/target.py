@@ -21,12 +21,15 @@ class Target:
     Args:
         memory: The most that may be allocated at a time: so many bytes for each byte of the input,
             and so many in any case. None where the target keeps a world of its own.
+        examples: How many inputs hypothesis makes in ./test, the same ones each time, where each
+            takes long. None for many, which differ from run to run.
     """
 
     name: str
     fuzz: Callable[[bytes], None]
     seeds: Callable[[], Iterable[bytes]]
     memory: tuple[int, int] | None = None
+    examples: int | None = None
 
     def kept(self) -> Sequence[Path]:
         """The files of the corpus: what broke it once, and what reaches far."""

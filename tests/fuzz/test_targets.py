@@ -17,7 +17,7 @@ from tests.fuzz.targets import TARGETS
 
 every_target = pytest.mark.parametrize("name", TARGETS)
 _EXAMPLES = 200
-_LONG_EXAMPLES = 5_000
+_LONG_TIMES = 25
 _CORPUS_MAX_BYTES = 300_000
 
 
@@ -54,9 +54,12 @@ def _mutations(draw: st.DrawFn, name: str) -> bytes:
     return bytes(data)
 
 
-def _try(name: str, examples: int) -> None:
+def _try(name: str, times: int) -> None:
+    examples = TARGETS[name].examples
+
     @settings(
-        max_examples=examples,
+        max_examples=times * (examples or _EXAMPLES),
+        derandomize=examples is not None,
         deadline=None,
         database=None,
         suppress_health_check=[HealthCheck.too_slow],
@@ -70,13 +73,13 @@ def _try(name: str, examples: int) -> None:
 
 @every_target
 def test_what_is_made_of_the_seeds_holds(name: str) -> None:
-    _try(name, _EXAMPLES)
+    _try(name, 1)
 
 
 @pytest.mark.long
 @every_target
 def test_a_lot_of_what_is_made_of_the_seeds_holds(name: str) -> None:
-    _try(name, _LONG_EXAMPLES)
+    _try(name, _LONG_TIMES)
 
 
 def test_what_is_kept_belongs_to_a_target_and_stays_small() -> None:

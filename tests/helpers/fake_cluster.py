@@ -14,6 +14,7 @@ from typing import Any, TypeVar, cast
 
 from plog.client.backoff import Backoff
 from plog.client.cluster import Cluster
+from plog.client.deadline import Deadline
 from plog.client.metadata import Broker, ClusterMetadata, PartitionMetadata, TopicMetadata
 from plog.client.settings import AdminSettings
 from plog.errors import ErrorCode, KafkaError
@@ -96,8 +97,11 @@ class FakeCluster:
             self.network,  # type: ignore[arg-type]  # As much of one as it needs.
             first_s=0.1,
             longest_s=1.0,
-            timeout_s=60.0,
+            deadline=Deadline(self.network, 60.0),  # type: ignore[arg-type]
         )
+
+    def within(self, timeout_s: float | None = None) -> FakeCluster:
+        return self
 
     async def refresh(self, topics: Collection[str]) -> ClusterMetadata:
         self.refreshed.append(set(topics))

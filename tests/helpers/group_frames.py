@@ -90,11 +90,12 @@ def leave(broker: SimBroker, *member_ids: str) -> list[int]:
 
 
 def stable(
-    broker: SimBroker, count: int = 1, *, instances: bool = False
+    broker: SimBroker, count: int = 1, *, instances: bool = False, are_synced: bool = True
 ) -> list[JoinGroupResponse]:
     """A stable generation of `count` new members, the leader first; member n is assigned b"n".
 
-    With `instances` they are static members, i0, i1, …
+    With `instances` they are static members, i0, i1, …; without `are_synced` nothing is assigned
+    yet.
     """
     broker.ask(FindCoordinatorRequest(key=GROUP), 1)  # Or the first would be the last.
     if instances:
@@ -107,6 +108,8 @@ def stable(
     joined = sorted(
         (one.response() for one in asked), key=lambda one: bool(one.member_id != one.leader)
     )
+    if not are_synced:
+        return joined
     assignments = {one.member_id: str(n).encode() for n, one in enumerate(joined)}
     waiting = [broker.begin(sync_request(one), 5) for one in joined[1:]]
     assert sync(broker, joined[0], assignments).assignment == b"0"

@@ -35,6 +35,7 @@ from plog.wire.messages.sync_group import (
 )
 from plogd.config import BrokerConfig
 from plogd.coordinator.group import Group
+from plogd.coordinator.group_memory import GroupMemory
 from plogd.coordinator.groups import Groups
 from plogd.coordinator.result import CoordinatorRecord, Result
 from plogd.ports import Cancelled, Later, Timer
@@ -132,7 +133,9 @@ class GroupShard:
         self.config = dataclasses.replace(BrokerConfig(), **settings)
         self.reports: list[str] = []
         self.timers = _Timers(self.ports, self.write)
+        self.memory = GroupMemory(lambda: self.config, self.ports.clock)
         self.groups = Groups(
+            memory=self.memory,
             config=lambda: self.config,
             timers=self.timers,
             random=self.ports.random,

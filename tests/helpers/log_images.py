@@ -12,10 +12,11 @@ from dataclasses import dataclass, field, replace
 from plog.records.batch import HEADER_SIZE, crc_is_valid, iter_batches
 from plog.types import TopicPartition
 from plogd.log import names
+from plogd.log.load_request import LoadRequest
 from plogd.log.log import Log
 from plogd.log.log_state import LogState
 from plogd.log.producer_snapshot import SnapshotEntry
-from plogd.log.recovery import LoadRequest, load_log
+from plogd.log.recovery import load_log
 from plogd.topic_config import TopicConfig
 from tests.helpers.log_site import CONFIG
 from tests.helpers.sim_files import SimFiles
@@ -67,6 +68,7 @@ class LogImage:
             log_start_offset=self.log_start_offset,
             producer_id_expiration_ms=1 << 40,
             now_ms=self.now_ms,
+            monotonic_ms=0.0,
         )
         reports: list[str] = []
         state = load_log(

@@ -28,6 +28,7 @@ from plogd.log.log import Log
 from plogd.log.log_manager import LogManager
 from plogd.log.log_results import AppendInfo
 from plogd.topic_config import TopicConfig
+from tests.helpers.injection import Faults
 from tests.helpers.log_data import client_batch
 from tests.helpers.sim_files import SimFiles
 from tests.helpers.sim_ports import SimPorts, settled
@@ -59,6 +60,7 @@ class LogSite:
         files: SimFiles | None = None,
         ports: SimPorts | None = None,
         device_by_path: Mapping[str, int] | None = None,
+        faults: Faults | None = None,
         **settings: Any,
     ) -> None:
         self.ports = ports or SimPorts()
@@ -69,6 +71,7 @@ class LogSite:
         )
         self.config = BrokerConfig(log_dirs=log_dirs, node_id=1, **settings)
         self.reports: list[str] = []
+        self.bugs: list[Exception] = []
         self.offline: list[str] = []
         self.last_is_offline = False
         self.topics: dict[TopicPartition, tuple[bytes, TopicConfig]] = {}
@@ -80,11 +83,12 @@ class LogSite:
             log_dirs,
             clock=self.ports.clock,
             timers=self.ports.timers,
-            files=self.files,
-            random=self.ports.random,
-            jobs=self.ports.jobs,
+            files=faults.files(self.files) if faults else self.files,
+            random=faults.random(self.ports.random) if faults else self.ports.random,
+            jobs=faults.jobs(self.ports.jobs) if faults else self.ports.jobs,
             turn=self.ports.turn,
             report=lambda message, **fields: self.reports.append(message.format(**fields)),
+            on_bug=lambda where, error: self.bugs.append(error),
         )
         self.manager.on_offline = lambda log_dir, logs: self.offline.append(log_dir)
         self.manager.on_last_offline = self._hear_last_offline

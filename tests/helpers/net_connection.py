@@ -15,7 +15,7 @@ class FakeWire:
 
     def __init__(self) -> None:
         self.answers: list[list[Part]] = []
-        self.buffered_bytes = 0
+        self.buffered_bytes = self.sent_bytes = 0
         self.is_corked = False
         self.is_reading = True
         self.is_closed = self.is_aborted = False
@@ -27,6 +27,8 @@ class FakeWire:
         self.answers.append(answer)
         if not self.takes_answers:
             self.buffered_bytes += sum(len(part) for part in answer if isinstance(part, bytes))
+            if self.connection is not None:
+                self.connection.unsent(self.buffered_bytes)
 
     def cork(self) -> None:
         self.is_corked = True
@@ -77,6 +79,11 @@ class ConnectionHarness:
     def answers(self) -> list[str]:
         return [joined(answer)[4:].decode() for answer in self.wire.answers]
 
-    def let_leave(self) -> None:
-        self.wire.buffered_bytes = 0
+    def let_leave(self, nbytes: int | None = None) -> None:
+        """Have the client read `nbytes` of what waits, or all of it."""
+        wire = self.wire
+        nbytes = wire.buffered_bytes if nbytes is None else nbytes
+        wire.buffered_bytes -= nbytes
+        wire.sent_bytes += nbytes
+        self.connection.unsent(wire.buffered_bytes)
         self.connection.drained()

@@ -26,7 +26,7 @@ from plogd.apis.dispatch import Dispatched
 from plogd.config.network_settings import NetworkSettings
 from plogd.net.connections import Connections
 from plogd.os_files import OsFile
-from plogd.ports import Later
+from plogd.ports import File, Later
 from tests.helpers.sim_ports import SimPorts
 
 PRODUCE, FETCH, METADATA = 0, 1, 3
@@ -214,9 +214,9 @@ class WatchedFile(OsFile):
         self.reads.append((position, length))
         return super().pread(length, position)
 
-    def retain(self) -> None:
-        super().retain()
+    def retain(self) -> File:
         self.holders += 1
+        return super().retain()
 
     def close(self) -> None:
         self.holders -= 1

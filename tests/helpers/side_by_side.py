@@ -20,6 +20,7 @@ import kio.serial
 
 from plog.wire.header import RequestHeader, decode_response_header, encode_request
 from plog.wire.schema import ApiMessage
+from plogd.security.enforcement import NOT_ENFORCED
 
 BY_KIND = frozenset(
     {
@@ -188,6 +189,8 @@ class Comparison:
                 continue
             # With an error, each broker has its own words, and ours may speak where Kafka does not.
             if name == "error_message" and ours[name] and ours.get("error_code", -1):
+                continue
+            if name == "error_message" and ours[name] == NOT_ENFORCED:  # Kafka enforces them.
                 continue
             inner = f"{path}.{name}" if path else name
             yield from self.differences(ours.get(name), kafkas.get(name), inner)

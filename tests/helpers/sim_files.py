@@ -35,10 +35,14 @@ import errno
 import os
 import posixpath
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 
-from plogd.ports import Buffer, Clock, DiskSpace, File
+from plogd.descriptors import DescriptorBudget
+from plogd.file_pool import FilePool
+from plogd.ports import Clock, DiskSpace, File
 from tests.helpers.sim_disk import Chance, Directory, Disk, Edit, Inode, Node
+from tests.helpers.sim_file import SimFile
 
 
 class SimCrash(BaseException):
@@ -57,79 +61,6 @@ class Operation:
 
 def _no_fault(operation: Operation) -> OSError | None:
     return None
-
-
-class SimFile:
-    """An open `Inode`; see `plogd.ports.File`."""
-
-    def __init__(self, files: SimFiles, path: str, inode: Inode) -> None:
-        self.path = path
-        self._files = files
-        self._inode = inode
-        self._holders = 1
-        self._sync_error: OSError | None = None
-
-    def fileno(self) -> int:
-        return -1
-
-    def append(self, data: Buffer) -> None:
-        self._check()
-        self._files.append(self.path, self._inode, bytes(data))
-
-    def pread(self, length: int, position: int) -> bytes:
-        self._check()
-        self._files.reading("pread", self.path)
-        self._inode.is_warm = True
-        return bytes(self._inode.content[position : position + length])
-
-    def pread_nowait(self, length: int, position: int) -> Buffer | None:
-        self._check()
-        if not (self._files.everything_cached or self._inode.is_warm):
-            return None
-        data = self.pread(length, position)
-        return data if len(data) == length else None
-
-    def size(self) -> int:
-        self._check()
-        return len(self._inode.content)
-
-    def truncate(self, size_bytes: int) -> None:
-        self._check()
-        with self._files.operation("truncate", self.path):
-            self._inode.truncate(size_bytes)
-
-    def reserve(self, nbytes: int) -> bool:
-        self._check()
-        return self._files.reserve(self._inode, nbytes)
-
-    def sync(self) -> None:
-        self._check()
-        if self._sync_error is not None:
-            raise OSError(self._sync_error.errno, "a sync failed before", self.path)
-        try:
-            self._files.sync(self.path, self._inode)
-        except OSError as error:
-            self._sync_error = error
-            raise
-
-    def cached(self, position: int, length: int) -> bool:
-        self._check()
-        return self._files.everything_cached
-
-    def drop_cache(self) -> None:
-        self._check()
-        self._inode.drop_cache()
-
-    def retain(self) -> None:
-        assert self._holders, f"{self.path} is closed"
-        self._holders += 1
-
-    def close(self) -> None:
-        assert self._holders, f"{self.path} is closed"
-        self._holders -= 1
-
-    def _check(self) -> None:
-        assert self._holders, f"{self.path} is closed"
 
 
 class _OperationScope:
@@ -178,6 +109,8 @@ class SimFiles:
         self.everything_cached = True
         self.sync_fs_supported = True
         self.reserve_supported = True
+        self.descriptors = DescriptorBudget()
+        self._pool = FilePool(self.open_append, self.open_existing, self.descriptors, nullcontext())
         for path in (*directories, *self._device_by_path):
             self.mkdir(path)
         for device in {1, *self._device_by_path.values()}:
@@ -308,6 +241,13 @@ class SimFiles:
                 node.modified_ms = self._now_ms()
                 self._disk.change(Edit(directory, name, node))
         return SimFile(self, path, _as_file(node, path))
+
+    def open_existing(self, path: str) -> File:
+        self.reading("open", path)
+        return SimFile(self, path, _as_file(self._find(path), path))
+
+    def open_on_demand(self, path: str) -> File:
+        return self._pool.open(path)
 
     def open_read(self, path: str) -> File:
         self.reading("open", path)

@@ -20,6 +20,7 @@ from twisted.python.failure import Failure
 
 from plog.client.errors import ConnectionFailed
 from plog.client.network import Cancelled
+from plog.client.twisted_channel import give_up_after
 from plog.client.twisted_network import DeferredNetwork
 from plog.errors import RequestTimedOut
 from plog.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -57,6 +58,8 @@ class SimNetwork(DeferredNetwork):
         self.channels: list[SimChannel] = []
         self.refuses = False
         """Whether new connections are refused."""
+        self.swallows = False
+        """Whether new connections get no answer at all, as behind a firewall that drops packets."""
         self.deaf = False
         """Whether requests are lost on their way, and connections stay."""
         self.stuck: list[Callable[[], None]] | None = None
@@ -82,6 +85,9 @@ class SimNetwork(DeferredNetwork):
     async def connect(
         self, host: str, port: int, security: object, *, timeout_s: float
     ) -> SimChannel:
+        if self.swallows:
+            await self.sleep(timeout_s)
+            raise ConnectionFailed(f"{host}:{port} took too long to connect")
         await self.sleep(self._wire.delay_ms() / 1000)
         if self.refuses or (host, port) != (HOST, PORT):
             raise ConnectionFailed(f"cannot connect to {host}:{port}: refused")
@@ -93,6 +99,11 @@ class SimNetwork(DeferredNetwork):
         return channel
 
     # -- time ---------------------------------------------------------------------------------
+
+    @property
+    def deferred_clock(self) -> Any:
+        """The clock, as Twisted has them."""
+        return self._clock
 
     def call_later(self, delay_s: float, function: Callable[[], None]) -> _Call:
         """Call `function` when `delay_s` have passed."""
@@ -250,7 +261,13 @@ class SimChannel:
         return len(self._waiting)
 
     def ask(
-        self, request: ApiMessage, response: type[R], version: int, *, timeout_s: float
+        self,
+        request: ApiMessage,
+        response: type[R],
+        version: int,
+        *,
+        timeout_s: float,
+        wait_s: float | None = None,
     ) -> Deferred[R]:
         later, fault = self._request(request, version, expects_answer=True)
         answer: Deferred[R] = Deferred(lambda d: d.errback(Failure(Cancelled())))
@@ -273,6 +290,8 @@ class SimChannel:
                 end(answer.callback, message)
 
         later.then(answered, lambda error: end(answer.errback, Failure(_lost(error))))
+        if wait_s is not None:
+            give_up_after(self._sim.deferred_clock, answer, wait_s, request, self.address)
         return answer
 
     def send(self, request: ApiMessage, version: int, *, timeout_s: float) -> Deferred[None]:

@@ -35,12 +35,9 @@ class DirtyLog:
     def begin_sync(self) -> SyncTicket | None:
         if self.closed:
             return None
-        for file in self.files:
-            file.retain()
+        files = [file.retain() for file in self.files]
         directory = self.directory if self.directory_is_dirty else None
-        return SyncTicket(
-            log=self, end_offset=self.end_offset, files=self.files, directory=directory
-        )
+        return SyncTicket(log=self, end_offset=self.end_offset, files=files, directory=directory)
 
     def complete_sync(self, ticket: SyncTicket) -> None:
         self.durable.append(ticket.end_offset)

@@ -164,7 +164,9 @@ def test_a_line_that_cannot_be_read_ends_it_and_those_before_are_sent(
     told = plog.refusal(
         "produce", "--topic", topic, "--property", "parse.key=true", stdin=b"k\tv\nno tab\nk\tw\n"
     )
-    assert told == "plog: line 2 has no key separator '\\t': 'no tab'\n"
+    assert told == (
+        "plog: line 2 has no key separator '\\t': 'no tab'; 1 record was sent before it\n"
+    )
     assert _values(plog, topic) == [b"v"]
 
 
@@ -284,7 +286,20 @@ def test_topics_are_chosen_by_a_pattern(plog: Plog, topic: str) -> None:
 def test_an_address_where_nobody_is_is_told(topic: str) -> None:
     nobody = Plog("127.0.0.1:1")
     told = nobody.refusal("produce", "--topic", topic, "--max-block-ms", "500", stdin=b"a\n")
-    assert told.splitlines()[-1].startswith("plog: line 1 and those behind it were not sent: ")
+    assert told.splitlines()[-1].startswith("plog: line 1 and all later ones were not sent: ")
+
+
+@pytest.mark.parametrize("tool", ["consume", "tail"])
+def test_reading_a_missing_topic_is_an_error_and_creates_nothing(plog: Plog, tool: str) -> None:
+    name = f"missing-{tool}"
+    assert f"cannot read topic {name}: it does not exist" in plog.refusal(tool, "--topic", name)
+    assert name.encode() not in plog.run("topics", "--list")
+
+
+def test_reading_a_missing_partition_is_an_error(plog: Plog, topic: str) -> None:
+    plog.run("produce", "--topic", topic, stdin=b"a\n")
+    told = plog.refusal("consume", "--topic", topic, "--partition", "9")
+    assert f"cannot read partition 9 of topic {topic}: it has partitions 0 to " in told
 
 
 def test_a_topic_that_cannot_be_is_told(plog: Plog) -> None:

@@ -9,6 +9,7 @@ import socket
 import ssl
 import subprocess
 import sys
+import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -190,6 +191,36 @@ def test_everybody_is_served_while_a_reload_waits_for_its_file(tmp_path: Path) -
             Kcat(broker.bootstrap_servers).produce("served", b"x\n")
             waited_for.write("message.max.bytes=2000\n")
         eventually(lambda: "message.max.bytes changed" in broker.log_text(), "reload")
+
+
+def test_stop_does_not_wait_for_a_reload_whose_file_never_ends(tmp_path: Path) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text("message.max.bytes=1000000\n")
+    with BrokerProcess(tmp_path / "broker", config_file=file) as broker:
+        file.unlink()
+        os.mkfifo(file)
+        os.kill(broker.pid, signal.SIGHUP)
+        writer = os.open(file, os.O_WRONLY)  # Open as soon as the broker has begun to read.
+        broker.stop()
+        assert "stopped" in broker.log_text().splitlines()[-1]
+        with pytest.raises(BrokenPipeError):
+            os.write(writer, b"message.max.bytes=2000\n")
+        os.close(writer)
+
+
+def test_broker_starts_with_the_settings_of_a_pipe(tmp_path: Path) -> None:
+    """As of ``--config <(generate-settings)``; a reload finds the pipe empty and says so."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=pipe.write_text, args=["message.max.bytes=2000\n"])
+    writer.start()
+    with BrokerProcess(tmp_path / "broker", config_file=pipe) as broker:
+        writer.join()
+        os.kill(broker.pid, signal.SIGHUP)
+        os.close(os.open(pipe, os.O_WRONLY))
+        eventually(lambda: "nothing came out of this pipe" in broker.log_text(), "reload")
+        assert "the settings stay as they were" in broker.log_text()
+        Kcat(broker.bootstrap_servers).produce("still-here", b"x\n")
 
 
 @pytest.mark.parametrize("levels", [("info", "WARN"), ("warn", "Info")])

@@ -34,6 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 trace_operations=options.trace_disk,
                 with_monitor=not options.no_monitor,
                 members=options.members,
+                exceptions=options.exceptions,
             )
             try:
                 world.run()
@@ -41,6 +42,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 print(anomaly)
                 again = f" --plant {options.plant}" if options.plant else ""
                 again += f" --members {options.members}" if options.members is not None else ""
+                if options.exceptions is not None:
+                    again += " --exceptions" if options.exceptions else " --no-exceptions"
                 print(f"replay: python -m tests.sim --seed {seed} --steps {options.steps}{again}")
                 print(anomaly.name)
                 return 1
@@ -55,6 +58,11 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--seeds", type=_range, default=_DEFAULT_SEEDS, help="run seeds A-B")
     parser.add_argument("--steps", type=int, default=400, help="how much the clients do")
     parser.add_argument("--members", type=int, help="of groups; else the seed decides")
+    parser.add_argument(
+        "--exceptions",
+        action=argparse.BooleanOptionalAction,
+        help="inject exceptions; else the seed decides",
+    )
     parser.add_argument("--plant", choices=sorted(PLANTS), help="put in this bug")
     parser.add_argument("--trace", action="store_true", help="tell what happens")
     parser.add_argument("--trace-disk", action="store_true", help="and each file operation")

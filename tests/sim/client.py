@@ -17,8 +17,10 @@ from plog.errors import ErrorCode
 from plog.wire.api_keys import ApiKey
 from plog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from plog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from plog.wire.messages.produce import ProduceResponse
 from plog.wire.schema import ApiMessage
 from tests.sim.checker import Anomaly
+from tests.sim.exceptions import has_unexpected_error
 from tests.sim.network import Connection, ConnectionLost
 from tests.sim.topics import Sight
 
@@ -113,7 +115,16 @@ class Client:
         finally:
             watch.cancel()
         assert isinstance(answer, answer_type)
+        is_produce = answer_type is ProduceResponse  # Producers know what to do.
+        if self.world.forgives_bugs and not is_produce and has_unexpected_error(answer):
+            connection.drop()
+            raise ConnectionLost("an unexpected error: what has become of it is unknown")
         return answer
+
+    def check_produced(self, code: int, what: str) -> None:
+        """As `check_code`, for a batch that was not appended."""
+        if not (self.world.forgives_bugs and code == ErrorCode.UNKNOWN_SERVER_ERROR):
+            check_code(code, what, PASSING_ERRORS)
 
     # -- topics -------------------------------------------------------------------------------
 

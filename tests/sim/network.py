@@ -56,6 +56,8 @@ class Network:
         self.timers = timers
         self.chance = chance
         self.fail = fail
+        self.forgives: Callable[[Exception], bool] = lambda error: False
+        """Whether an unexpected error of the broker is none that counts."""
         self.max_delay_ms = 5.0
         self.server: Server | None = None
         self.connections: list[Connection] = []
@@ -170,10 +172,9 @@ class Connection:
     def _arrived(self, frame: bytes) -> None:
         self._server_end.deliver(frame)
 
-    def _closed_by_server(self, why: str) -> None:
-        # Where no answer is asked for, closing is how the broker says that a produce has failed. An
-        # answer that cannot be read from the disk any more can only be broken off.
-        if not self._asked_in_vain and "could not be read" not in why:
+    def _closed_by_server(self, why: str, is_allowed: bool) -> None:
+        # Where no answer is asked for, closing is how the broker says that a produce has failed.
+        if not self._asked_in_vain and not is_allowed:
             self._network.fail(Anomaly("unexpected-close", why))
         self._forget()
         if self.is_open:

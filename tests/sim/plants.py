@@ -26,8 +26,9 @@ from plogd.coordinator.waiting import WaitingResults, answer_of, tell
 from plogd.log.flush import SyncTicket
 from plogd.log.lane_writes import LaneWrites, Prepared
 from plogd.log.log import Log
+from plogd.log.log_segment import LogSegment
 from plogd.log.producer_state import ProducerStateManager
-from plogd.ports import Later, spawn
+from plogd.ports import Buffer, Later, spawn
 from plogd.replica.delayed import PartitionAppend
 
 
@@ -63,7 +64,7 @@ def _forget_producers(stack: ExitStack) -> None:
 def _forget_refusals(stack: ExitStack) -> None:
     """A producer whose first batch was refused may begin with its second."""
     stack.enter_context(
-        patch.object(ProducerStateManager, "note_refused", lambda state, header, now_ms: None)
+        patch.object(ProducerStateManager, "note_refused", lambda state, header: None)
     )
 
 
@@ -166,6 +167,28 @@ def _mix_up_assignments(stack: ExitStack) -> None:
     stack.enter_context(patch.object(groups_module, "assignment_answer", first_members))
 
 
+def _undo_os_errors_only(stack: ExitStack) -> None:
+    """An append that meets any other exception leaves its batch in the file."""
+
+    def append(
+        segment: LogSegment,
+        batch: Buffer,
+        last_offset: int,
+        max_timestamp: int,
+        offset_of_max_timestamp: int,
+    ) -> int:
+        position = segment.records.append(batch)
+        try:
+            segment.indexes.add(position, last_offset, max_timestamp, offset_of_max_timestamp)
+        except OSError:
+            segment.records.truncate(position)
+            raise
+        return position
+
+    stack.enter_context(patch.object(LogSegment, "append", append))
+    stack.enter_context(patch.object(LogSegment, "truncate_to_size", lambda segment, size: None))
+
+
 PLANTS: dict[str, Callable[[ExitStack], None]] = {
     "ack-before-flush": _ack_before_flush,
     "skip-dir-sync": _skip_dir_sync,
@@ -174,6 +197,7 @@ PLANTS: dict[str, Callable[[ExitStack], None]] = {
     "forget-refusals": _forget_refusals,
     "keep-unwritten-sequences": _keep_unwritten_sequences,
     "ack-unwritten": _ack_unwritten,
+    "undo-os-errors-only": _undo_os_errors_only,
     "answer-before-durable": _answer_before_durable,
     "accept-old-generations": _accept_old_generations,
     "forget-groups": _forget_groups,

@@ -12,9 +12,12 @@ import traceback
 import weakref
 from collections import deque
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, cast
 
 from plogd.broker import Broker
+from plogd.descriptors import DescriptorBudget
+from plogd.file_pool import FilePool
 from plogd.log.log import Log
 from plogd.log.names import LOG_SUFFIX, segment_path
 from plogd.metrics import Registry
@@ -48,20 +51,22 @@ class Process:
         self.timers = _LifeTimers(self, world)
         chance = random.Random(world.chance.random())
         self.jobs = SlowJobs(self.timers, chance, world.max_job_ms)
-        self.turn = Turn(self.timers)
+        faults = world.exceptions.faults
+        timers = faults.timers(self.timers)
+        self.turn = Turn(self.timers)  # Part of a shell: the outcomes of jobs are a turn there.
         self._files = _CountedFiles(world.files)
         self.slots = RequestSlots(world.config.queued_max_requests)
         self.broker = Broker(
             world.config,
             clock=world.clock,
-            timers=self.timers,
-            files=cast(Files, self._files),
-            random=SimRandom(chance.randrange(1 << 30)),
-            jobs=self.jobs,
+            timers=timers,
+            files=faults.files(cast(Files, self._files)),
+            random=faults.random(SimRandom(chance.randrange(1 << 30))),
+            jobs=faults.jobs(self.jobs),
             turn=self.turn,
             metrics=Registry(),
             report=self.report,
-            on_bug=lambda where, error: world.fail(self.crash(error)),
+            on_bug=lambda where, error: world.fail(error),
         )
         self.broker.on_last_log_dir_failed = self._give_up_soon
         world.slow_directory.meets(self)
@@ -132,14 +137,22 @@ class Process:
         def again(_: object = None) -> None:
             self.timers.call_later(interval_ms, run)
 
+        def failed(error: Exception) -> None:
+            self._world.fail(error)
+            again()
+
         def run() -> None:
             if not self.is_serving:
                 return
-            later = function(self.broker)
+            try:
+                later = function(self.broker)
+            except Exception as error:
+                failed(error)
+                return
             if later is None:
                 again()
             else:
-                later.then(again, lambda error: self._world.fail(self.crash(error)))
+                later.then(again, failed)
 
         again()
 
@@ -151,18 +164,32 @@ class Process:
         return Anomaly("crash", "\n".join([*self.reports, "".join(lines)]))
 
 
+class _FewOpenFiles(DescriptorBudget):
+    """Closes the files of logs all the time, as a broker with thousands of segments does."""
+
+    max_idle = 3
+
+
 class _CountedFiles:
     """The Files port of one life, which remembers what was opened."""
 
     def __init__(self, files: SimFiles) -> None:
         self._files = files
         self._opened: list[weakref.ref[SimFile]] = []
+        self.descriptors = _FewOpenFiles()
+        self._pool = FilePool(self.open_append, self.open_existing, self.descriptors, nullcontext())
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._files, name)
 
     def open_append(self, path: str) -> File:
         return self._remember(self._files.open_append(path))
+
+    def open_existing(self, path: str) -> File:
+        return self._remember(self._files.open_existing(path))
+
+    def open_on_demand(self, path: str) -> File:
+        return self._pool.open(path)
 
     def open_read(self, path: str) -> File:
         return self._remember(self._files.open_read(path))
@@ -195,6 +222,6 @@ class _LifeTimers:
             try:
                 function()
             except Exception as error:
-                world.fail(process.crash(error))
+                world.fail(error)
 
         return world.timers.call_later(delay_ms, run)

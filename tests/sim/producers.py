@@ -111,7 +111,7 @@ class PlainProducer(Client):
             answer, batches, by_id=version >= FIRST_TOPIC_ID_VERSION
         ):
             if result.error_code:
-                check_code(result.error_code, f"Produce to {batch.topic}", PASSING_ERRORS)
+                self.check_produced(result.error_code, f"Produce to {batch.topic}")
             elif version >= FIRST_TOPIC_ID_VERSION or not self.world.may_be_deleted(batch.topic):
                 self.world.history.acknowledged(
                     batch.key,
@@ -214,7 +214,7 @@ class IdempotentProducer(Client):
             elif result.error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
                 self._out_of_order(batch)
             else:
-                check_code(result.error_code, f"Produce to {self._topic}", PASSING_ERRORS)
+                self.check_produced(result.error_code, f"Produce to {self._topic}")
                 batch.is_late = result.error_code == ErrorCode.REQUEST_TIMED_OUT
                 self._rewinding = True
 

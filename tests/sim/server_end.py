@@ -42,6 +42,7 @@ class Weather(Protocol):
     timers: SimTimers
     chance: random.Random
     fail: Callable[[Exception], None]
+    forgives: Callable[[Exception], bool]
 
     def delay_ms(self) -> float:
         """How long the next frame travels."""
@@ -86,7 +87,7 @@ class ServerEnd:
         server: Server,
         port: int,
         answered: Callable[[bytes], None],
-        closed: Callable[[str], None],
+        closed: Callable[[str, bool], None],
     ) -> None:
         self._network = network
         self._server = server
@@ -137,8 +138,12 @@ class ServerEnd:
         parts = self._unsent.popleft()
         try:
             return b"".join(bytes_of(part) for part in parts)
-        except OSError as error:
-            self._close(f"a file could not be read: {error}", None)
+        except Exception as error:
+            if not isinstance(error, OSError) and not self._network.forgives(error):
+                raise
+            # An answer that cannot be read from the disk any more can only be broken off.
+            self.lose()
+            self._closed(f"a file could not be read: {error}", True)
             return None
         finally:
             close_regions(parts)
@@ -148,7 +153,7 @@ class ServerEnd:
         if bug is not None:
             self._network.fail(bug)
         self.lose()
-        self._closed(why)
+        self._closed(why, bug is not None and self._network.forgives(bug))
 
     def lose(self) -> None:
         """The connection is gone, the process goes on."""

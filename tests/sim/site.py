@@ -34,6 +34,7 @@ from plogd.broker import Broker
 from plogd.config import BrokerConfig
 from plogd.metrics import Registry
 from plogd.ports import Later
+from tests.helpers.injection import Faults
 from tests.helpers.sim_files import SimFiles
 from tests.helpers.sim_ports import START_MS, SimClock, SimPorts, outcome
 from tests.sim.batches import Batch, produce_request
@@ -86,18 +87,21 @@ class Told:
 class Site:
     """One broker on one disk, and a client that talks to it directly."""
 
-    def __init__(self, files: SimFiles, now_ms: int = START_MS) -> None:
+    def __init__(
+        self, files: SimFiles, now_ms: int = START_MS, *, faults: Faults | None = None
+    ) -> None:
         self.files = files
         self.ports = SimPorts()
+        faults = faults or Faults()
         self.ports.clock = SimClock(now_ms)
         self.ports.timers._clock = self.ports.clock
         self.broker = Broker(
             CONFIG,
             clock=self.ports.clock,
-            timers=self.ports.timers,
-            files=files,
-            random=self.ports.random,
-            jobs=self.ports.jobs,
+            timers=faults.timers(self.ports.timers),
+            files=faults.files(files),
+            random=faults.random(self.ports.random),
+            jobs=faults.jobs(self.ports.jobs),
             turn=self.ports.turn,
             metrics=Registry(),
         )
@@ -244,8 +248,9 @@ class Site:
             if not records:
                 assert position == data.high_watermark, "nothing more below the high watermark"
                 return start, values
-            assert records[0].offset == position
-            position = records[-1].offset + 1
+            offsets = [record.offset for record in records]
+            assert offsets == list(range(position, position + len(records))), "one by one"
+            position += len(records)
 
     def _log_start(self, topic_id: Uuid, partition: int) -> int:
         [log] = [

@@ -19,6 +19,11 @@ class Stage:
         self._producer_ids: set[tuple[int, int]] = set()
         self._troubles = 0
 
+    @property
+    def forgives_bugs(self) -> bool:
+        """Whether clients may be told of an unexpected error."""
+        return False
+
     def count(self, what: str, number: int = 1) -> None:
         """Count something for the summary."""
         self.counts[what] += number

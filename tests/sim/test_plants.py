@@ -35,6 +35,10 @@ FOUND_AS = {
     "keep-unwritten-sequences": LOSS | {"nonmonotonic-send"},
     "ack-unwritten": LOSS | {"false-out-of-order"},
 }
+FOUND_BY_EXCEPTIONS_AS = {
+    "undo-os-errors-only": LOSS
+    | {"duplicate", "int-nonmonotonic-poll", "read-above-high-watermark"},
+}
 GROUP_LOSS = {
     "spurious-reset",
     "committed-offset-fell",
@@ -56,10 +60,10 @@ FOUND_IN_GROUPS_AS = {
 MEMBERS = 24
 
 
-def run_all(seeds: Iterable[int], members: int) -> None:
+def run_all(seeds: Iterable[int], members: int, *, exceptions: bool = False) -> None:
     """Run until one shows an anomaly."""
     for seed in seeds:
-        World(seed, STEPS, with_monitor=False, members=members).run()
+        World(seed, STEPS, with_monitor=False, members=members, exceptions=exceptions).run()
 
 
 @pytest.mark.parametrize("plant", sorted(FOUND_AS))
@@ -76,8 +80,15 @@ def test_a_bug_planted_in_the_coordinator_is_found(plant: str) -> None:
     assert found.value.name in FOUND_IN_GROUPS_AS[plant]
 
 
+@pytest.mark.parametrize("plant", sorted(FOUND_BY_EXCEPTIONS_AS))
+def test_injected_exceptions_find_a_planted_bug(plant: str) -> None:
+    with planted(plant), pytest.raises(Anomaly) as found:
+        run_all(SEEDS, members=0, exceptions=True)
+    assert found.value.name in FOUND_BY_EXCEPTIONS_AS[plant]
+
+
 def test_every_plant_has_a_test() -> None:
-    assert {*FOUND_AS, *FOUND_IN_GROUPS_AS} == set(PLANTS)
+    assert {*FOUND_AS, *FOUND_IN_GROUPS_AS, *FOUND_BY_EXCEPTIONS_AS} == set(PLANTS)
 
 
 def test_the_monitor_sees_records_shown_before_they_are_durable() -> None:

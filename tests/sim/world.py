@@ -21,6 +21,7 @@ from tests.sim.admins import Founder, Remaker
 from tests.sim.checker import Anomaly, History
 from tests.sim.client import Client
 from tests.sim.consumers import Consumer
+from tests.sim.exceptions import Exceptions
 from tests.sim.final import FinalReader, check_log, check_retention
 from tests.sim.group_history import GroupHistory
 from tests.sim.group_plan import make_groups
@@ -54,6 +55,7 @@ class World(Stage):
         trace_operations: bool = False,
         with_monitor: bool = True,
         members: int | None = None,
+        exceptions: bool | None = None,
     ) -> None:
         self.seed = seed
         self.steps = steps
@@ -86,6 +88,8 @@ class World(Stage):
         self._last_trouble_ms = 0.0
         self.last_fault_ms = -1.0
         """When the disk was last in trouble."""
+        self.exceptions = Exceptions(self, is_enabled=exceptions)
+        self.network.forgives = self.exceptions.faults.caused
         self.service = Service(self)
         self.groups = GroupHistory(self.clock.monotonic_ms, lambda: self.service.coordinator_life)
         for plan in self.group_plans:
@@ -106,9 +110,12 @@ class World(Stage):
         self.start(self.nemesis.run(), "nemesis")
         if self.slow_directory.is_enabled:
             self.start(self.slow_directory.run(), "slow directory")
+        if self.exceptions.is_enabled:
+            self.start(self.exceptions.run(), "exceptions")
         self._run_until(lambda: not self.working, _WORK_MS, "the work")
         self.nemesis.heal()
         self.slow_directory.heal()
+        self.exceptions.heal()
         if self.service.has_failed_disk:
             self.service.stop()
         self._run_until(lambda: not self._running, _DRAIN_MS, "the last answers")
@@ -245,10 +252,18 @@ class World(Stage):
         return self.timers.call_later(_PATIENCE_MS + patience_ms, too_late)
 
     def fail(self, error: Exception) -> None:
-        """End the run; the first failure counts."""
-        if self._failure is None:
+        """End the run, unless an injected exception is the cause; the first failure counts."""
+        if self.exceptions.faults.caused(error):
+            self.trace(f"an injected exception came out: {error!r}")
+            self.count("exceptions out of the broker")
+        elif self._failure is None:
             process = self.service.process
             self._failure = error if process is None else process.crash(error)
+
+    @property
+    def forgives_bugs(self) -> bool:
+        """Whether clients may be told of an unexpected error: one was injected."""
+        return self.exceptions.have_been
 
     def unsynced_is_lost(self) -> None:
         """The power was lost: of topics that promise less, nothing known need be true any more."""

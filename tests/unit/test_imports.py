@@ -37,7 +37,16 @@ BASE = (
 )
 SETTINGS = ("plog.pem_settings", "plog.properties", "plog.settings", "plog.settings_text")
 LIBRARY = (*BASE, *SETTINGS, "plog.wire", "plog.records")
-COMMON = ("plogd.ports", "plogd.config", "plogd.topic_config", "plogd.metrics")
+COMMON = (
+    "plogd.ports",
+    "plogd.files",
+    "plogd.file_pool",
+    "plogd.descriptors",
+    "plogd.config",
+    "plogd.topic_config",
+    "plogd.metrics",
+    "plogd.fair_queue",
+)
 SHARED = (
     "plogd.metadata.store",
     "plogd.metadata.cache",
@@ -65,6 +74,7 @@ SHELL = (
     "plogd.process",
     "plogd.sdnotify",
     "plogd.service",
+    "plogd.settings_file",
     "plogd.tap",
     "plogd.tasks",
     "plogd.testing",

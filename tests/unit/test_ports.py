@@ -18,6 +18,7 @@ from plogd.ports import (
     silence,
     spawn,
 )
+from tests.helpers.injection import Faults, When
 from tests.helpers.sim_ports import SimPorts, outcome
 
 
@@ -256,6 +257,18 @@ def test_a_call_deferred_by_a_deferred_call_runs_in_the_same_turn() -> None:
 
     with turn:
         turn.defer(first)
+    assert calls == ["first", "second"]
+
+
+def test_turn_that_could_not_be_scheduled_runs_with_the_next_call() -> None:
+    ports, faults = SimPorts(), Faults()
+    turn = Turn(faults.timers(ports.timers))
+    calls: list[str] = []
+    faults.arm(1, When.BEFORE, MemoryError("injected"))
+    with pytest.raises(MemoryError):
+        turn.defer(lambda: calls.append("first"))
+    turn.defer(lambda: calls.append("second"))
+    ports.settle()
     assert calls == ["first", "second"]
 
 

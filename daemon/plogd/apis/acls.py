@@ -1,18 +1,18 @@
-"""DescribeAcls, CreateAcls, DeleteAcls (keys 29, 30, 31): rules that are kept, and not enforced.
+"""DescribeAcls, CreateAcls, DeleteAcls (keys 29, 30, 31): rules that are stored, not enforced.
 
 Versions served 1-3 of each: 1 prefixed patterns (KIP-290), 2 flexible, 3 resource type USER.
 
-Kafka without an authorizer answers SECURITY_DISABLED and keeps nothing; here ACLs can be prepared
-before there is one: docs/security.md. What an ACL can be is security/acl.py's knowledge, keeping it
-controller/acls.py's.
+Kafka without an authorizer answers SECURITY_DISABLED and stores nothing; here ACLs can be prepared
+before there is one (docs/security.md), and responses say so (security/enforcement.py). The rules of
+an ACL are in security/acl.py, storing it in controller/acls.py.
 """
 
 from __future__ import annotations
 
-from itertools import groupby
 from typing import TYPE_CHECKING
 
 from plog.errors import KafkaError
+from plog.wire.lazy_array import lazy_array
 from plog.wire.messages.acls import (
     AclCreation,
     AclCreationResult,
@@ -30,8 +30,10 @@ from plog.wire.messages.acls import (
 )
 from plogd.apis.context import RequestContext
 from plogd.apis.in_slices import check_changes
-from plogd.ports import Later
+from plogd.fair_queue import Slices
+from plogd.ports import Later, spawn
 from plogd.security.acl import Acl, AclFilter, ResourcePattern
+from plogd.security.enforcement import NOT_ENFORCED
 
 if TYPE_CHECKING:
     from plogd.broker import Broker
@@ -39,9 +41,9 @@ if TYPE_CHECKING:
 
 def handle_describe_acls(
     request: DescribeAclsRequest, context: RequestContext, broker: Broker
-) -> DescribeAclsResponse:
+) -> Later[DescribeAclsResponse]:
     """The ACLs that match, by resource."""
-    acls = broker.acls.describe(
+    found = broker.acls.describe(
         AclFilter(
             resource_type=request.resource_type_filter,
             name=request.resource_name_filter,
@@ -52,16 +54,25 @@ def handle_describe_acls(
             permission=request.permission_type,
         )
     )
+    return spawn(_described(found, broker))
+
+
+async def _described(found: Later[list[Acl]], broker: Broker) -> DescribeAclsResponse:
+    by_pattern: dict[ResourcePattern, list[Acl]] = {}
+    async for acl in Slices(broker.fair_queue).over(await found):
+        by_pattern.setdefault(acl.pattern, []).append(acl)
     return DescribeAclsResponse(
-        resources=[
-            DescribeAclsResource(
-                resource_type=pattern.resource_type,
-                resource_name=pattern.name,
-                pattern_type=pattern.pattern_type,
-                acls=[_description(acl) for acl in of_pattern],
-            )
-            for pattern, of_pattern in groupby(acls, key=lambda acl: acl.pattern)
-        ],
+        resources=lazy_array(list(by_pattern.items()), lambda one: _resource(*one)),
+        error_message=NOT_ENFORCED if by_pattern else None,
+    )
+
+
+def _resource(pattern: ResourcePattern, acls: list[Acl]) -> DescribeAclsResource:
+    return DescribeAclsResource(
+        resource_type=pattern.resource_type,
+        resource_name=pattern.name,
+        pattern_type=pattern.pattern_type,
+        acls=lazy_array(acls, _description),
     )
 
 
@@ -79,10 +90,14 @@ def handle_create_acls(
 ) -> Later[CreateAclsResponse]:
     """Create every ACL that can be."""
     check_changes(request.creations, "ACLs")
-    acls = [_acl_of(creation) for creation in request.creations]
-    return broker.acls.create(acls).map(
-        lambda results: CreateAclsResponse(results=[_creation_result(error) for error in results])
-    )
+    return spawn(_create(request, broker))
+
+
+async def _create(request: CreateAclsRequest, broker: Broker) -> CreateAclsResponse:
+    slices = Slices(broker.fair_queue)
+    acls = [_acl_of(creation) async for creation in slices.over(request.creations)]
+    results = await broker.acls.create(acls)
+    return CreateAclsResponse(results=lazy_array(results, _creation_result))
 
 
 def _acl_of(creation: AclCreation) -> Acl:
@@ -101,7 +116,7 @@ def _acl_of(creation: AclCreation) -> Acl:
 
 def _creation_result(error: KafkaError | None) -> AclCreationResult:
     if error is None:
-        return AclCreationResult()
+        return AclCreationResult(error_message=NOT_ENFORCED)
     return AclCreationResult(error_code=error.code, error_message=error.message)
 
 
@@ -110,10 +125,14 @@ def handle_delete_acls(
 ) -> Later[DeleteAclsResponse]:
     """Delete what matches some filter."""
     check_changes(request.filters, "filters")
-    filters = [_filter_of(one) for one in request.filters]
-    return broker.acls.delete(filters).map(
-        lambda results: DeleteAclsResponse(filter_results=[_filter_result(one) for one in results])
-    )
+    return spawn(_delete(request, broker))
+
+
+async def _delete(request: DeleteAclsRequest, broker: Broker) -> DeleteAclsResponse:
+    slices = Slices(broker.fair_queue)
+    filters = [_filter_of(one) async for one in slices.over(request.filters)]
+    results = await broker.acls.delete(filters)
+    return DeleteAclsResponse(filter_results=lazy_array(results, _filter_result))
 
 
 def _filter_of(one: DeleteAclsFilter) -> AclFilter:
@@ -132,20 +151,21 @@ def _filter_result(result: list[Acl] | KafkaError) -> DeleteAclsFilterResult:
     if isinstance(result, KafkaError):
         return DeleteAclsFilterResult(error_code=result.code, error_message=result.message)
     return DeleteAclsFilterResult(
+        error_message=NOT_ENFORCED if result else None,
+        matching_acls=lazy_array(result, _matching),
+    )
+
+
+def _matching(acl: Acl) -> DeleteAclsMatchingAcl:
+    return DeleteAclsMatchingAcl(
         error_message=None,
-        matching_acls=[
-            DeleteAclsMatchingAcl(
-                error_message=None,
-                resource_type=acl.pattern.resource_type,
-                resource_name=acl.pattern.name,
-                pattern_type=acl.pattern.pattern_type,
-                principal=acl.principal,
-                host=acl.host,
-                operation=acl.operation,
-                permission_type=acl.permission,
-            )
-            for acl in result
-        ],
+        resource_type=acl.pattern.resource_type,
+        resource_name=acl.pattern.name,
+        pattern_type=acl.pattern.pattern_type,
+        principal=acl.principal,
+        host=acl.host,
+        operation=acl.operation,
+        permission_type=acl.permission,
     )
 
 
@@ -153,11 +173,15 @@ def refuse_create_acls(
     request: CreateAclsRequest, context: RequestContext, error: KafkaError
 ) -> CreateAclsResponse:
     """The answer in which no ACL is created, because of `error`."""
-    return CreateAclsResponse(results=[_creation_result(error) for _ in request.creations])
+    return CreateAclsResponse(
+        results=lazy_array(request.creations, lambda _: _creation_result(error))
+    )
 
 
 def refuse_delete_acls(
     request: DeleteAclsRequest, context: RequestContext, error: KafkaError
 ) -> DeleteAclsResponse:
     """The answer in which every filter gets `error`."""
-    return DeleteAclsResponse(filter_results=[_filter_result(error) for _ in request.filters])
+    return DeleteAclsResponse(
+        filter_results=lazy_array(request.filters, lambda _: _filter_result(error))
+    )

@@ -12,15 +12,23 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from plog.errors import KafkaError
+from plog.wire.lazy_array import lazy_array
 from plog.wire.messages.alter_configs import (
     AlterConfigsRequest,
     AlterConfigsResource,
     AlterConfigsResponse,
 )
-from plogd.apis.config_resources import ResourceChange, alter_all, refused
+from plogd.apis.config_resources import (
+    MAX_SETTINGS,
+    ResourceChange,
+    alter_all,
+    check_resources,
+    check_setting_count,
+    refused,
+)
 from plogd.apis.context import RequestContext
 from plogd.config.alterations import check_names, check_values
-from plogd.ports import Later
+from plogd.ports import Later, spawn
 
 if TYPE_CHECKING:
     from plogd.broker import Broker
@@ -30,15 +38,19 @@ def handle_alter_configs(
     request: AlterConfigsRequest, context: RequestContext, broker: Broker
 ) -> Later[AlterConfigsResponse]:
     """Replace the settings of each resource."""
-    changes = [_change(resource) for resource in request.resources]
-    outcomes = alter_all(changes, broker, validate_only=request.validate_only)
+    check_resources(request.resources)
+    outcomes = spawn(
+        alter_all(request.resources, _change, broker, validate_only=request.validate_only)
+    )
     return outcomes.map(lambda responses: AlterConfigsResponse(responses=responses))
 
 
 def _change(resource: AlterConfigsResource) -> ResourceChange:
-    pairs = [(config.name, config.value) for config in resource.configs]
+    configs = resource.configs
+    pairs = [(config.name, config.value) for config in configs[:MAX_SETTINGS]]
 
     def check() -> None:
+        check_setting_count(configs)
         check_names(name for name, _ in pairs)
         check_values(pairs)
 
@@ -53,9 +65,9 @@ def _change(resource: AlterConfigsResource) -> ResourceChange:
 def refuse_alter_configs(
     request: AlterConfigsRequest, context: RequestContext, error: KafkaError
 ) -> AlterConfigsResponse:
-    """The answer in which every resource gets `error`."""
+    """Refuse every resource with `error`."""
     return AlterConfigsResponse(
-        responses=[
-            refused(one.resource_type, one.resource_name, error) for one in request.resources
-        ]
+        responses=lazy_array(
+            request.resources, lambda one: refused(one.resource_type, one.resource_name, error)
+        )
     )

@@ -2,14 +2,15 @@
 
 Versions served 0-1 of each: 1 flexible.
 
-Which quotas there can be is controller/client_quotas.py's knowledge, what they do quota.py's.
+controller/client_quotas.py decides which quotas there can be, quota.py enforces them.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from plog.errors import KafkaError
+from plog.errors import InvalidRequest, KafkaError
+from plog.wire.lazy_array import lazy_array
 from plog.wire.messages.client_quotas import (
     AlterationEntry,
     AlterClientQuotasRequest,
@@ -22,33 +23,43 @@ from plog.wire.messages.client_quotas import (
     ValueData,
 )
 from plogd.apis.context import RequestContext
-from plogd.controller.client_quotas import Alteration, Component
-from plogd.ports import Later
+from plogd.apis.in_slices import check_changes
+from plogd.controller.client_quotas import Alteration, Component, Quotas
+from plogd.fair_queue import Slices
+from plogd.ports import Later, spawn
+from plogd.quota import QuotaEntity
 
 if TYPE_CHECKING:
     from plogd.broker import Broker
 
+_MAX_COMPONENTS = 100
+"""Of a filter, in which each type of entity may be named once."""
+
 
 def handle_describe_client_quotas(
     request: DescribeClientQuotasRequest, context: RequestContext, broker: Broker
-) -> DescribeClientQuotasResponse:
+) -> Later[DescribeClientQuotasResponse]:
     """The quotas of the entities that match."""
+    if len(request.components) > _MAX_COMPONENTS:
+        raise InvalidRequest(f"the request has {len(request.components)} components")
     components = [
         Component(entity_type=one.entity_type, match_type=one.match_type, match=one.match)
         for one in request.components
     ]
     found = broker.client_quotas.describe(components, strict=request.strict)
-    return DescribeClientQuotasResponse(
-        entries=[
-            DescribedEntry(
-                entity=[
-                    EntityData(entity_type=kind, entity_name=name or None)
-                    for kind, name in entity.parts()
-                ],
-                values=[ValueData(key=key, value=value) for key, value in sorted(quotas.items())],
-            )
-            for entity, quotas in found
+    return found.map(
+        lambda entities: DescribeClientQuotasResponse(
+            entries=lazy_array(entities, lambda one: _described(*one))
+        )
+    )
+
+
+def _described(entity: QuotaEntity, quotas: Quotas) -> DescribedEntry:
+    return DescribedEntry(
+        entity=[
+            EntityData(entity_type=kind, entity_name=name or None) for kind, name in entity.parts()
         ],
+        values=[ValueData(key=key, value=value) for key, value in sorted(quotas.items())],
     )
 
 
@@ -56,17 +67,16 @@ def handle_alter_client_quotas(
     request: AlterClientQuotasRequest, context: RequestContext, broker: Broker
 ) -> Later[AlterClientQuotasResponse]:
     """Change what can be changed, entity by entity."""
-    altered = broker.client_quotas.alter(
-        [_alteration(entry) for entry in request.entries], validate_only=request.validate_only
-    )
-    return altered.map(
-        lambda results: AlterClientQuotasResponse(
-            entries=[
-                _altered(entry, error)
-                for entry, error in zip(request.entries, results, strict=True)
-            ]
-        )
-    )
+    check_changes(request.entries, "entities")
+    return spawn(_alter(request, broker))
+
+
+async def _alter(request: AlterClientQuotasRequest, broker: Broker) -> AlterClientQuotasResponse:
+    slices = Slices(broker.fair_queue)
+    alterations = [_alteration(entry) async for entry in slices.over(request.entries)]
+    results = await broker.client_quotas.alter(alterations, validate_only=request.validate_only)
+    altered = list(zip(request.entries, results, strict=True))
+    return AlterClientQuotasResponse(entries=lazy_array(altered, lambda one: _altered(*one)))
 
 
 def _alteration(entry: AlterationEntry) -> Alteration:
@@ -97,4 +107,6 @@ def refuse_alter_client_quotas(
     request: AlterClientQuotasRequest, context: RequestContext, error: KafkaError
 ) -> AlterClientQuotasResponse:
     """The answer in which every entity gets `error`."""
-    return AlterClientQuotasResponse(entries=[_altered(entry, error) for entry in request.entries])
+    return AlterClientQuotasResponse(
+        entries=lazy_array(request.entries, lambda entry: _altered(entry, error))
+    )

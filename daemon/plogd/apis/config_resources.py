@@ -6,19 +6,20 @@ AlterConfigs and IncrementalAlterConfigs differ in what they ask of a resource, 
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Sized
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
 from plog.enums import ConfigResourceType
 from plog.errors import InvalidRequest, KafkaError
 from plog.settings import Setting, settings_of
+from plog.wire.lazy_array import lazy_array
 from plog.wire.messages.alter_configs import AlterConfigsResourceResponse
-from plogd.apis.in_slices import WRITES_AT_ONCE, ask_in_slices, check_changes
+from plogd.apis.in_slices import ask_in_slices, check_changes
 from plogd.config import BrokerConfig
 from plogd.config.dynamic import broker_id_of
-from plogd.ports import Later, ready, spawn
+from plogd.fair_queue import Slices
+from plogd.ports import Later, ready
 from plogd.topic_config import TopicConfig
 
 if TYPE_CHECKING:
@@ -31,6 +32,11 @@ WITHOUT_SETTINGS: Final = {
     " protocols, which this broker does not serve",
 }
 """Resources that exist in Kafka and have no settings here, and why."""
+
+MAX_SETTINGS: Final = 1_000
+"""Settings of one resource in one request: several times as many as exist."""
+
+R = TypeVar("R")
 
 AlterTable: TypeAlias = Callable[[Mapping[str, str], Mapping[str, Setting]], dict[str, str]]
 """Makes new settings of those there are, all of which are rows of a table."""
@@ -49,12 +55,20 @@ class ResourceChange:
     """Changes a broker's loggers; None where the request cannot."""
 
 
-def alter_all(
-    changes: Sequence[ResourceChange], broker: Broker, *, validate_only: bool
-) -> Later[list[AlterConfigsResourceResponse]]:
-    """What becomes of each resource, in order; one that is named twice is not changed."""
-    check_changes(changes, "resources")
-    times = Counter((one.resource_type, one.name) for one in changes)
+async def alter_all(
+    resources: Sequence[R],
+    change_of: Callable[[R], ResourceChange],
+    broker: Broker,
+    *,
+    validate_only: bool,
+) -> list[AlterConfigsResourceResponse]:
+    """What becomes of each resource, in order; one that is named repeatedly is not changed."""
+    slices = Slices(broker.fair_queue)
+    changes = [change_of(one) async for one in slices.over(resources)]
+    times: dict[tuple[int, str], int] = {}
+    async for one in slices.over(changes):
+        key = (one.resource_type, one.name)
+        times[key] = times.get(key, 0) + 1
 
     def alter(one: ResourceChange) -> Later[None]:
         if times[one.resource_type, one.name] > 1:
@@ -62,7 +76,25 @@ def alter_all(
         one.check()
         return _alter(one, broker, validate_only)
 
-    return spawn(_outcomes(changes, alter, broker))
+    outcomes = await ask_in_slices(changes, alter, broker)
+    return lazy_array(list(zip(changes, outcomes, strict=True)), lambda one: _response(*one))
+
+
+def check_resources(resources: Sequence[object]) -> None:
+    """Raise PolicyViolation if one request is to change too many resources."""
+    check_changes(resources, "resources")
+
+
+def check_setting_count(settings: Sized) -> None:
+    """Raise InvalidRequest for a resource with more settings than there are.
+
+    Each setting may be named once, so more of them only cost time.
+    """
+    if len(settings) > MAX_SETTINGS:
+        raise InvalidRequest(
+            f"the request has {len(settings)} settings for one resource; at most"
+            f" {MAX_SETTINGS} are allowed"
+        )
 
 
 def _alter(one: ResourceChange, broker: Broker, validate_only: bool) -> Later[None]:
@@ -99,21 +131,12 @@ def check_broker(name: str, broker: Broker) -> None:
         raise InvalidRequest(f"Unexpected broker id, expected {node_id} but received {name}")
 
 
-async def _outcomes(
-    changes: Sequence[ResourceChange],
-    alter: Callable[[ResourceChange], Later[None]],
-    broker: Broker,
-) -> list[AlterConfigsResourceResponse]:
-    responses = []
-    outcomes = await ask_in_slices(changes, alter, broker, WRITES_AT_ONCE)
-    for one, error in zip(changes, outcomes, strict=True):
-        response = AlterConfigsResourceResponse(
-            resource_type=one.resource_type, resource_name=one.name, error_message=None
-        )
-        if error is not None:
-            response.error_code, response.error_message = error.code, error.message
-        responses.append(response)
-    return responses
+def _response(one: ResourceChange, error: KafkaError | None) -> AlterConfigsResourceResponse:
+    if error is not None:
+        return refused(one.resource_type, one.name, error)
+    return AlterConfigsResourceResponse(
+        resource_type=one.resource_type, resource_name=one.name, error_message=None
+    )
 
 
 def refused(resource_type: int, name: str, error: KafkaError) -> AlterConfigsResourceResponse:

@@ -38,7 +38,7 @@ class ConnectionContext:
 class RequestContext:
     """One request: its version, and whom it is from; `size_bytes` is that of its frame."""
 
-    __slots__ = ("connection", "header", "size_bytes", "version")
+    __slots__ = ("connection", "header", "runs_alone", "size_bytes", "version")
 
     def __init__(
         self, header: RequestHeader, connection: ConnectionContext, size_bytes: int = 0
@@ -47,6 +47,8 @@ class RequestContext:
         self.size_bytes = size_bytes
         self.version = header.api_version
         self.connection = connection
+        self.runs_alone = False
+        """Whether not even a Produce may start before this one is answered; set by handlers."""
 
     @property
     def client_id(self) -> str | None:

@@ -4,16 +4,18 @@ Versions served 0-3.
 
   2 flexible      3 THROTTLING_QUOTA_EXCEEDED may be answered
 
-What may be asked for is controller/partitions.py's knowledge. A topic is answered when its new
-partitions can be used; one that takes longer than `timeout_ms` is answered REQUEST_TIMED_OUT and
-gets them all the same. Every topic named is in the answer, once.
+controller/partitions.py decides what is allowed. A topic is answered when its new partitions can be
+used; one that takes longer than `timeout_ms` is answered REQUEST_TIMED_OUT and gets them
+nevertheless. The response has every topic named, once.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
 
 from plog.errors import KafkaError, RequestTimedOut
+from plog.wire.lazy_array import lazy_array
 from plog.wire.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -21,28 +23,47 @@ from plog.wire.messages.create_partitions import (
     CreatePartitionsTopicResult,
 )
 from plogd.apis.context import RequestContext
-from plogd.apis.in_slices import WRITES_AT_ONCE, ask_in_slices, check_changes
+from plogd.apis.in_slices import ask_in_slices, check_changes
 from plogd.apis.named_once import REPEATED, split_repeated
 from plogd.controller.partitions import MorePartitions
 from plogd.controller.waiting import within
-from plogd.metadata.cache import TopicState
-from plogd.ports import Later, MaybeLater, spawn
+from plogd.fair_queue import Slices
+from plogd.ports import Later, ready, spawn
 
 if TYPE_CHECKING:
     from plogd.broker import Broker
 
 
+_NAME = attrgetter("name")
+
+
 def handle_create_partitions(
     request: CreatePartitionsRequest, context: RequestContext, broker: Broker
-) -> MaybeLater[CreatePartitionsResponse]:
+) -> Later[CreatePartitionsResponse]:
     """Give more partitions to, or only check, every topic that is named once."""
     check_changes(request.topics, "topics")
-    once, repeated_names = split_repeated(request.topics)
-    repeated = [_error(name, REPEATED) for name in repeated_names]
-    if request.validate_only:
-        results = [_validate(topic, broker) for topic in once]
-        return CreatePartitionsResponse(results=results + repeated)
-    return spawn(_create_all(once, request.timeout_ms, repeated, broker))
+    return spawn(_create_all(request, broker))
+
+
+async def _create_all(request: CreatePartitionsRequest, broker: Broker) -> CreatePartitionsResponse:
+    once, repeated = await split_repeated(request.topics, Slices(broker.fair_queue))
+
+    def ask(topic: CreatePartitionsTopic) -> Later[Any]:
+        if request.validate_only:
+            return ready(broker.controller.plan_partitions(_asked(topic)))
+        return _create(topic, request.timeout_ms, broker)
+
+    outcomes: list[tuple[str, object]] = [
+        *zip((topic.name for topic in once), await ask_in_slices(once, ask, broker), strict=True),
+        *((name, REPEATED) for name in repeated),
+    ]
+    return CreatePartitionsResponse(results=lazy_array(outcomes, lambda one: _result(*one)))
+
+
+def _result(name: str, outcome: object) -> CreatePartitionsTopicResult:
+    if isinstance(outcome, KafkaError):
+        return _error(name, outcome)
+    return CreatePartitionsTopicResult(name=name)
 
 
 def _asked(topic: CreatePartitionsTopic) -> MorePartitions:
@@ -54,39 +75,13 @@ def _asked(topic: CreatePartitionsTopic) -> MorePartitions:
     )
 
 
-def _validate(topic: CreatePartitionsTopic, broker: Broker) -> CreatePartitionsTopicResult:
-    try:
-        broker.controller.plan_partitions(_asked(topic))
-    except KafkaError as error:
-        return _error(topic.name, error)
-    return CreatePartitionsTopicResult(name=topic.name)
-
-
-def _create(topic: CreatePartitionsTopic, timeout_ms: int, broker: Broker) -> Later[TopicState]:
+def _create(topic: CreatePartitionsTopic, timeout_ms: int, broker: Broker) -> Later[Any]:
     return within(
         broker.controller.create_partitions(_asked(topic)),
         timeout_ms,
         broker.timers,
         lambda: RequestTimedOut("the partitions are still being created"),
     )
-
-
-async def _create_all(
-    topics: list[CreatePartitionsTopic],
-    timeout_ms: int,
-    repeated: list[CreatePartitionsTopicResult],
-    broker: Broker,
-) -> CreatePartitionsResponse:
-    outcomes = await ask_in_slices(
-        topics, lambda topic: _create(topic, timeout_ms, broker), broker, WRITES_AT_ONCE
-    )
-    results = [
-        _error(topic.name, outcome)
-        if isinstance(outcome, KafkaError)
-        else CreatePartitionsTopicResult(name=topic.name)
-        for topic, outcome in zip(topics, outcomes, strict=True)
-    ]
-    return CreatePartitionsResponse(results=results + repeated)
 
 
 def _error(name: str, error: KafkaError) -> CreatePartitionsTopicResult:
@@ -98,6 +93,6 @@ def _error(name: str, error: KafkaError) -> CreatePartitionsTopicResult:
 def refuse_create_partitions(
     request: CreatePartitionsRequest, context: RequestContext, error: KafkaError
 ) -> CreatePartitionsResponse:
-    """The answer in which every topic gets `error`."""
-    names = dict.fromkeys(topic.name for topic in request.topics)
-    return CreatePartitionsResponse(results=[_error(name, error) for name in names])
+    """Refuse every topic with `error`."""
+    names = list(dict.fromkeys(map(_NAME, request.topics)))
+    return CreatePartitionsResponse(results=lazy_array(names, lambda name: _error(name, error)))

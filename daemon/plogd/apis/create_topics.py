@@ -5,17 +5,18 @@ Versions served 2-7.
   4 partitions and replication factor may be -1, the broker's default (KIP-464)
   5 flexible; partitions, replicas and settings in the answer (KIP-525)      7 topic id
 
-What a topic may be is controller/topics.py's knowledge. A topic is answered when it can be used;
-one that takes longer than `timeout_ms` is answered REQUEST_TIMED_OUT and created all the same.
+controller/topics.py decides what a topic may be. A topic is answered when it can be used; one that
+takes longer than `timeout_ms` is answered REQUEST_TIMED_OUT and created nevertheless.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
 
 from plog.errors import KafkaError, RequestTimedOut
 from plog.types import ZERO_UUID
+from plog.wire.lazy_array import lazy_array
 from plog.wire.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfigs,
@@ -24,31 +25,50 @@ from plog.wire.messages.create_topics import (
     CreateTopicsResponse,
 )
 from plogd.apis.context import RequestContext
-from plogd.apis.in_slices import WRITES_AT_ONCE, ask_in_slices, check_changes
+from plogd.apis.in_slices import ask_in_slices, check_changes
 from plogd.apis.named_once import REPEATED, split_repeated
-from plogd.controller.topics import NewTopic
+from plogd.controller.topics import NewTopic, TopicPlan
 from plogd.controller.waiting import within
+from plogd.fair_queue import Slices
 from plogd.metadata.cache import TopicState
-from plogd.ports import Later, MaybeLater, ready, spawn
+from plogd.ports import Later, ready, spawn
 from plogd.topic_config import describe
 
 if TYPE_CHECKING:
     from plogd.broker import Broker
 
 _FIRST_VERSION_WITH_DETAILS = 5
+_NAME = attrgetter("name")
 
 
 def handle_create_topics(
     request: CreateTopicsRequest, context: RequestContext, broker: Broker
-) -> MaybeLater[CreateTopicsResponse]:
+) -> Later[CreateTopicsResponse]:
     """Create, or only check, every topic that is named once."""
     check_changes(request.topics, "topics")
-    once, repeated_names = split_repeated(request.topics)
-    repeated = [_error(name, REPEATED) for name in repeated_names]
-    broker.controller.check_total([_new_topic(topic) for topic in once])
-    if request.validate_only:
-        return spawn(_validate_all(once, repeated, context, broker))
-    return spawn(_create_all(once, request.timeout_ms, repeated, context, broker))
+    return spawn(_create_all(request, context, broker))
+
+
+async def _create_all(
+    request: CreateTopicsRequest, context: RequestContext, broker: Broker
+) -> CreateTopicsResponse:
+    slices = Slices(broker.fair_queue)
+    once, repeated = await split_repeated(request.topics, slices)
+    new = [_new_topic(topic) async for topic in slices.over(once)]
+    broker.controller.check_total(new)
+
+    def ask(topic: NewTopic) -> Later[Any]:
+        if request.validate_only:
+            return ready(broker.controller.plan(topic))
+        return _create(topic, request.timeout_ms, broker)
+
+    outcomes: list[tuple[str, TopicPlan | TopicState | KafkaError]] = [
+        *zip((topic.name for topic in new), await ask_in_slices(new, ask, broker), strict=True),
+        *((name, REPEATED) for name in repeated),
+    ]
+    return CreateTopicsResponse(
+        topics=lazy_array(outcomes, lambda one: _result(*one, context, broker))
+    )
 
 
 def _new_topic(topic: CreatableTopic) -> NewTopic:
@@ -61,78 +81,28 @@ def _new_topic(topic: CreatableTopic) -> NewTopic:
     )
 
 
-async def _validate_all(
-    topics: list[CreatableTopic],
-    repeated: list[CreatableTopicResult],
-    context: RequestContext,
-    broker: Broker,
-) -> CreateTopicsResponse:
-    outcomes = await ask_in_slices(
-        topics, lambda topic: ready(_validate(topic, context, broker)), broker
-    )
-    return CreateTopicsResponse(topics=_results(topics, outcomes) + repeated)
-
-
-def _results(
-    topics: Sequence[CreatableTopic], outcomes: Sequence[CreatableTopicResult | KafkaError]
-) -> list[CreatableTopicResult]:
-    return [
-        _error(topic.name, outcome) if isinstance(outcome, KafkaError) else outcome
-        for topic, outcome in zip(topics, outcomes, strict=True)
-    ]
-
-
-def _validate(
-    topic: CreatableTopic, context: RequestContext, broker: Broker
+def _result(
+    name: str, outcome: TopicPlan | TopicState | KafkaError, context: RequestContext, broker: Broker
 ) -> CreatableTopicResult:
-    plan = broker.controller.plan(_new_topic(topic))
-    result = CreatableTopicResult(name=plan.name, topic_id=ZERO_UUID, error_message=None)
-    _add_details(
-        result,
-        len(plan.assignments),
-        plan.replication_factor,
-        dict(plan.config),
-        context,
-        broker,
-    )
+    if isinstance(outcome, KafkaError):
+        return _error(name, outcome)
+    if isinstance(outcome, TopicPlan):
+        result = CreatableTopicResult(name=name, topic_id=ZERO_UUID, error_message=None)
+        counts = len(outcome.assignments), outcome.replication_factor
+    else:
+        result = CreatableTopicResult(name=name, topic_id=outcome.topic_id, error_message=None)
+        counts = len(outcome.partitions), len(outcome.partitions[0].replicas)
+    _add_details(result, *counts, dict(outcome.config), context, broker)
     return result
 
 
-def _create(topic: CreatableTopic, timeout_ms: int, broker: Broker) -> Later[TopicState]:
+def _create(topic: NewTopic, timeout_ms: int, broker: Broker) -> Later[TopicState]:
     return within(
-        broker.controller.create_topic(_new_topic(topic)),
+        broker.controller.create_topic(topic),
         timeout_ms,
         broker.timers,
         lambda: RequestTimedOut("the topic is still being created"),
     )
-
-
-async def _create_all(
-    topics: list[CreatableTopic],
-    timeout_ms: int,
-    repeated: list[CreatableTopicResult],
-    context: RequestContext,
-    broker: Broker,
-) -> CreateTopicsResponse:
-    def create(topic: CreatableTopic) -> Later[CreatableTopicResult]:
-        creation = _create(topic, timeout_ms, broker)
-        return creation.map(lambda state: _created(state, context, broker))
-
-    outcomes = await ask_in_slices(topics, create, broker, WRITES_AT_ONCE)
-    return CreateTopicsResponse(topics=_results(topics, outcomes) + repeated)
-
-
-def _created(topic: TopicState, context: RequestContext, broker: Broker) -> CreatableTopicResult:
-    result = CreatableTopicResult(name=topic.name, topic_id=topic.topic_id, error_message=None)
-    _add_details(
-        result,
-        len(topic.partitions),
-        len(topic.partitions[0].replicas),
-        dict(topic.config),
-        context,
-        broker,
-    )
-    return result
 
 
 def _add_details(
@@ -168,6 +138,6 @@ def _error(name: str, error: KafkaError) -> CreatableTopicResult:
 def refuse_create_topics(
     request: CreateTopicsRequest, context: RequestContext, error: KafkaError
 ) -> CreateTopicsResponse:
-    """The answer in which every topic gets `error`."""
-    names = dict.fromkeys(topic.name for topic in request.topics)
-    return CreateTopicsResponse(topics=[_error(name, error) for name in names])
+    """Refuse every topic with `error`."""
+    names = list(dict.fromkeys(map(_NAME, request.topics)))
+    return CreateTopicsResponse(topics=lazy_array(names, lambda name: _error(name, error)))

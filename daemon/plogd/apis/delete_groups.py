@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from plog.errors import KafkaError
+from plog.wire.lazy_array import lazy_array
 from plog.wire.messages.delete_groups import (
     DeletableGroupResult,
     DeleteGroupsRequest,
@@ -31,20 +32,18 @@ def handle_delete_groups(
 async def _delete(group_ids: list[str], broker: Broker) -> DeleteGroupsResponse:
     outcomes = await ask_in_slices(group_ids, broker.group_coordinator.delete_group, broker)
     return DeleteGroupsResponse(
-        results=[
-            DeletableGroupResult(group_id=group_id, error_code=0 if error is None else error.code)
-            for group_id, error in zip(group_ids, outcomes, strict=True)
-        ]
+        results=lazy_array(list(zip(group_ids, outcomes, strict=True)), lambda one: _result(*one))
     )
+
+
+def _result(group_id: str, error: KafkaError | None) -> DeletableGroupResult:
+    return DeletableGroupResult(group_id=group_id, error_code=0 if error is None else error.code)
 
 
 def refuse_delete_groups(
     request: DeleteGroupsRequest, context: RequestContext, error: KafkaError
 ) -> DeleteGroupsResponse:
-    """The answer in which every group gets `error`."""
+    """Refuse every group with `error`."""
     return DeleteGroupsResponse(
-        results=[
-            DeletableGroupResult(group_id=group_id, error_code=error.code)
-            for group_id in request.groups_names
-        ]
+        results=lazy_array(request.groups_names, lambda group_id: _result(group_id, error))
     )

@@ -4,26 +4,30 @@ Versions served 0-2.
 
   2 flexible
 
-What may be deleted, and when it is, is replica/record_deletion.py's knowledge. A partition is
-answered when no crash can bring its records back; a disk gets half a minute for that even if the
-request's timeout, which is about followers, is shorter. A partition named twice is left alone.
+replica/record_deletion.py decides what may be deleted. A partition is answered when no crash can
+restore its records; a disk has half a minute for that even if the request's timeout, which is meant
+for followers, is shorter. A partition that is named repeatedly is left unchanged.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from plog.errors import InvalidRequest, KafkaError, RequestTimedOut
+from plog.wire.lazy_array import lazy_array
 from plog.wire.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,
     DeleteRecordsResponse,
+    DeleteRecordsTopic,
     DeleteRecordsTopicResult,
 )
 from plogd.apis.context import RequestContext
-from plogd.apis.in_slices import WRITES_AT_ONCE, ask_in_slices
+from plogd.apis.in_slices import ask_in_slices, by_topic, grouped
 from plogd.controller.waiting import within
+from plogd.fair_queue import Slices
 from plogd.ports import Later, spawn
 from plogd.replica.record_deletion import delete_records
 
@@ -33,51 +37,46 @@ if TYPE_CHECKING:
 _NO_LOW_WATERMARK = -1
 _OWN_DISK_TIMEOUT_MS = 30_000
 
-_Asked: TypeAlias = dict[str, dict[int, list[DeleteRecordsPartition]]]
-"""What is asked of each partition, wherever in the request it stands."""
-
 
 def handle_delete_records(
     request: DeleteRecordsRequest, context: RequestContext, broker: Broker
 ) -> Later[DeleteRecordsResponse]:
-    """Begin with every partition, then wait for all; many at once take several rounds."""
-    timeout_ms = max(request.timeout_ms, _OWN_DISK_TIMEOUT_MS)
-    return spawn(_delete_all(_by_topic(request), timeout_ms, broker))
+    """Delete in a few partitions at a time."""
+    return spawn(_delete_all(request, max(request.timeout_ms, _OWN_DISK_TIMEOUT_MS), broker))
 
 
-async def _delete_all(asked: _Asked, timeout_ms: int, broker: Broker) -> DeleteRecordsResponse:
-    partitions = [(topic, number) for topic, numbers in asked.items() for number in numbers]
-
-    def delete(partition: tuple[str, int]) -> Later[int]:
-        topic, number = partition
-        return _delete(topic, asked[topic][number], timeout_ms, broker)
-
-    answers: list[int | KafkaError]
-    answers = await ask_in_slices(partitions, delete, broker, WRITES_AT_ONCE)
-    outcomes = iter(answers)
-    return DeleteRecordsResponse(
-        topics=[
-            DeleteRecordsTopicResult(
-                name=topic, partitions=[_result(number, next(outcomes)) for number in numbers]
-            )
-            for topic, numbers in asked.items()
-        ]
+async def _delete_all(
+    request: DeleteRecordsRequest, timeout_ms: int, broker: Broker
+) -> DeleteRecordsResponse:
+    slices = Slices(broker.fair_queue)
+    asked = await by_topic(
+        request.topics,
+        lambda topic: topic.name,
+        lambda topic: topic.partitions,
+        lambda partition: partition.partition_index,
+        slices,
     )
+    answers = await ask_in_slices(
+        ((topic, one) for topic, partitions in asked.items() for one in partitions.values()),
+        lambda named: _delete(*named, timeout_ms, broker),
+        broker,
+    )
+    answered = await grouped(asked, answers, slices)
 
+    def of_topic(outcomes: tuple[str, Sequence[int | KafkaError]]) -> DeleteRecordsTopicResult:
+        name, of_partitions = outcomes
+        results = list(zip(asked[name], of_partitions, strict=True))
+        return DeleteRecordsTopicResult(
+            name=name, partitions=lazy_array(results, lambda one: _result(*one))
+        )
 
-def _by_topic(request: DeleteRecordsRequest) -> _Asked:
-    asked: _Asked = {}
-    for topic in request.topics:
-        partitions = asked.setdefault(topic.name, {})
-        for partition in topic.partitions:
-            partitions.setdefault(partition.partition_index, []).append(partition)
-    return asked
+    return DeleteRecordsResponse(topics=lazy_array(answered, of_topic))
 
 
 def _delete(
     topic: str, asked: list[DeleteRecordsPartition], timeout_ms: int, broker: Broker
 ) -> Later[int]:
-    """Where the partition begins in the end."""
+    """Delete in one partition; where it starts afterwards."""
     if len(asked) > 1:
         raise InvalidRequest("a partition is named twice")
     partition = broker.replica_manager.partition(topic, asked[0].partition_index)
@@ -104,12 +103,10 @@ def _error(number: int, error: KafkaError) -> DeleteRecordsPartitionResult:
 def refuse_delete_records(
     request: DeleteRecordsRequest, context: RequestContext, error: KafkaError
 ) -> DeleteRecordsResponse:
-    """The answer in which every partition gets `error`."""
-    return DeleteRecordsResponse(
-        topics=[
-            DeleteRecordsTopicResult(
-                name=topic, partitions=[_error(number, error) for number in partitions]
-            )
-            for topic, partitions in _by_topic(request).items()
-        ]
-    )
+    """Refuse every partition with `error`."""
+
+    def of_topic(topic: DeleteRecordsTopic) -> DeleteRecordsTopicResult:
+        results = lazy_array(topic.partitions, lambda one: _error(one.partition_index, error))
+        return DeleteRecordsTopicResult(name=topic.name, partitions=results)
+
+    return DeleteRecordsResponse(topics=lazy_array(request.topics, of_topic))

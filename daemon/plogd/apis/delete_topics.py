@@ -5,14 +5,13 @@ Versions served 1-6.
   3 TOPIC_DELETION_DISABLED may be answered       4 flexible
   5 error messages                                6 topic ids (KIP-516)
 
-A deleted topic is answered when nobody can reach it any more and its directories carry the name of
-something deleted; the files themselves go ``file.delete.delay.ms`` later. Each topic has its own
-outcome; one named twice is not deleted.
+A topic is answered when no client can reach it any more and its directories are renamed; the files
+are removed ``file.delete.delay.ms`` later. Each topic has its own outcome; one that is named
+repeatedly is not deleted.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -26,16 +25,19 @@ from plog.errors import (
     UnknownTopicOrPartition,
 )
 from plog.types import ZERO_UUID, Uuid
+from plog.wire.lazy_array import lazy_array
 from plog.wire.messages.delete_topics import (
     DeletableTopicResult,
     DeleteTopicsRequest,
     DeleteTopicsResponse,
+    DeleteTopicState,
 )
 from plogd.apis.context import RequestContext
-from plogd.apis.in_slices import WRITES_AT_ONCE, ask_in_slices, check_changes
+from plogd.apis.in_slices import ask_in_slices, check_changes
 from plogd.controller.waiting import within
+from plogd.fair_queue import Slices
 from plogd.metadata.cache import TopicState
-from plogd.ports import Later, MaybeLater, spawn
+from plogd.ports import Later, spawn
 
 if TYPE_CHECKING:
     from plogd.broker import Broker
@@ -53,30 +55,46 @@ class _Asked:
 
 def handle_delete_topics(
     request: DeleteTopicsRequest, context: RequestContext, broker: Broker
-) -> MaybeLater[DeleteTopicsResponse]:
+) -> Later[DeleteTopicsResponse]:
     """Delete every topic that is named once and exists."""
     if not broker.config.delete_topic_enable:
         if context.version < _FIRST_VERSION_WITH_DISABLED:
             raise InvalidRequest("Topic deletion is disabled.")
         raise TopicDeletionDisabled()
     check_changes(request.topics or request.topic_names, "topics")
+    return spawn(_delete_all(request, broker))
+
+
+async def _delete_all(request: DeleteTopicsRequest, broker: Broker) -> DeleteTopicsResponse:
+    slices = Slices(broker.fair_queue)
+    times_asked: dict[_Asked, int] = {}
+    async for asked in slices.over(_all_asked(request)):
+        times_asked[asked] = times_asked.get(asked, 0) + 1
     results: list[DeletableTopicResult] = []
-    found: list[tuple[_Asked, TopicState]] = []
-    times_asked = Counter(_all_asked(request))
-    for asked, count in times_asked.items():
+    found: dict[Uuid, list[TopicState]] = {}
+    async for asked, count in slices.over(times_asked.items()):
         try:
-            found.append((asked, _find(asked, count, broker)))
+            topic = _find(asked, count, broker)
         except KafkaError as error:
             results.append(_result(asked.name, asked.topic_id, error))
-    times_found = Counter(topic.topic_id for _, topic in found)
+        else:
+            found.setdefault(topic.topic_id, []).append(topic)
     doomed: list[TopicState] = []
-    for _, topic in found:
-        if times_found[topic.topic_id] == 1:
-            doomed.append(topic)
+    async for topics in slices.over(found.values()):
+        if len(topics) == 1:
+            doomed += topics
         else:
             twice = InvalidRequest("The topic was named both by name and by id.")
-            results.append(_result(topic.name, topic.topic_id, twice))
-    return spawn(_delete_all(doomed, request.timeout_ms, results, broker))
+            results += [_result(topic.name, topic.topic_id, twice) for topic in topics]
+    outcomes = await ask_in_slices(
+        doomed, lambda topic: _delete(topic, request.timeout_ms, broker), broker
+    )
+    async for topic, outcome in slices.over(zip(doomed, outcomes, strict=True)):
+        if outcome is not None:
+            results.append(_result(topic.name, topic.topic_id, outcome))
+        else:
+            results.append(DeletableTopicResult(name=topic.name, topic_id=topic.topic_id))
+    return DeleteTopicsResponse(responses=results)
 
 
 def _all_asked(request: DeleteTopicsRequest) -> Iterator[_Asked]:
@@ -110,20 +128,6 @@ def _delete(topic: TopicState, timeout_ms: int, broker: Broker) -> Later[None]:
     )
 
 
-async def _delete_all(
-    topics: list[TopicState], timeout_ms: int, results: list[DeletableTopicResult], broker: Broker
-) -> DeleteTopicsResponse:
-    outcomes = await ask_in_slices(
-        topics, lambda topic: _delete(topic, timeout_ms, broker), broker, WRITES_AT_ONCE
-    )
-    for topic, error in zip(topics, outcomes, strict=True):
-        if error is not None:
-            results.append(_result(topic.name, topic.topic_id, error))
-        else:
-            results.append(DeletableTopicResult(name=topic.name, topic_id=topic.topic_id))
-    return DeleteTopicsResponse(responses=results)
-
-
 def _result(name: str | None, topic_id: Uuid, error: KafkaError) -> DeletableTopicResult:
     return DeletableTopicResult(
         name=name, topic_id=topic_id, error_code=error.code, error_message=error.message
@@ -133,6 +137,12 @@ def _result(name: str | None, topic_id: Uuid, error: KafkaError) -> DeletableTop
 def refuse_delete_topics(
     request: DeleteTopicsRequest, context: RequestContext, error: KafkaError
 ) -> DeleteTopicsResponse:
-    """The answer in which every topic gets `error`."""
-    asked = dict.fromkeys(_all_asked(request))
-    return DeleteTopicsResponse(responses=[_result(one.name, one.topic_id, error) for one in asked])
+    """Refuse every topic with `error`."""
+
+    def refused(asked: str | DeleteTopicState) -> DeletableTopicResult:
+        if isinstance(asked, str):
+            return _result(asked, ZERO_UUID, error)
+        return _result(asked.name, asked.topic_id, error)
+
+    asked: list[str | DeleteTopicState] = [*request.topic_names, *request.topics]
+    return DeleteTopicsResponse(responses=lazy_array(asked, refused))

@@ -2,9 +2,10 @@
 
 Versions served 1-4: 1 synonyms (KIP-226), 3 types and documentation (KIP-569), 4 flexible.
 
-The values are what is in effect. The broker without a name stands for what was set for all of
-them. Groups and client metrics have no settings here, which is what is answered. A resource that
-is named again is refused, unlike in Kafka: a small request could ask for more than there is memory.
+The values are those in effect. The broker without a name stands for the settings of all brokers.
+Groups and client metrics have no settings. A resource that is named repeatedly is refused from the
+second time on, unlike in Kafka: a small request could ask for more than fits into memory. Results
+are made one by one while the response is encoded, because each topic has dozens of settings.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from plog.enums import ConfigResourceType
 from plog.errors import InvalidRequest, KafkaError, UnknownTopicOrPartition
+from plog.wire.lazy_array import lazy_array
 from plog.wire.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -28,6 +30,8 @@ from plogd.config import ConfigEntry
 from plogd.config.dynamic import broker_id_of, describe_cluster
 from plogd.config.loggers import describe_loggers
 from plogd.controller.topics import validate_name
+from plogd.fair_queue import Slices
+from plogd.ports import Later, spawn
 from plogd.topic_config import describe
 
 if TYPE_CHECKING:
@@ -38,18 +42,28 @@ _FIRST_VERSION_WITH_DOCUMENTATION = 3
 
 def handle_describe_configs(
     request: DescribeConfigsRequest, context: RequestContext, broker: Broker
-) -> DescribeConfigsResponse:
+) -> Later[DescribeConfigsResponse]:
     """Describe each resource; an error is one resource's own."""
-    results = []
+    return spawn(_describe_all(request, context, broker))
+
+
+async def _describe_all(
+    request: DescribeConfigsRequest, context: RequestContext, broker: Broker
+) -> DescribeConfigsResponse:
     seen: set[tuple[int, str]] = set()
-    for resource in request.resources:
+    asked: list[tuple[DescribeConfigsResource, bool]] = []
+    async for resource in Slices(broker.fair_queue).over(request.resources):
         key = (resource.resource_type, resource.resource_name)
-        if key in seen:
-            results.append(_error(resource, InvalidRequest("this resource is named before")))
-        else:
-            results.append(_result(resource, request, context, broker))
+        asked.append((resource, key in seen))
         seen.add(key)
-    return DescribeConfigsResponse(results=results)
+
+    def result(one: tuple[DescribeConfigsResource, bool]) -> DescribeConfigsResult:
+        resource, is_repeated = one
+        if is_repeated:
+            return _error(resource, InvalidRequest("this resource is named before"))
+        return _result(resource, request, context, broker)
+
+    return DescribeConfigsResponse(results=lazy_array(asked, result))
 
 
 def _result(
@@ -142,7 +156,7 @@ def _error(resource: DescribeConfigsResource, error: KafkaError) -> DescribeConf
 def refuse_describe_configs(
     request: DescribeConfigsRequest, context: RequestContext, error: KafkaError
 ) -> DescribeConfigsResponse:
-    """The answer in which every resource gets `error`."""
+    """Refuse every resource with `error`."""
     return DescribeConfigsResponse(
-        results=[_error(resource, error) for resource in request.resources]
+        results=lazy_array(request.resources, lambda resource: _error(resource, error))
     )

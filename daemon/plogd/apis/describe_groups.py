@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from plog.errors import GroupIdNotFound, KafkaError
+from plog.wire.lazy_array import lazy_array
 from plog.wire.messages.describe_groups import (
     DescribedGroup,
     DescribeGroupsRequest,
@@ -40,17 +41,21 @@ def handle_describe_groups(
 async def _describe(
     request: DescribeGroupsRequest, context: RequestContext, broker: Broker
 ) -> DescribeGroupsResponse:
-    """Each is told once: a large group asked for a thousand times would be gigabytes."""
+    """Describe each group once: a large group named a thousand times would be gigabytes."""
     group_ids = list(dict.fromkeys(request.groups))
     answers = await ask_in_slices(group_ids, lambda group_id: _ask(group_id, broker), broker)
-    groups = []
-    for group_id, group in zip(group_ids, answers, strict=True):
+
+    def described(answered: tuple[str, DescribedGroup | KafkaError]) -> DescribedGroup:
+        group_id, group = answered
         if isinstance(group, KafkaError):
             group = _refused(group_id, context, group)
         if request.include_authorized_operations and group.error_code == 0:
             group.authorized_operations = GROUP_OPERATIONS
-        groups.append(group)
-    return DescribeGroupsResponse(groups=groups)
+        return group
+
+    return DescribeGroupsResponse(
+        groups=lazy_array(list(zip(group_ids, answers, strict=True)), described)
+    )
 
 
 def _ask(group_id: str, broker: Broker) -> Later[DescribedGroup]:
@@ -69,7 +74,7 @@ def _refused(group_id: str, context: RequestContext, error: KafkaError) -> Descr
 def refuse_describe_groups(
     request: DescribeGroupsRequest, context: RequestContext, error: KafkaError
 ) -> DescribeGroupsResponse:
-    """The answer in which every group gets `error`."""
+    """Refuse every group with `error`."""
     return DescribeGroupsResponse(
-        groups=[_refused(group_id, context, error) for group_id in request.groups]
+        groups=lazy_array(request.groups, lambda group_id: _refused(group_id, context, error))
     )

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from plog.types import TopicPartition
+from plog.wire.lazy_array import lazy_array
 from plog.wire.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
@@ -21,7 +21,10 @@ from plog.wire.messages.describe_log_dirs import (
     DescribeLogDirsTopic,
 )
 from plogd.apis.context import RequestContext
+from plogd.apis.in_slices import numbers_by_topic
 from plogd.apis.refusals import refuse_at_top_level
+from plogd.fair_queue import Slices
+from plogd.log.log import Log
 from plogd.log.log_dir_usage import LogDirUsage, usage_of
 from plogd.metadata.embedded import METADATA_PARTITION
 from plogd.ports import Later, spawn
@@ -38,44 +41,52 @@ def handle_describe_log_dirs(
 
 
 async def _respond(request: DescribeLogDirsRequest, broker: Broker) -> DescribeLogDirsResponse:
-    wanted = _wanted(request)
+    slices = Slices(broker.fair_queue)
+    wanted: dict[str, list[int]] | None = None
+    if request.topics is not None:
+        wanted = await numbers_by_topic(
+            request.topics, lambda topic: topic.topic, lambda topic: topic.partitions, slices
+        )
     usages = await usage_of(broker.log_manager, broker.jobs)
-    return DescribeLogDirsResponse(results=[_result(usage, wanted) for usage in usages])
+    found = {usage.path: await _logs_by_topic(usage, wanted, slices) for usage in usages}
+    return DescribeLogDirsResponse(results=[_result(usage, found[usage.path]) for usage in usages])
 
 
-def _wanted(request: DescribeLogDirsRequest) -> frozenset[TopicPartition] | None:
-    """The partitions to tell of; None for all."""
-    if request.topics is None:
-        return None
-    return frozenset(
-        TopicPartition(topic.topic, number)
-        for topic in request.topics
-        for number in topic.partitions
-    )
+async def _logs_by_topic(
+    usage: LogDirUsage, wanted: dict[str, list[int]] | None, slices: Slices
+) -> list[tuple[str, list[Log]]]:
+    """The logs in a directory that the request asks for, in order; None asks for all."""
+    names = None if wanted is None else {name: set(numbers) for name, numbers in wanted.items()}
+    topics: dict[str, list[Log]] = {}
+    async for log in slices.over(usage.logs):
+        topic, number = log.topic_partition
+        if log.topic_partition == METADATA_PARTITION:
+            continue
+        if names is None or number in names.get(topic, ()):
+            topics.setdefault(topic, []).append(log)
+    for logs in topics.values():
+        logs.sort(key=lambda log: log.topic_partition)
+    return sorted(topics.items(), key=lambda of_topic: of_topic[0])
 
 
-def _result(usage: LogDirUsage, wanted: frozenset[TopicPartition] | None) -> DescribeLogDirsResult:
+def _result(usage: LogDirUsage, topics: list[tuple[str, list[Log]]]) -> DescribeLogDirsResult:
     if usage.error is not None:
         return DescribeLogDirsResult(log_dir=usage.path, error_code=usage.error.code)
-    result = DescribeLogDirsResult(log_dir=usage.path, topics=_topics(usage, wanted))
+    result = DescribeLogDirsResult(log_dir=usage.path, topics=lazy_array(topics, _topic))
     if usage.space is not None:
         result.total_bytes, result.usable_bytes = usage.space
     return result
 
 
-def _topics(
-    usage: LogDirUsage, wanted: frozenset[TopicPartition] | None
-) -> list[DescribeLogDirsTopic]:
-    topics: dict[str, list[DescribeLogDirsPartition]] = {}
-    for log in sorted(usage.logs, key=lambda log: log.topic_partition):
-        key = log.topic_partition
-        if key != METADATA_PARTITION and (wanted is None or key in wanted):
-            topics.setdefault(key.topic, []).append(
-                DescribeLogDirsPartition(
-                    partition_index=key.partition, partition_size=log.size_bytes
-                )
-            )
-    return [DescribeLogDirsTopic(name=name, partitions=found) for name, found in topics.items()]
+def _topic(of_topic: tuple[str, list[Log]]) -> DescribeLogDirsTopic:
+    name, logs = of_topic
+    return DescribeLogDirsTopic(name=name, partitions=lazy_array(logs, _partition))
+
+
+def _partition(log: Log) -> DescribeLogDirsPartition:
+    return DescribeLogDirsPartition(
+        partition_index=log.topic_partition.partition, partition_size=log.size_bytes
+    )
 
 
 refuse_describe_log_dirs = refuse_at_top_level(DescribeLogDirsResponse)

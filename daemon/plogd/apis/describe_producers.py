@@ -1,6 +1,7 @@
 """DescribeProducers (key 61): the idempotent producers whose batches a partition remembers.
 
-Version served 0. Which are remembered, and for how long, is log/producer_state.py's knowledge.
+Version served 0. log/producer_state.py decides which are remembered, and for how long. A partition
+that is named repeatedly is described once: there may be thousands of producers in it.
 """
 
 from __future__ import annotations
@@ -8,16 +9,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from plog.errors import KafkaError
+from plog.wire.lazy_array import lazy_array
 from plog.wire.messages.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
     PartitionResponse,
     ProducerState,
+    TopicRequest,
     TopicResponse,
 )
 from plogd.apis.context import RequestContext
+from plogd.apis.in_slices import numbers_by_topic
 from plogd.controller.topics import validate_name
+from plogd.fair_queue import Slices
 from plogd.log import producer_state
+from plogd.ports import Later, spawn
 
 if TYPE_CHECKING:
     from plogd.broker import Broker
@@ -27,17 +33,25 @@ _NO_TRANSACTION = -1
 
 def handle_describe_producers(
     request: DescribeProducersRequest, context: RequestContext, broker: Broker
-) -> DescribeProducersResponse:
-    """Tell of each partition; an error is an answer, too."""
-    return DescribeProducersResponse(
-        topics=[
-            TopicResponse(
-                name=topic.name,
-                partitions=[_partition(topic.name, n, broker) for n in topic.partition_indexes],
-            )
-            for topic in request.topics
-        ]
+) -> Later[DescribeProducersResponse]:
+    """Describe each partition; an error is one partition's own."""
+    return spawn(_describe(request, broker))
+
+
+async def _describe(request: DescribeProducersRequest, broker: Broker) -> DescribeProducersResponse:
+    asked = await numbers_by_topic(
+        request.topics,
+        lambda topic: topic.name,
+        lambda topic: topic.partition_indexes,
+        Slices(broker.fair_queue),
     )
+
+    def of_topic(named: tuple[str, list[int]]) -> TopicResponse:
+        name, numbers = named
+        partitions = lazy_array(numbers, lambda number: _partition(name, number, broker))
+        return TopicResponse(name=name, partitions=partitions)
+
+    return DescribeProducersResponse(topics=lazy_array(list(asked.items()), of_topic))
 
 
 def _partition(topic: str, number: int, broker: Broker) -> PartitionResponse:
@@ -47,9 +61,9 @@ def _partition(topic: str, number: int, broker: Broker) -> PartitionResponse:
         partition.check_leader()
     except KafkaError as error:
         return _error(number, error)
-    producers = partition.log.producer_state.producers.values()
+    producers = list(partition.log.producer_state.producers.values())
     return PartitionResponse(
-        partition_index=number, active_producers=[_producer(one) for one in producers]
+        partition_index=number, active_producers=lazy_array(producers, _producer)
     )
 
 
@@ -74,12 +88,10 @@ def _error(number: int, error: KafkaError) -> PartitionResponse:
 def refuse_describe_producers(
     request: DescribeProducersRequest, context: RequestContext, error: KafkaError
 ) -> DescribeProducersResponse:
-    """The answer in which every partition gets `error`."""
-    return DescribeProducersResponse(
-        topics=[
-            TopicResponse(
-                name=topic.name, partitions=[_error(n, error) for n in topic.partition_indexes]
-            )
-            for topic in request.topics
-        ]
-    )
+    """Refuse every partition with `error`."""
+
+    def of_topic(topic: TopicRequest) -> TopicResponse:
+        partitions = lazy_array(topic.partition_indexes, lambda number: _error(number, error))
+        return TopicResponse(name=topic.name, partitions=partitions)
+
+    return DescribeProducersResponse(topics=lazy_array(request.topics, of_topic))

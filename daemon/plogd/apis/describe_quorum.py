@@ -14,12 +14,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from plog.errors import KafkaError, UnknownTopicOrPartition
+from plog.wire.lazy_array import lazy_array
 from plog.wire.messages.describe_quorum import (
     DescribeQuorumRequest,
     DescribeQuorumResponse,
     QuorumListener,
     QuorumNode,
+    QuorumPartition,
     QuorumPartitionState,
+    QuorumTopic,
     QuorumTopicState,
     ReplicaState,
 )
@@ -37,12 +40,7 @@ def handle_describe_quorum(
     request: DescribeQuorumRequest, context: RequestContext, broker: Broker
 ) -> DescribeQuorumResponse:
     """Tell of the metadata log."""
-    asked = [
-        (topic.topic_name, partition.partition_index)
-        for topic in request.topics
-        for partition in topic.partitions
-    ]
-    if asked != [METADATA_PARTITION]:
+    if not _asks_for_metadata_log(request):
         return _error_everywhere(
             request, UnknownTopicOrPartition(f"only {METADATA_PARTITION} has a quorum")
         )
@@ -56,6 +54,14 @@ def handle_describe_quorum(
     if context.version >= _FIRST_VERSION_WITH_NODES:
         response.nodes = [_node(context, broker)]
     return response
+
+
+def _asks_for_metadata_log(request: DescribeQuorumRequest) -> bool:
+    """Whether the request is about the metadata log, and nothing else."""
+    if len(request.topics) != 1 or len(request.topics[0].partitions) != 1:
+        return False
+    [topic] = request.topics
+    return (topic.topic_name, topic.partitions[0].partition_index) == METADATA_PARTITION
 
 
 def _state(context: RequestContext, broker: Broker) -> QuorumPartitionState:
@@ -84,22 +90,19 @@ def _node(context: RequestContext, broker: Broker) -> QuorumNode:
 
 
 def _error_everywhere(request: DescribeQuorumRequest, error: KafkaError) -> DescribeQuorumResponse:
-    return DescribeQuorumResponse(
-        topics=[
-            QuorumTopicState(
-                topic_name=topic.topic_name,
-                partitions=[
-                    QuorumPartitionState(
-                        partition_index=partition.partition_index,
-                        error_code=error.code,
-                        error_message=error.message,
-                    )
-                    for partition in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ],
-    )
+
+    def of_partition(partition: QuorumPartition) -> QuorumPartitionState:
+        return QuorumPartitionState(
+            partition_index=partition.partition_index,
+            error_code=error.code,
+            error_message=error.message,
+        )
+
+    def of_topic(topic: QuorumTopic) -> QuorumTopicState:
+        partitions = lazy_array(topic.partitions, of_partition)
+        return QuorumTopicState(topic_name=topic.topic_name, partitions=partitions)
+
+    return DescribeQuorumResponse(topics=lazy_array(request.topics, of_topic))
 
 
 refuse_describe_quorum = refuse_at_top_level(DescribeQuorumResponse)

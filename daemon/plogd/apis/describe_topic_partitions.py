@@ -1,16 +1,19 @@
 """DescribeTopicPartitions (key 75): topics by name, in pages of so many partitions (KIP-966).
 
-Version served 0. A page holds as many partitions as the client wants, at most
-``max.request.partition.size.limit``; its cursor says where the next begins. A partition of a
-failed log directory has no leader. Only replicas in sync may lead: the lists of others are empty.
+Version served 0. A page has as many partitions as the client wants, at most
+``max.request.partition.size.limit``; its cursor says where the next page starts. As in Kafka, a
+missing topic takes no room in a page. A partition of a failed log directory has no leader. Only in-sync replicas may
+lead: the lists of others are empty.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from plog.errors import InvalidRequest, KafkaError, UnknownTopicOrPartition
+from plog.wire.lazy_array import lazy_array
 from plog.wire.messages.describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsRequest,
@@ -21,44 +24,55 @@ from plog.wire.messages.describe_topic_partitions import (
 from plogd.apis.context import RequestContext
 from plogd.apis.metadata import TOPIC_OPERATIONS
 from plogd.controller.topics import validate_name
+from plogd.fair_queue import Slices
 from plogd.metadata.cache import INTERNAL_TOPICS, PartitionState, TopicState
+from plogd.ports import Later, spawn
 
 if TYPE_CHECKING:
     from plogd.broker import Broker
 
 _NO_LEADER = -1
+_NAME = attrgetter("name")
 
 
 def handle_describe_topic_partitions(
     request: DescribeTopicPartitionsRequest, context: RequestContext, broker: Broker
-) -> DescribeTopicPartitionsResponse:
+) -> Later[DescribeTopicPartitionsResponse]:
     """One page, from the cursor on."""
-    names = _names(request, broker)
+    return spawn(_describe(request, broker))
+
+
+async def _describe(
+    request: DescribeTopicPartitionsRequest, broker: Broker
+) -> DescribeTopicPartitionsResponse:
+    slices = Slices(broker.fair_queue)
+    names = await _names(request, broker, slices)
     limit = min(broker.config.max_request_partition_size_limit, request.response_partition_limit)
-    return _page(names, request.cursor, max(1, limit), broker)
+    return await _page(names, request.cursor, max(1, limit), broker, slices)
 
 
-def _names(request: DescribeTopicPartitionsRequest, broker: Broker) -> list[str]:
-    """The topics that are due, in order. A topic named in vain is due with its error."""
+async def _names(
+    request: DescribeTopicPartitionsRequest, broker: Broker, slices: Slices
+) -> list[str]:
+    """The topics that are due, in order; a missing topic that is named is due with its error."""
     cursor = request.cursor
     first = "" if cursor is None else cursor.topic_name
-    if not request.topics:
-        names: Iterable[str] = [topic.name for topic in broker.cache.topics()]
-    else:
-        names = {topic.name for topic in request.topics}
-        if cursor is not None and first not in names:
-            raise InvalidRequest(f"the cursor's topic {first} is none of those asked for")
     if cursor is not None and cursor.partition_index < 0:
         raise InvalidRequest(f"the cursor points to partition {cursor.partition_index}")
-    return sorted(name for name in names if name >= first)
+    if not request.topics:
+        return [x.name async for x in slices.over(broker.cache.topics()) if x.name >= first]
+    names = {topic.name async for topic in slices.over(request.topics)}
+    if cursor is not None and first not in names:
+        raise InvalidRequest(f"the cursor's topic {first} is none of those asked for")
+    return sorted([name async for name in slices.over(names) if name >= first])
 
 
-def _page(
-    names: Iterable[str], cursor: Cursor | None, limit: int, broker: Broker
+async def _page(
+    names: Sequence[str], cursor: Cursor | None, limit: int, broker: Broker, slices: Slices
 ) -> DescribeTopicPartitionsResponse:
     response = DescribeTopicPartitionsResponse()
     room = limit
-    for name in names:
+    async for name in slices.over(names):
         if not room:
             response.next_cursor = Cursor(topic_name=name, partition_index=0)
             break
@@ -77,16 +91,18 @@ def _page(
 
 
 def _topic(
-    topic: TopicState, states: Iterable[PartitionState], broker: Broker
+    topic: TopicState, states: Sequence[PartitionState], broker: Broker
 ) -> DescribeTopicPartitionsResponseTopic:
     return DescribeTopicPartitionsResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.is_internal,
-        partitions=[
-            _partition(state, broker.replica_manager.is_offline(topic.name, state.partition))
-            for state in states
-        ],
+        partitions=lazy_array(
+            states,
+            lambda state: _partition(
+                state, broker.replica_manager.is_offline(topic.name, state.partition)
+            ),
+        ),
         topic_authorized_operations=TOPIC_OPERATIONS,
     )
 
@@ -105,7 +121,7 @@ def _partition(state: PartitionState, is_offline: bool) -> DescribeTopicPartitio
 
 
 def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
-    """Kafka tells what may be done with a topic even where there is none."""
+    """Kafka answers the allowed operations even for a missing topic."""
     problem: KafkaError = UnknownTopicOrPartition()
     try:
         validate_name(name)
@@ -125,8 +141,10 @@ def _error(name: str, error: KafkaError) -> DescribeTopicPartitionsResponseTopic
 def refuse_describe_topic_partitions(
     request: DescribeTopicPartitionsRequest, context: RequestContext, error: KafkaError
 ) -> DescribeTopicPartitionsResponse:
-    """The answer in which every topic gets `error`: those asked for, else the cursor's."""
-    names = {topic.name for topic in request.topics}
+    """Refuse every topic with `error`: those asked for, else the cursor's."""
+    names = dict.fromkeys(map(_NAME, request.topics))
     if not names and request.cursor is not None:
-        names = {request.cursor.topic_name}
-    return DescribeTopicPartitionsResponse(topics=[_error(name, error) for name in sorted(names)])
+        names = {request.cursor.topic_name: None}
+    return DescribeTopicPartitionsResponse(
+        topics=lazy_array(list(names), lambda name: _error(name, error))
+    )

@@ -1,9 +1,13 @@
-"""From a request's frame to its answer: header, row of the table, handler, and back to bytes.
+"""From a request's frame to its response: header, row of the table, handler, and back to bytes.
 
-Errors become codes here and in the rows' `refuse`: a `KafkaError` is told the client where the
-protocol has a place for it, anything else is a bug, reported with its traceback, counted, and
-answered UNKNOWN_SERVER_ERROR. What cannot be read, or is not served, ends the connection with one
-reason. The frame is not used after the call returns.
+A `KafkaError` becomes an error code here, by the row's `refuse`. Any other exception is a bug: it
+is reported with its traceback, counted, and answered UNKNOWN_SERVER_ERROR. A request that cannot be
+read, or is not served, ends the connection with one reason. The frame is not used after the call
+returns.
+
+Decoding and encoding are sliced: after every `SLICE` elements the request waits for its next turn
+(fair_queue.py), so a large one delays no other client. A request with fewer elements is handled
+without a wait. Produce is decoded at once, because its records must be appended in this call.
 
 Called by net/server_protocol.py for every request, in the order of a connection's requests.
 Invariant: nothing is raised but CloseConnection, and a Later fails with nothing else, unless it was
@@ -12,11 +16,13 @@ cancelled.
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Generator
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from plog.errors import KafkaError
 from plog.wire.api_keys import ApiKey
-from plog.wire.frames import frame_response
+from plog.wire.frames import frame_parts, frame_response
 from plog.wire.header import RequestHeader, UnknownApiKey, decode_request_header
 from plog.wire.primitives import Part, WireError
 from plog.wire.schema import ApiMessage, TooManyElements
@@ -24,12 +30,14 @@ from plog.wire.single_produce import read_single_produce
 from plogd.apis.api_versions import unknown_version_response
 from plogd.apis.closing import CloseConnection
 from plogd.apis.context import ConnectionContext, RequestContext
+from plogd.apis.encoded_response import EncodedResponse, ResponseTooLarge, encode_in_slices
 from plogd.apis.old_clients import explain_api, explain_version
 from plogd.apis.single_produce import single_produce_call
 from plogd.apis.table import ADVERTISED, HANDLERS, Row
+from plogd.fair_queue import SLICE
 from plogd.log.file_records import FileRegion
 from plogd.metrics import Counter
-from plogd.ports import Cancelled, Later
+from plogd.ports import Cancelled, Later, MaybeLater, spawn
 
 if TYPE_CHECKING:
     from plogd.broker import Broker
@@ -49,9 +57,11 @@ _QUESTIONS = frozenset(
 )
 
 _PRODUCE_KEY = b"\0\0"
+_FEW_BYTES = 512
+"""A request this small cannot have enough elements to be decoded in slices."""
 
 Parts: TypeAlias = list[Part]
-"""A framed answer: bytes, and FileRegions to be closed by whoever sends them."""
+"""A framed response: bytes, and FileRegions that the transport closes."""
 
 
 class Dispatched(NamedTuple):
@@ -64,11 +74,13 @@ class Dispatched(NamedTuple):
 
 
 class Dispatcher:
-    """See the module's text. One for a broker; `dispatch(frame, connection)` by calling it."""
+    """Starts requests; each broker has one. Call it with a frame and its connection."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._max_elements = broker.config.plog_request_max_elements
+        self._max_bytes = broker.config.plog_request_without_records_max_bytes
+        self._max_response_bytes = broker.config.plog_response_max_bytes
         self._rows = {int(row.api_key): row for row in HANDLERS}
         self._produce_row = self._rows[ApiKey.PRODUCE]
         self._requests = broker.metrics.counters(
@@ -109,25 +121,84 @@ class Dispatcher:
             raise CloseConnection(explain_api(header, connection))
         if not row.first_version <= header.api_version <= row.last_version:
             return self._unknown_version(row, header, connection, frame)
-        request = self._decode(row, frame[position:], header.api_version)
-        self._begin(row, header.api_version, connection)
         context = RequestContext(header, connection, len(frame))
-        is_produce = header.api_key == ApiKey.PRODUCE
-        return Dispatched(is_produce, self._handle(row, request, context))
+        body = frame[position:]
+        if header.api_key == ApiKey.PRODUCE:
+            started = self._start(row, self._decode(row, body, context), context)
+            return Dispatched(not context.runs_alone, started)
+        if len(body) <= _FEW_BYTES:
+            return Dispatched(False, self._start(row, self._decode(row, body, context), context))
+        if len(body) > self._max_bytes:
+            raise CloseConnection(
+                f"{row.name} request of {len(body)} bytes, but"
+                f" plog.request.without.records.max.bytes={self._max_bytes}: send smaller requests"
+            )
+        try:
+            request = row.request.decode_bounded(body, context.version, SLICE)
+        except TooManyElements:
+            return Dispatched(False, self._start_large(row, body, context))
+        except WireError as error:
+            raise self._unreadable(row, error) from error
+        return Dispatched(False, self._start(row, request, context))
 
-    def _decode(self, row: Row, body: memoryview, version: int) -> ApiMessage:
+    def _start(
+        self, row: Row, request: ApiMessage, context: RequestContext
+    ) -> MaybeLater[Parts | None]:
+        self._begin(row, context.version, context.connection)
+        return self._handle(row, request, context)
+
+    # -- decoding ------------------------------------------------------------------------------
+
+    def _decode(self, row: Row, body: memoryview, context: RequestContext) -> ApiMessage:
         try:
             # An element takes a byte at least, so that nothing has to be counted in most requests.
             if len(body) <= self._max_elements:
-                return row.request.decode(body, version)
-            return row.request.decode_bounded(body, version, self._max_elements)
-        except TooManyElements as error:
-            raise CloseConnection(
+                return row.request.decode(body, context.version)
+            return row.request.decode_bounded(body, context.version, self._max_elements)
+        except WireError as error:
+            raise self._unreadable(row, error) from error
+
+    def _start_large(
+        self, row: Row, body: memoryview, context: RequestContext
+    ) -> MaybeLater[Parts | None]:
+        """Decode in slices, then start the request."""
+        decoding = row.request.decode_in_slices(body, context.version, self._max_elements, SLICE)
+        try:
+            next(decoding)
+        except StopIteration as end:
+            return self._start(row, end.value, context)
+        except WireError as error:
+            raise self._unreadable(row, error) from error
+        return spawn(self._start_later(row, decoding, bytes(body), context))
+
+    async def _start_later(
+        self,
+        row: Row,
+        decoding: Generator[None, Any, ApiMessage],
+        body: bytes,
+        context: RequestContext,
+    ) -> Parts | None:
+        view = memoryview(body)
+        while True:
+            await self._broker.fair_queue.turn()
+            try:
+                decoding.send(view)
+            except StopIteration as end:
+                request = end.value
+                break
+            except WireError as error:
+                self._refused.value += 1
+                raise self._unreadable(row, error) from error
+        answer = self._start(row, request, context)
+        return await answer if isinstance(answer, Later) else answer
+
+    def _unreadable(self, row: Row, error: WireError) -> CloseConnection:
+        if isinstance(error, TooManyElements):
+            return CloseConnection(
                 f"{row.name} request with more than plog.request.max.elements={self._max_elements}"
                 " elements: ask for less at once"
-            ) from error
-        except WireError as error:
-            raise CloseConnection(f"no {row.name} request: {error}") from error
+            )
+        return CloseConnection(f"no {row.name} request: {error}")
 
     def _unknown_version(
         self, row: Row, header: RequestHeader, connection: ConnectionContext, frame: memoryview
@@ -149,11 +220,11 @@ class Dispatcher:
             self._request_counters[key] = counter
         counter.value += 1
 
-    # -- the handler and what becomes of it ----------------------------------------------------
+    # -- the handler and its response ----------------------------------------------------------
 
     def _handle(
         self, row: Row, request: ApiMessage, context: RequestContext
-    ) -> Parts | Later[Parts | None] | None:
+    ) -> MaybeLater[Parts | None]:
         try:
             response = row.handle(request, context, self._broker)
         except CloseConnection:
@@ -167,66 +238,160 @@ class Dispatcher:
     def _answer_later(
         self, row: Row, request: ApiMessage, context: RequestContext, response: Later[Any]
     ) -> Later[Parts | None]:
-        answer: Later[Parts | None] = Later(response.cancel)
+        return _Answer(self, row, request, context, response).later
 
-        def on_value(value: ApiMessage | None) -> None:
-            try:
-                parts = self._encode(row, request, context, value)
-            except CloseConnection as error:
-                answer.fail(error)
-            else:
-                answer.succeed(parts)
-
-        def on_error(error: Exception) -> None:
-            if isinstance(error, Cancelled | CloseConnection):
-                answer.fail(error)
-                return
-            try:
-                parts = self._refuse(row, request, context, error)
-            except CloseConnection as close:
-                answer.fail(close)
-            else:
-                answer.succeed(parts)
-
-        response.then(on_value, on_error)
-        return answer
-
-    def _encode(
-        self, row: Row, request: ApiMessage, context: RequestContext, response: ApiMessage | None
-    ) -> Parts | None:
-        if response is None:
-            return None
-        try:
-            return _framed(context, response)
-        except Exception as error:
-            _close_regions(response)
-            bug = RuntimeError(f"the answer cannot be written: {error}")
-            bug.__cause__ = error
-            return self._refuse(row, request, context, bug)
+    def finish(
+        self,
+        row: Row,
+        request: ApiMessage,
+        context: RequestContext,
+        response: ApiMessage | EncodedResponse | None,
+        error: Exception | None,
+    ) -> MaybeLater[Parts | None]:
+        """The framed response, or that of the request that failed. Raises CloseConnection."""
+        if error is not None:
+            return self._refuse(row, request, context, error)
+        return self._encode(row, request, context, response)
 
     def _refuse(
         self, row: Row, request: ApiMessage, context: RequestContext, error: Exception
-    ) -> Parts:
-        """The answer that the request failed. Raises CloseConnection where that cannot be told."""
+    ) -> MaybeLater[Parts | None]:
+        """The response that the request failed. Raises CloseConnection where there is none."""
         if not isinstance(error, KafkaError):
             self._broker.report_bug(f"{row.name} from {context.connection}", error)
             error = KafkaError("unexpected error, see the broker's log")
         try:
-            return _framed(context, row.refuse(request, context, error.bare()))
+            response = row.refuse(request, context, error.bare())
         except CloseConnection:
             raise
         except Exception as second_error:
-            self._broker.report_bug(f"refusing {row.name}", second_error)
-            raise CloseConnection(f"{row.name} failed unexpectedly") from second_error
+            raise self._cannot_refuse(row, second_error) from second_error
+        return self._encode(row, request, context, response, is_refusal=True)
+
+    def _cannot_refuse(self, row: Row, error: Exception) -> CloseConnection:
+        self._broker.report_bug(f"refusing {row.name}", error)
+        return CloseConnection(f"{row.name} failed unexpectedly")
+
+    # -- encoding ------------------------------------------------------------------------------
+
+    def _encode(
+        self,
+        row: Row,
+        request: ApiMessage,
+        context: RequestContext,
+        response: ApiMessage | EncodedResponse | None,
+        *,
+        is_refusal: bool = False,
+    ) -> MaybeLater[Parts | None]:
+        """The framed response; a Later if it has more elements than a slice."""
+        if response is None:
+            return None
+        if isinstance(response, EncodedResponse):
+            return _framed(context, response.parts)
+        try:
+            parts = response.encode_bounded(context.version, SLICE)
+        except Exception as error:
+            _close_regions(response)
+            return self._cannot_encode(row, request, context, error, is_refusal)
+        if parts is None:
+            return spawn(self._encode_later(row, request, context, response, is_refusal))
+        return _framed(context, parts)
+
+    async def _encode_later(
+        self,
+        row: Row,
+        request: ApiMessage,
+        context: RequestContext,
+        response: ApiMessage,
+        is_refusal: bool,
+    ) -> Parts | None:
+        # A refusal has only what the request has, so the request's own bounds apply to it.
+        max_bytes = sys.maxsize if is_refusal else self._max_response_bytes
+        try:
+            parts = await encode_in_slices(response, context.version, self._broker, max_bytes)
+        except Cancelled:
+            _close_regions(response)
+            raise
+        except Exception as error:
+            _close_regions(response)
+            refused = self._cannot_encode(row, request, context, error, is_refusal)
+            return await refused if isinstance(refused, Later) else refused
+        return _framed(context, parts)
+
+    def _cannot_encode(
+        self,
+        row: Row,
+        request: ApiMessage,
+        context: RequestContext,
+        error: Exception,
+        is_refusal: bool,
+    ) -> MaybeLater[Parts | None]:
+        if is_refusal:
+            raise self._cannot_refuse(row, error) from error
+        if isinstance(error, ResponseTooLarge):
+            return self._refuse(row, request, context, error)
+        bug = RuntimeError(f"the answer cannot be written: {error}")
+        bug.__cause__ = error
+        return self._refuse(row, request, context, bug)
 
 
-def _framed(context: RequestContext, response: ApiMessage) -> Parts:
+class _Answer:
+    """A request whose handler waits: `later` has its framed response in the end."""
+
+    __slots__ = ("_context", "_dispatcher", "_request", "_row", "_waiting", "later")
+
+    def __init__(
+        self,
+        dispatcher: Dispatcher,
+        row: Row,
+        request: ApiMessage,
+        context: RequestContext,
+        response: Later[Any],
+    ) -> None:
+        self._dispatcher = dispatcher
+        self._row = row
+        self._request = request
+        self._context = context
+        self._waiting = response
+        self.later: Later[Parts | None] = Later(self._cancel)
+        response.then(self._on_value, self._on_error)
+
+    def _cancel(self) -> None:
+        self._waiting.cancel()
+
+    def _on_value(self, response: ApiMessage | EncodedResponse | None) -> None:
+        self._complete(response, None)
+
+    def _on_error(self, error: Exception) -> None:
+        if isinstance(error, Cancelled | CloseConnection):
+            self.later.fail(error)
+        else:
+            self._complete(None, error)
+
+    def _complete(
+        self, response: ApiMessage | EncodedResponse | None, error: Exception | None
+    ) -> None:
+        try:
+            parts = self._dispatcher.finish(
+                self._row, self._request, self._context, response, error
+            )
+        except CloseConnection as close:
+            self.later.fail(close)
+            return
+        if isinstance(parts, Later):  # It is encoded in slices.
+            self._waiting = parts
+            parts.then(self.later.succeed, self.later.fail)
+        else:
+            self.later.succeed(parts)
+
+
+def _framed(context: RequestContext, parts: Parts) -> Parts:
     header = context.header
-    return frame_response(header.api_key, header.api_version, header.correlation_id, response)
+    return frame_parts(header.api_key, header.api_version, header.correlation_id, parts)
 
 
 def _close_regions(response: ApiMessage) -> None:
-    """Let go of the files of an answer that will not be sent."""
+    """Close the files of a response that will not be sent."""
     for topic in getattr(response, "responses", ()):
         for partition in getattr(topic, "partitions", ()):
             records = getattr(partition, "records", None)

@@ -4,25 +4,30 @@ Versions served 0-2. In version 0 elections are of preferred leaders.
 
   1 unclean elections (KIP-460), an error as a whole      2 flexible
 
-Why none is held is controller/elections.py's knowledge. A request for all partitions is answered
-with those that could do with an election only, as Kafka does.
+controller/elections.py decides why no election is held. A response for all partitions has only
+those that need an election, as in Kafka. A partition that is named repeatedly is answered once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from plog.enums import ElectionType
 from plog.errors import ElectionNotNeeded, KafkaError, UnknownTopicOrPartition
+from plog.wire.lazy_array import lazy_array
 from plog.wire.messages.elect_leaders import (
     ElectLeadersRequest,
     ElectLeadersResponse,
     PartitionResult,
     ReplicaElectionResult,
+    TopicPartitions,
 )
 from plogd.apis.context import RequestContext
+from plogd.apis.in_slices import numbers_by_topic
 from plogd.controller.elections import election_outcome, election_type
+from plogd.fair_queue import Slices
+from plogd.ports import Later, spawn
 
 if TYPE_CHECKING:
     from plogd.broker import Broker
@@ -32,27 +37,48 @@ _FIRST_VERSION_WITH_ERROR = 1
 
 def handle_elect_leaders(
     request: ElectLeadersRequest, context: RequestContext, broker: Broker
-) -> ElectLeadersResponse:
-    """Tell of each partition why it keeps its leader, or has none."""
+) -> Later[ElectLeadersResponse]:
+    """Say of each partition why it keeps its leader, or has none."""
     kind = election_type(request.election_type)
     if request.topic_partitions is None:
-        return ElectLeadersResponse(replica_election_results=list(_of_all(kind, broker)))
-    return ElectLeadersResponse(
-        replica_election_results=[
-            _result(
-                topic.topic,
-                [(n, _outcome(kind, topic.topic, n, broker)) for n in topic.partitions],
-            )
-            for topic in request.topic_partitions
-        ]
+        return spawn(_elect_all(kind, broker))
+    return spawn(_elect(kind, request.topic_partitions, broker))
+
+
+async def _elect(
+    kind: ElectionType, topics: Sequence[TopicPartitions], broker: Broker
+) -> ElectLeadersResponse:
+    asked = await numbers_by_topic(
+        topics,
+        lambda topic: topic.topic,
+        lambda topic: topic.partitions,
+        Slices(broker.fair_queue),
     )
 
+    def of_topic(named: tuple[str, list[int]]) -> ReplicaElectionResult:
+        name, numbers = named
 
-def _of_all(kind: ElectionType, broker: Broker) -> Iterator[ReplicaElectionResult]:
-    for topic in broker.cache.topics():
-        numbers = [state.partition for state in topic.partitions]
-        outcomes = [(n, _outcome(kind, topic.name, n, broker)) for n in numbers]
-        yield _result(topic.name, [x for x in outcomes if not isinstance(x[1], ElectionNotNeeded)])
+        def of_partition(number: int) -> PartitionResult:
+            return _result(number, _outcome(kind, name, number, broker))
+
+        return ReplicaElectionResult(topic=name, partition_result=lazy_array(numbers, of_partition))
+
+    return ElectLeadersResponse(replica_election_results=lazy_array(list(asked.items()), of_topic))
+
+
+async def _elect_all(kind: ElectionType, broker: Broker) -> ElectLeadersResponse:
+    slices = Slices(broker.fair_queue)
+    response = ElectLeadersResponse()
+    async for topic in slices.over(broker.cache.topics()):
+        results = []
+        async for state in slices.over(topic.partitions):
+            outcome = _outcome(kind, topic.name, state.partition, broker)
+            if not isinstance(outcome, ElectionNotNeeded):
+                results.append(_result(state.partition, outcome))
+        response.replica_election_results.append(
+            ReplicaElectionResult(topic=topic.name, partition_result=results)
+        )
+    return response
 
 
 def _outcome(kind: ElectionType, topic: str, number: int, broker: Broker) -> KafkaError:
@@ -64,25 +90,21 @@ def _outcome(kind: ElectionType, topic: str, number: int, broker: Broker) -> Kaf
     return election_outcome(kind, state.partitions[number], is_offline=is_offline)
 
 
-def _result(topic: str, outcomes: Sequence[tuple[int, KafkaError]]) -> ReplicaElectionResult:
-    return ReplicaElectionResult(
-        topic=topic,
-        partition_result=[
-            PartitionResult(partition_id=number, error_code=error.code, error_message=error.message)
-            for number, error in outcomes
-        ],
-    )
+def _result(number: int, error: KafkaError) -> PartitionResult:
+    return PartitionResult(partition_id=number, error_code=error.code, error_message=error.message)
 
 
 def refuse_elect_leaders(
     request: ElectLeadersRequest, context: RequestContext, error: KafkaError
 ) -> ElectLeadersResponse:
-    """The answer in which every partition named gets `error`, and the whole where that can be."""
+    """Refuse every partition named with `error`, and the whole request where that is possible."""
+
+    def of_topic(topic: TopicPartitions) -> ReplicaElectionResult:
+        results = lazy_array(topic.partitions, lambda number: _result(number, error))
+        return ReplicaElectionResult(topic=topic.topic, partition_result=results)
+
     response = ElectLeadersResponse(
-        replica_election_results=[
-            _result(topic.topic, [(number, error) for number in topic.partitions])
-            for topic in request.topic_partitions or ()
-        ]
+        replica_election_results=lazy_array(request.topic_partitions or (), of_topic)
     )
     if context.version >= _FIRST_VERSION_WITH_ERROR:
         response.error_code = error.code

@@ -6,10 +6,11 @@ Versions served 4-18.
   11 preferred read replica      12 diverging epoch, current leader     13 topic ids (KIP-516)
 
 Waits until `min_bytes` are there or `max_wait_ms` have passed. The first batch found comes whole
-however large it is (KIP-74). A partition that cannot be read gets its error, the others their data.
-Which partitions are meant is replica/fetch_sessions.py's knowledge, what may be seen of them
-replica/partition.py's. There are no followers yet: a request from one is told so. A client over its
-quota gets an empty answer and is told to wait (KIP-219).
+however large it is (KIP-74). A partition that cannot be read gets its error, the others their data;
+one that is named repeatedly is read once. replica/fetch_sessions.py decides which partitions are
+meant, replica/partition.py what may be seen of them. There are no followers yet: a request from one
+gets NOT_LEADER_OR_FOLLOWER. A client over its quota gets an empty response and a time to wait
+(KIP-219). A fetch of more partitions than `SLICE` is handled in slices.
 """
 
 from __future__ import annotations
@@ -18,19 +19,23 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from plog.errors import ErrorCode, KafkaError, NotLeaderOrFollower, UnsupportedCompressionType
+from plog.wire.lazy_array import lazy_array
 from plog.wire.messages.fetch import (
     EpochEndOffset,
     FetchableTopicResponse,
+    FetchPartition,
     FetchRequest,
     FetchResponse,
+    FetchTopic,
     LeaderIdAndEpoch,
     PartitionData,
     SnapshotId,
 )
 from plogd.apis.context import RequestContext
 from plogd.apis.throttling import bound_fetch, grant_fetch
-from plogd.ports import Later, MaybeLater
-from plogd.replica.delayed import FetchParams
+from plogd.fair_queue import SLICE, Slices
+from plogd.ports import Later, MaybeLater, ready, settle, spawn
+from plogd.replica.delayed_fetch import FetchParams
 from plogd.replica.fetch_sessions import FetchContext, FetchItem
 from plogd.replica.partition import PartitionRead
 
@@ -43,7 +48,7 @@ _FIRST_ZSTD_VERSION = 10
 _LAST_VERSION_WITHOUT_STORAGE_ERROR = 5
 _READ_COMMITTED = 1
 
-# Shared by all answers, for nobody changes them: a fetch of many partitions is mostly these.
+# Shared by all responses, because they never change: a fetch of many partitions is mostly these.
 _NO_DIVERGENCE = EpochEndOffset()
 _NO_LEADER = LeaderIdAndEpoch()
 _NO_SNAPSHOT = SnapshotId()
@@ -54,11 +59,33 @@ def handle_fetch(
 ) -> MaybeLater[FetchResponse]:
     """Read what is asked, perhaps after a wait."""
     fetch = broker.fetch_sessions.begin(request, context.version, broker.cache.topic_name)
+    if isinstance(fetch, Later):
+        return spawn(_fetch_wide(request, context, broker, fetch))
+    if fetch.error is not None:
+        return FetchResponse(error_code=fetch.error.code)
+    if len(fetch.items) > SLICE:
+        return spawn(_fetch_wide(request, context, broker, ready(fetch)))
+    answer = _Answer(request, context, broker, fetch)
+    reads = _read(request, context, broker, fetch)
+    return reads.map(answer) if isinstance(reads, Later) else answer(reads)
+
+
+async def _fetch_wide(
+    request: FetchRequest, context: RequestContext, broker: Broker, begun: Later[FetchContext]
+) -> FetchResponse:
+    fetch = await begun
     if fetch.error is not None:
         return FetchResponse(error_code=fetch.error.code)
     answer = _Answer(request, context, broker, fetch)
+    reads = await settle(_read(request, context, broker, fetch))
+    return await answer.in_slices(reads)
+
+
+def _read(
+    request: FetchRequest, context: RequestContext, broker: Broker, fetch: FetchContext
+) -> MaybeLater[list[PartitionRead]]:
     if _replica_id(request, context) >= 0:
-        return answer([PartitionRead(NotLeaderOrFollower()) for _ in fetch.items])
+        return [PartitionRead(NotLeaderOrFollower())] * len(fetch.items)
     max_bytes = max(0, min(request.max_bytes, broker.config.fetch_max_bytes))
     if broker.quotas.fetch.is_set:
         max_bytes = bound_fetch(context, broker, max_bytes)
@@ -67,8 +94,7 @@ def handle_fetch(
         min_bytes=min(request.min_bytes, max_bytes),
         max_bytes=max_bytes,
     )
-    reads = broker.replica_manager.fetch_records(fetch.items, params)
-    return reads.map(answer) if isinstance(reads, Later) else answer(reads)
+    return broker.replica_manager.fetch_records(fetch.items, params)
 
 
 def _replica_id(request: FetchRequest, context: RequestContext) -> int:
@@ -95,47 +121,82 @@ class _Answer:
         try:
             return self._respond(reads)
         except BaseException:
-            for read in reads:
-                read.close()
+            _close_all(reads)
             raise
 
     def _respond(self, reads: Sequence[PartitionRead]) -> FetchResponse:
-        items = self._fetch.items
-        throttle_ms = 0
-        if self._broker.quotas.fetch.is_set:
-            may_send, throttle_ms = grant_fetch(self._context, self._broker, reads)
-            if not may_send:
-                return self._throttled(reads, throttle_ms)
+        throttle_ms, throttled = self._throttle(reads)
+        if throttled is not None:
+            return throttled
         if self._version < _FIRST_ZSTD_VERSION:
+            items = self._fetch.items
             reads = [
                 self._without_zstd(item, read) for item, read in zip(items, reads, strict=True)
             ]
         session_id, answered = self._fetch.finish(reads)
         if self._fetch.error is not None:
-            for read in reads:
-                read.close()
-            return FetchResponse(error_code=self._fetch.error.code, session_id=session_id)
+            return self._refused(reads)
         topics: list[FetchableTopicResponse] = []
         for index in answered:
-            item, read = items[index], reads[index]
-            if not topics or not _is_same_topic(topics[-1], item):
-                topics.append(
-                    FetchableTopicResponse(topic=item.topic or "", topic_id=item.topic_id)
-                )
-            topics[-1].partitions.append(self._partition_data(item, read))
+            self._add(topics, self._fetch.items[index], reads[index])
         return FetchResponse(throttle_time_ms=throttle_ms, session_id=session_id, responses=topics)
 
-    def _throttled(self, reads: Sequence[PartitionRead], throttle_ms: int) -> FetchResponse:
-        """The answer that holds nothing, because the client has had too much already."""
-        for read in reads:
-            read.close()
-        session_id = self._fetch.finish_empty()
+    async def in_slices(self, reads: Sequence[PartitionRead]) -> FetchResponse:
+        """As a call, with turns for others."""
+        try:
+            return await self._respond_in_slices(reads)
+        except BaseException:
+            _close_all(reads)
+            raise
+
+    async def _respond_in_slices(self, reads: Sequence[PartitionRead]) -> FetchResponse:
+        throttle_ms, throttled = self._throttle(reads)
+        if throttled is not None:
+            return throttled
+        fetch = self._fetch
+        fetch.check()
+        if fetch.error is not None:
+            return self._refused(reads)
+        topics: list[FetchableTopicResponse] = []
+        pairs = zip(fetch.items, reads, strict=True)
+        async for item, read in Slices(self._broker.fair_queue).over(pairs):
+            if self._version < _FIRST_ZSTD_VERSION:
+                read = self._without_zstd(item, read)
+            if fetch.is_answered(item, read):
+                self._add(topics, item, read)
+        return FetchResponse(throttle_time_ms=throttle_ms, session_id=fetch.end(), responses=topics)
+
+    def _add(
+        self, topics: list[FetchableTopicResponse], item: FetchItem, read: PartitionRead
+    ) -> None:
+        """Add one partition to the response, below its topic."""
+        if not topics or not _is_same_topic(topics[-1], item):
+            topics.append(FetchableTopicResponse(topic=item.topic or "", topic_id=item.topic_id))
+        topics[-1].partitions.append(self._partition_data(item, read))
+
+    def _throttle(self, reads: Sequence[PartitionRead]) -> tuple[int, FetchResponse | None]:
+        """How long the client has to wait, and the response if it gets no records."""
+        if not self._broker.quotas.fetch.is_set:
+            return 0, None
+        may_send, throttle_ms = grant_fetch(self._context, self._broker, reads)
+        if may_send:
+            return throttle_ms, None
+        _close_all(reads)
+        self._fetch.check()
         error = self._fetch.error
-        return FetchResponse(
+        empty = FetchResponse(
             throttle_time_ms=throttle_ms,
             error_code=0 if error is None else error.code,
-            session_id=session_id,
+            session_id=self._fetch.session_id,
         )
+        return throttle_ms, empty
+
+    def _refused(self, reads: Sequence[PartitionRead]) -> FetchResponse:
+        """The response that the request no longer fits its session."""
+        _close_all(reads)
+        error = self._fetch.error
+        assert error is not None
+        return FetchResponse(error_code=error.code, session_id=self._fetch.session_id)
 
     def _without_zstd(self, item: FetchItem, read: PartitionRead) -> PartitionRead:
         """An error for a topic that stores zstd, which the client's version does not know."""
@@ -196,6 +257,12 @@ class _Answer:
         return LeaderIdAndEpoch(leader_id=partition.leader, leader_epoch=partition.leader_epoch)
 
 
+def _close_all(reads: Sequence[PartitionRead]) -> None:
+    """Close the files of reads that will not be sent."""
+    for read in reads:
+        read.close()
+
+
 def _is_same_topic(topic: FetchableTopicResponse, item: FetchItem) -> bool:
     return topic.topic_id == item.topic_id and topic.topic == (item.topic or "")
 
@@ -203,24 +270,22 @@ def _is_same_topic(topic: FetchableTopicResponse, item: FetchItem) -> bool:
 def refuse_fetch(
     request: FetchRequest, context: RequestContext, error: KafkaError
 ) -> FetchResponse:
-    """The answer in which every partition named gets `error`, and the whole as well."""
-    return FetchResponse(
-        error_code=error.code,
-        responses=[
-            FetchableTopicResponse(
-                topic=topic.topic,
-                topic_id=topic.topic_id,
-                partitions=[
-                    PartitionData(
-                        partition_index=partition.partition,
-                        error_code=error.code,
-                        high_watermark=-1,
-                        aborted_transactions=None,
-                        records=b"",
-                    )
-                    for partition in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ],
-    )
+    """Refuse every partition, and the whole request, with `error`."""
+
+    def of_partition(partition: FetchPartition) -> PartitionData:
+        return PartitionData(
+            partition_index=partition.partition,
+            error_code=error.code,
+            high_watermark=-1,
+            aborted_transactions=None,
+            records=b"",
+        )
+
+    def of_topic(topic: FetchTopic) -> FetchableTopicResponse:
+        return FetchableTopicResponse(
+            topic=topic.topic,
+            topic_id=topic.topic_id,
+            partitions=lazy_array(topic.partitions, of_partition),
+        )
+
+    return FetchResponse(error_code=error.code, responses=lazy_array(request.topics, of_topic))

@@ -17,6 +17,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from plog.errors import InvalidRequest, KafkaError, TransactionalIdAuthorizationFailed
+from plog.wire.lazy_array import lazy_array
 from plog.wire.messages.find_coordinator import (
     Coordinator,
     FindCoordinatorRequest,
@@ -64,12 +65,12 @@ async def _find_groups(
             host=host,
             port=port,
         )
-    keys = request.coordinator_keys
+    keys = list(dict.fromkeys(request.coordinator_keys))
     found = await ask_in_slices(keys, broker.group_coordinator.find, broker)
     return FindCoordinatorResponse(
-        coordinators=[
-            _coordinator(key, one, context, broker) for key, one in zip(keys, found, strict=True)
-        ]
+        coordinators=lazy_array(
+            list(zip(keys, found, strict=True)), lambda one: _coordinator(*one, context, broker)
+        )
     )
 
 
@@ -94,7 +95,7 @@ def refuse_find_coordinator(
     """The answer in which every key gets `error`."""
     if context.version >= _FIRST_BATCHED_VERSION:
         return FindCoordinatorResponse(
-            coordinators=[_none(key, error) for key in request.coordinator_keys]
+            coordinators=lazy_array(request.coordinator_keys, lambda key: _none(key, error))
         )
     return FindCoordinatorResponse(
         error_code=error.code, error_message=error.message, node_id=-1, port=-1

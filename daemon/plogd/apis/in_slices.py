@@ -1,29 +1,33 @@
-"""Requests that name many things: a few are asked at once, and others have the thread in between.
+"""Requests that name many things: a few are handled in each turn, so that other clients can go on.
 
-A request of a megabyte can name a hundred thousand groups or topics. Used by the handlers of such
-requests; what changes something is bounded besides, as in Kafka, by `check_changes`.
+`ask_in_slices` starts an operation for each thing, `by_topic` collects the partitions that a
+request names, each once. Both wait for the request's next turn (fair_queue.py) after a slice. What
+changes something is bounded, too: `check_changes` raises beyond Kafka's own bound.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final, TypeVar
+from collections import deque
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from plog.errors import KafkaError, PolicyViolation
-from plogd.controller.waiting import next_turn
+from plogd.fair_queue import Slices
 from plogd.ports import Later
 
 if TYPE_CHECKING:
     from plogd.broker import Broker
 
-AT_ONCE: Final = 32
-WRITES_AT_ONCE: Final = 256
-"""For what waits for the disk: those that are asked together share its syncs."""
+IN_PROGRESS: Final = 32
+"""Operations of one request that wait at a time: those that wait together share syncs of the disk,
+and what follows a sync runs in one turn."""
+_STARTED_IN_A_TURN: Final = 16
 MAX_CHANGES: Final = 10_000
 """Topics, resources, ACLs that one request may change; Kafka's QuorumController has it, too."""
 
 T = TypeVar("T")
 U = TypeVar("U")
+K = TypeVar("K", bound=Hashable)
 
 
 def check_changes(things: Sequence[object], what: str) -> None:
@@ -36,20 +40,35 @@ def check_changes(things: Sequence[object], what: str) -> None:
 
 
 async def ask_in_slices(
-    things: Sequence[T], ask: Callable[[T], Later[U]], broker: Broker, at_once: int = AT_ONCE
+    things: Iterable[T], ask: Callable[[T], Later[U]], broker: Broker, at_once: int = IN_PROGRESS
 ) -> list[U | KafkaError]:
-    """What `ask` gives for each of `things`, in their order, or why it gives nothing."""
+    """Return the value of ``ask(thing)``, or its KafkaError, for each of `things` in order.
+
+    At most `at_once` operations wait at a time. Those that wait are cancelled with this one.
+    """
     answers: list[U | KafkaError] = []
-    for start in range(0, len(things), at_once):
-        if start:
-            await next_turn(broker.timers)
-        asked = [_asked(thing, ask) for thing in things[start : start + at_once]]
-        for answer in asked:
-            try:
-                answers.append(answer if isinstance(answer, KafkaError) else await answer)
-            except KafkaError as error:
-                # Its traceback holds every frame it went through: kilobytes for each error.
-                answers.append(error.with_traceback(None))
+    waiting: deque[Later[U] | KafkaError] = deque()
+    started = 0
+    try:
+        for thing in things:
+            if len(waiting) == at_once:
+                has_waited = not _is_ready(waiting[0])
+                answers.append(await _answer(waiting.popleft()))
+                if has_waited:
+                    await broker.fair_queue.turn()
+                    started = 0
+            if started == _STARTED_IN_A_TURN:
+                await broker.fair_queue.turn()
+                started = 0
+            started += 1
+            waiting.append(_asked(thing, ask))
+        while waiting:
+            answers.append(await _answer(waiting.popleft()))
+    except BaseException:
+        for one in waiting:
+            if isinstance(one, Later):
+                one.cancel()
+        raise
     return answers
 
 
@@ -57,4 +76,66 @@ def _asked(thing: T, ask: Callable[[T], Later[U]]) -> Later[U] | KafkaError:
     try:
         return ask(thing)
     except KafkaError as error:
-        return error.with_traceback(None)
+        return error.bare()
+
+
+def _is_ready(answer: Later[U] | KafkaError) -> bool:
+    return isinstance(answer, KafkaError) or answer.done
+
+
+async def _answer(answer: Later[U] | KafkaError) -> Any:
+    # The type would be `U | KafkaError`, which mypy cannot solve for U.
+    if isinstance(answer, KafkaError):
+        return answer
+    try:
+        return await answer
+    except KafkaError as error:
+        # Its traceback holds every frame it went through: kilobytes for each error.
+        return error.bare()
+
+
+async def by_topic(
+    topics: Iterable[T],
+    topic_key: Callable[[T], K],
+    partitions: Callable[[T], Sequence[U]],
+    number: Callable[[U], int],
+    slices: Slices,
+) -> dict[K, dict[int, list[U]]]:
+    """Collect what a request says of each partition, wherever in the request it is named.
+
+    A list has more than one item where a partition is named repeatedly.
+    """
+    asked: dict[K, dict[int, list[U]]] = {}
+    async for topic in slices.over(topics):
+        of_topic = asked.setdefault(topic_key(topic), {})
+        async for partition in slices.over(partitions(topic)):
+            of_topic.setdefault(number(partition), []).append(partition)
+    return asked
+
+
+async def numbers_by_topic(
+    topics: Iterable[T],
+    topic_key: Callable[[T], K],
+    numbers: Callable[[T], Sequence[int]],
+    slices: Slices,
+) -> dict[K, list[int]]:
+    """As `by_topic`, for requests that only name numbers of partitions."""
+    asked: dict[K, dict[int, None]] = {}
+    async for topic in slices.over(topics):
+        named = numbers(topic)
+        slices.spend(len(named) // 16)
+        asked.setdefault(topic_key(topic), {}).update(dict.fromkeys(named))
+    return {key: list(of_topic) for key, of_topic in asked.items()}
+
+
+async def grouped(
+    asked: Mapping[K, Collection[object]], answers: Sequence[T], slices: Slices
+) -> list[tuple[K, Sequence[T]]]:
+    """Split `answers`, one for each partition in `asked` in order, by topic."""
+    groups: list[tuple[K, Sequence[T]]] = []
+    start = 0
+    async for topic, partitions in slices.over(asked.items()):
+        end = start + len(partitions)
+        groups.append((topic, answers[start:end]))
+        start = end
+    return groups

@@ -10,16 +10,24 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from plog.errors import KafkaError
+from plog.wire.lazy_array import lazy_array
 from plog.wire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResource,
     IncrementalAlterConfigsResponse,
 )
-from plogd.apis.config_resources import ResourceChange, alter_all, refused
+from plogd.apis.config_resources import (
+    MAX_SETTINGS,
+    ResourceChange,
+    alter_all,
+    check_resources,
+    check_setting_count,
+    refused,
+)
 from plogd.apis.context import RequestContext
 from plogd.config.alterations import Alteration, altered, check_alterations
 from plogd.config.loggers import alter_loggers
-from plogd.ports import Later
+from plogd.ports import Later, spawn
 
 if TYPE_CHECKING:
     from plogd.broker import Broker
@@ -29,23 +37,36 @@ def handle_incremental_alter_configs(
     request: IncrementalAlterConfigsRequest, context: RequestContext, broker: Broker
 ) -> Later[IncrementalAlterConfigsResponse]:
     """Change single settings of each resource."""
+    check_resources(request.resources)
     validate_only = request.validate_only
-    changes = [_change(resource, broker, validate_only) for resource in request.resources]
-    outcomes = alter_all(changes, broker, validate_only=validate_only)
+    outcomes = spawn(
+        alter_all(
+            request.resources,
+            lambda resource: _change(resource, broker, validate_only),
+            broker,
+            validate_only=validate_only,
+        )
+    )
     return outcomes.map(lambda responses: IncrementalAlterConfigsResponse(responses=responses))
 
 
 def _change(
     resource: IncrementalAlterConfigsResource, broker: Broker, validate_only: bool
 ) -> ResourceChange:
+    configs = resource.configs
     alterations = [
         Alteration(name=config.name, operation=config.config_operation, value=config.value)
-        for config in resource.configs
+        for config in configs[:MAX_SETTINGS]
     ]
+
+    def check() -> None:
+        check_setting_count(configs)
+        check_alterations(alterations)
+
     return ResourceChange(
         resource_type=resource.resource_type,
         name=resource.resource_name,
-        check=lambda: check_alterations(alterations),
+        check=check,
         alter=lambda old, rows: altered(old, alterations, rows),
         alter_loggers=lambda: alter_loggers(broker.logs, alterations, validate_only=validate_only),
     )
@@ -54,9 +75,9 @@ def _change(
 def refuse_incremental_alter_configs(
     request: IncrementalAlterConfigsRequest, context: RequestContext, error: KafkaError
 ) -> IncrementalAlterConfigsResponse:
-    """The answer in which every resource gets `error`."""
+    """Refuse every resource with `error`."""
     return IncrementalAlterConfigsResponse(
-        responses=[
-            refused(one.resource_type, one.resource_name, error) for one in request.resources
-        ]
+        responses=lazy_array(
+            request.resources, lambda one: refused(one.resource_type, one.resource_name, error)
+        )
     )

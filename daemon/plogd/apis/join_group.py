@@ -29,8 +29,8 @@ def handle_join_group(
     request: JoinGroupRequest, context: RequestContext, broker: Broker
 ) -> Later[JoinGroupResponse]:
     """The generation the member is in, once it has begun."""
-    joined = broker.group_coordinator.write(
-        request.group_id,
+    joined = broker.group_coordinator.write_join(
+        request,
         lambda shard: shard.groups.join(
             request,
             context.client_id or "",

@@ -1,33 +1,56 @@
-"""LeaveGroup (key 13): members that go, or that an operator takes out of their group.
+"""LeaveGroup (key 13): members that leave, or that an operator removes from their group.
 
-Versions served 0-5; from 3 on many members at once, each with its own outcome, by member id or by
-group instance id (KIP-345). Before, the one member's error is that of the request.
+Versions served 0-5; from 3 on several members, each with its own outcome, by member id or by group
+instance id (KIP-345). Before, the one member's error is that of the request. A member that is named
+repeatedly is answered once.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from plog.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 from plogd.apis.context import RequestContext
-from plogd.ports import Later
+from plogd.fair_queue import Slices
+from plogd.ports import Later, spawn
 
 if TYPE_CHECKING:
     from plogd.broker import Broker
 
 _FIRST_BATCHED_VERSION = 3
+_MEMBERS_AT_ONCE: Final = 128
+"""Removed by one operation of the coordinator."""
 
 
 def handle_leave_group(
     request: LeaveGroupRequest, context: RequestContext, broker: Broker
 ) -> Later[LeaveGroupResponse]:
-    """Take the members out."""
-    is_batch = context.version >= _FIRST_BATCHED_VERSION
-    members = request.members if is_batch else [MemberIdentity(member_id=request.member_id)]
-    left = broker.group_coordinator.write(
-        request.group_id, lambda shard: shard.groups.leave(request.group_id, members)
+    """Remove the members."""
+    if context.version >= _FIRST_BATCHED_VERSION:
+        return spawn(_leave_all(request, broker))
+    left = _leave(request.group_id, [MemberIdentity(member_id=request.member_id)], broker)
+    return left.map(_of_one)
+
+
+async def _leave_all(request: LeaveGroupRequest, broker: Broker) -> LeaveGroupResponse:
+    members: dict[tuple[str, str | None], MemberIdentity] = {}
+    async for member in Slices(broker.fair_queue).over(request.members):
+        members.setdefault((member.member_id, member.group_instance_id), member)
+    once = list(members.values())
+    response = await _leave(request.group_id, once[:_MEMBERS_AT_ONCE], broker)
+    for start in range(_MEMBERS_AT_ONCE, len(once), _MEMBERS_AT_ONCE):
+        await broker.fair_queue.turn()
+        some = once[start : start + _MEMBERS_AT_ONCE]
+        response.members += (await _leave(request.group_id, some, broker)).members
+    return response
+
+
+def _leave(
+    group_id: str, members: list[MemberIdentity], broker: Broker
+) -> Later[LeaveGroupResponse]:
+    return broker.group_coordinator.write(
+        group_id, lambda shard: shard.groups.leave(group_id, members)
     )
-    return left if is_batch else left.map(_of_one)
 
 
 def _of_one(response: LeaveGroupResponse) -> LeaveGroupResponse:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from plog.enums import ConfigResourceType
 from plog.errors import UnsupportedVersion
+from plog.wire.lazy_array import lazy_array
 from plog.wire.messages.list_config_resources import (
     ConfigResource,
     ListConfigResourcesRequest,
@@ -36,13 +37,16 @@ def handle_list_config_resources(
     unknown = sorted(asked - set(map(int, _KNOWN)))
     if unknown:
         raise UnsupportedVersion(f"Unsupported resource types: {unknown}")
+    resources = [
+        (name, resource_type)
+        for resource_type in _KNOWN
+        if resource_type in asked
+        for name in _names(resource_type, broker)
+    ]
     return ListConfigResourcesResponse(
-        config_resources=[
-            ConfigResource(resource_name=name, resource_type=resource_type)
-            for resource_type in _KNOWN
-            if resource_type in asked
-            for name in _names(resource_type, broker)
-        ]
+        config_resources=lazy_array(
+            resources, lambda one: ConfigResource(resource_name=one[0], resource_type=one[1])
+        )
     )
 
 

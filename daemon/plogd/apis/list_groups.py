@@ -3,8 +3,8 @@
 Versions served 0-5; from 4 on only those in some states (KIP-518), from 5 on only those of some
 types (KIP-848), of which there is one here, "classic".
 
-Partitions of `__consumer_offsets` that are elsewhere are somebody else's to tell. One that is being
-loaded refuses the request: a list that is not complete would be taken for one that is.
+Other brokers list the groups of partitions of `__consumer_offsets` that they lead. A partition that
+is being loaded refuses the request: clients would take an incomplete list for a complete one.
 """
 
 from __future__ import annotations
@@ -12,8 +12,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from plog.errors import NotCoordinator
+from plog.wire.lazy_array import lazy_array
 from plog.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from plogd.apis.context import RequestContext
+from plogd.coordinator.group import Group
+from plogd.coordinator.groups import GROUP_TYPE
+from plogd.fair_queue import Slices
 from plogd.ports import Later, spawn
 
 if TYPE_CHECKING:
@@ -23,18 +27,33 @@ if TYPE_CHECKING:
 def handle_list_groups(
     request: ListGroupsRequest, context: RequestContext, broker: Broker
 ) -> Later[ListGroupsResponse]:
-    """The groups of every partition this broker leads."""
+    """List the groups of every partition this broker leads."""
     return spawn(_list(request, broker))
 
 
 async def _list(request: ListGroupsRequest, broker: Broker) -> ListGroupsResponse:
-    asked = broker.group_coordinator.read_all(
-        lambda shard: shard.groups.list_groups(request.states_filter, request.types_filter)
-    )
-    groups: list[ListedGroup] = []
+    slices = Slices(broker.fair_queue)
+    states = {state.strip().lower() async for state in slices.over(request.states_filter)}
+    types = {one.strip().lower() async for one in slices.over(request.types_filter)}
+    if types and GROUP_TYPE not in types:
+        return ListGroupsResponse()
+    asked = broker.group_coordinator.read_all(lambda shard: list(shard.groups))
+    found: list[Group] = []
     for answer in asked:
         try:
-            groups += await answer
+            groups = await answer
         except NotCoordinator:
             continue
-    return ListGroupsResponse(groups=groups)
+        async for group in slices.over(groups):
+            if not states or group.state.value.lower() in states:
+                found.append(group)
+    return ListGroupsResponse(groups=lazy_array(found, _listed))
+
+
+def _listed(group: Group) -> ListedGroup:
+    return ListedGroup(
+        group_id=group.group_id,
+        protocol_type=group.protocol_type or "",
+        group_state=group.state.value,
+        group_type=GROUP_TYPE,
+    )

@@ -5,13 +5,14 @@ Versions served 1-11.
   1 one offset        4 leader epoch           5 OFFSET_NOT_AVAILABLE (KIP-207)      6 flexible
   7 max timestamp (KIP-734)        8 earliest local        9 latest tiered        11 pending upload
 
-"Latest" is the high watermark: what consumers may not see yet is not there for them. What each word
-means is replica/offset_lookup.py's knowledge. The answer waits for look-ups that read the disk.
+"Latest" is the high watermark: consumers may not see more. replica/offset_lookup.py says what each
+word means. The response waits for look-ups that read the disk. A partition that is named repeatedly
+gets INVALID_REQUEST, as in Kafka, and is in the response once.
 """
 
 from __future__ import annotations
 
-from collections import Counter
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from plog.errors import (
@@ -20,15 +21,19 @@ from plog.errors import (
     KafkaError,
     UnsupportedVersion,
 )
+from plog.wire.lazy_array import lazy_array
 from plog.wire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
+    ListOffsetsTopic,
     ListOffsetsTopicResponse,
 )
 from plogd.apis.context import RequestContext
-from plogd.ports import Later, MaybeLater, settle, spawn
+from plogd.apis.in_slices import ask_in_slices, by_topic, grouped
+from plogd.fair_queue import SLICE, Slices
+from plogd.ports import Later, MaybeLater, ready, spawn
 from plogd.replica.offset_lookup import FoundOffset, look_up_offset
 
 if TYPE_CHECKING:
@@ -38,62 +43,67 @@ _FIRST_VERSION_OF_WORD = {-1: 1, -2: 1, -3: 7, -4: 8, -5: 9, -6: 11}
 _FIRST_VERSION_WITH_EPOCH = 4
 _FIRST_VERSION_WITH_NOT_AVAILABLE = 5
 
-_Answers = list[tuple[str, list[MaybeLater[ListOffsetsPartitionResponse]]]]
+_Asked = Sequence[ListOffsetsPartition]
+"""What a request says of one partition; more than one item where it is named repeatedly."""
 
 
 def handle_list_offsets(
     request: ListOffsetsRequest, context: RequestContext, broker: Broker
-) -> MaybeLater[ListOffsetsResponse]:
-    """Look up every partition; all look-ups start at once."""
-    named = Counter(
-        (topic.name, partition.partition_index)
-        for topic in request.topics
-        for partition in topic.partitions
+) -> Later[ListOffsetsResponse]:
+    """Look up every partition; look-ups that read the disk run concurrently."""
+    return spawn(_look_up(request, context, broker))
+
+
+async def _look_up(
+    request: ListOffsetsRequest, context: RequestContext, broker: Broker
+) -> ListOffsetsResponse:
+    slices = Slices(broker.fair_queue)
+    asked = await by_topic(
+        request.topics,
+        lambda topic: topic.name,
+        lambda topic: topic.partitions,
+        lambda partition: partition.partition_index,
+        slices,
     )
-    answers: _Answers = [
-        (
-            topic.name,
-            [
-                _answer(topic.name, partition, context, broker)
-                if named[topic.name, partition.partition_index] == 1
-                else _error(partition, InvalidRequest("a partition is named twice"), context)
-                for partition in topic.partitions
-            ],
+
+    def answer(named: tuple[str, _Asked]) -> Later[ListOffsetsPartitionResponse]:
+        topic, partition = named
+        if len(partition) > 1:
+            repeated = InvalidRequest("a partition is named twice")
+            return ready(_error(partition[0], repeated, context))
+        response = _answer(topic, partition[0], context, broker)
+        return response if isinstance(response, Later) else ready(response)
+
+    answers = await ask_in_slices(
+        ((topic, one) for topic, partitions in asked.items() for one in partitions.values()),
+        answer,
+        broker,
+        SLICE,
+    )
+
+    def of_topic(
+        answered: tuple[str, Sequence[ListOffsetsPartitionResponse | KafkaError]],
+    ) -> ListOffsetsTopicResponse:
+        name, partitions = answered
+        return ListOffsetsTopicResponse(
+            name=name, partitions=[one for one in partitions if not isinstance(one, KafkaError)]
         )
-        for topic in request.topics
-    ]
-    waits = any(isinstance(one, Later) for _, partitions in answers for one in partitions)
-    return spawn(_respond_later(answers)) if waits else _respond(answers)
 
-
-def _respond(answers: _Answers) -> ListOffsetsResponse:
-    return ListOffsetsResponse(
-        topics=[
-            ListOffsetsTopicResponse(
-                name=name, partitions=[one for one in partitions if not isinstance(one, Later)]
-            )
-            for name, partitions in answers
-        ]
-    )
-
-
-async def _respond_later(answers: _Answers) -> ListOffsetsResponse:
-    return _respond(
-        [(name, [await settle(one) for one in partitions]) for name, partitions in answers]
-    )
+    topics = await grouped(asked, answers, slices)
+    return ListOffsetsResponse(topics=lazy_array(topics, of_topic))
 
 
 def _answer(
     topic: str, asked: ListOffsetsPartition, context: RequestContext, broker: Broker
 ) -> MaybeLater[ListOffsetsPartitionResponse]:
-    """One partition's answer; an error is an answer, too."""
+    """Answer for one partition; its error is an answer, too, and never raised."""
     try:
         _check_word(asked.timestamp, context.version)
         found = look_up_offset(
             broker.replica_manager.partition(topic, asked.partition_index),
             asked.timestamp,
             leader_epoch=asked.current_leader_epoch,
-            jobs=broker.jobs,
+            queue=broker.time_lookups,
         )
     except KafkaError as error:
         return _error(asked, error, context)
@@ -146,13 +156,10 @@ def _error(
 def refuse_list_offsets(
     request: ListOffsetsRequest, context: RequestContext, error: KafkaError
 ) -> ListOffsetsResponse:
-    """The answer in which every partition gets `error`."""
-    return ListOffsetsResponse(
-        topics=[
-            ListOffsetsTopicResponse(
-                name=topic.name,
-                partitions=[_error(partition, error, context) for partition in topic.partitions],
-            )
-            for topic in request.topics
-        ]
-    )
+    """Refuse every partition with `error`."""
+
+    def of_topic(topic: ListOffsetsTopic) -> ListOffsetsTopicResponse:
+        partitions = lazy_array(topic.partitions, lambda one: _error(one, error, context))
+        return ListOffsetsTopicResponse(name=topic.name, partitions=partitions)
+
+    return ListOffsetsResponse(topics=lazy_array(request.topics, of_topic))

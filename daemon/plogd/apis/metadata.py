@@ -5,19 +5,19 @@ Versions served 0-13. In version 0 no topics means all topics, from version 1 on
    4 whether to create topics       5 offline replicas        8 authorized operations (KIP-430)
   10 topic ids, in answers         12 topic ids, in requests (KIP-516)
 
-A topic that does not exist is created if the request and ``auto.create.topics.enable`` allow it.
-The answer waits for that, so that it can name the leaders; Kafka answers UNKNOWN_TOPIC_OR_PARTITION
-at once and has the client ask again. If creation takes too long we answer LEADER_NOT_AVAILABLE.
-`__consumer_offsets` is made by its coordinator, which knows what it has to look like; the other
-internal topics are not created this way.
+A missing topic is created if the request and ``auto.create.topics.enable`` allow it. The response
+waits for that, so that it can name the leaders; Kafka answers UNKNOWN_TOPIC_OR_PARTITION, and the
+client asks again. LEADER_NOT_AVAILABLE is the answer if creation takes too long, or if more topics
+are to be created than ``plog.auto.create.topics.max.per.second`` allows. `__consumer_offsets` is
+created by its coordinator; the other internal topics are not created this way.
 
 The broker's own address is the one the client itself has used, unless ``advertised.listeners`` has
-one for the listener it came by.
+one for the listener it came by. A response about all topics is encoded once for all clients.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from plog.errors import (
@@ -29,7 +29,8 @@ from plog.errors import (
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
-from plog.types import ZERO_UUID
+from plog.types import ZERO_UUID, Uuid
+from plog.wire.lazy_array import lazy_array
 from plog.wire.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -39,10 +40,11 @@ from plog.wire.messages.metadata import (
     MetadataResponseTopic,
 )
 from plogd.apis.context import RequestContext
-from plogd.apis.in_slices import WRITES_AT_ONCE, ask_in_slices
-from plogd.controller.topics import CLUSTER_METADATA_TOPIC, NewTopic, validate_name
-from plogd.controller.waiting import within
+from plogd.apis.encoded_response import EncodedResponse
+from plogd.apis.in_slices import ask_in_slices
+from plogd.controller.topics import CLUSTER_METADATA_TOPIC, validate_name
 from plogd.coordinator.group_coordinator import OFFSETS_TOPIC
+from plogd.fair_queue import SLICE, Slices
 from plogd.metadata.cache import INTERNAL_TOPICS, PartitionState, TopicState
 from plogd.ports import Later, MaybeLater, spawn
 
@@ -52,7 +54,13 @@ if TYPE_CHECKING:
 _FIRST_VERSION_NULL_IS_ALL = 1
 _FIRST_VERSION_WITH_OPERATIONS = 8
 _FIRST_VERSION_BY_ID = 12
-_CREATION_TIMEOUT_MS = 5_000
+_FEW_TOPICS = 32
+"""A response about all of so many topics is not worth keeping for other clients."""
+_RESERVED = {*INTERNAL_TOPICS, CLUSTER_METADATA_TOPIC} - {OFFSETS_TOPIC}
+"""Never created because a client names them."""
+
+_Asked = dict[tuple[Uuid, str | None], MetadataRequestTopic]
+"""Topics as a request names them, each once."""
 
 TOPIC_OPERATIONS: Final = 0b1101_1111_1000
 """READ WRITE CREATE DELETE ALTER DESCRIBE, DESCRIBE_CONFIGS ALTER_CONFIGS: one bit each."""
@@ -62,27 +70,25 @@ CLUSTER_OPERATIONS: Final = 0b1_1111_1010_0000
 
 def handle_metadata(
     request: MetadataRequest, context: RequestContext, broker: Broker
-) -> MaybeLater[MetadataResponse]:
+) -> MaybeLater[MetadataResponse | EncodedResponse]:
     """Answer from the cache; create what is missing first, if that is wanted."""
-    _check_request(request, context)
     if _wants_all(request, context):
-        topics = [_topic(state, request, context, broker) for state in broker.cache.topics()]
-        return _response(topics, request, context, broker)
-    asked = _without_repeats(request.topics or ())
-    creatable = _creatable(asked, request, broker)
+        if broker.cache.topic_count > _FEW_TOPICS:
+            return spawn(_share_all(request, context, broker))
+        return _all_topics(request, context, broker)
+    topics = request.topics or ()
+    if len(topics) > SLICE:
+        return spawn(_many_topics(topics, request, context, broker))
+    asked: _Asked = {}
+    for topic in topics:
+        _check_topic(topic, context)
+        asked[topic.topic_id, topic.name] = topic
+    creatable = [
+        topic.name or "" for topic in asked.values() if _is_creatable(topic, request, broker)
+    ]
     if not creatable:
         return _respond(asked, {}, request, context, broker)
     return spawn(_create_and_respond(asked, creatable, request, context, broker))
-
-
-def _check_request(request: MetadataRequest, context: RequestContext) -> None:
-    if context.version >= _FIRST_VERSION_BY_ID:
-        return
-    for topic in request.topics or ():
-        if topic.name is None or topic.topic_id != ZERO_UUID:
-            raise InvalidRequest(
-                f"topics are asked for by name in version {context.version}, not by id"
-            )
 
 
 def _wants_all(request: MetadataRequest, context: RequestContext) -> bool:
@@ -91,46 +97,99 @@ def _wants_all(request: MetadataRequest, context: RequestContext) -> bool:
     return request.topics is None
 
 
-def _without_repeats(topics: Sequence[MetadataRequestTopic]) -> list[MetadataRequestTopic]:
-    return list({(topic.topic_id, topic.name): topic for topic in topics}.values())
+def _check_topic(topic: MetadataRequestTopic, context: RequestContext) -> None:
+    if context.version < _FIRST_VERSION_BY_ID and (
+        topic.name is None or topic.topic_id != ZERO_UUID
+    ):
+        raise InvalidRequest(
+            f"topics are asked for by name in version {context.version}, not by id"
+        )
+
+
+async def _many_topics(
+    topics: Sequence[MetadataRequestTopic],
+    request: MetadataRequest,
+    context: RequestContext,
+    broker: Broker,
+) -> MetadataResponse:
+    """As `handle_metadata`, for topics by name or id, with turns for others."""
+    slices = Slices(broker.fair_queue)
+    asked: _Asked = {}
+    async for topic in slices.over(topics):
+        _check_topic(topic, context)
+        asked[topic.topic_id, topic.name] = topic
+    creatable = [
+        topic.name or ""
+        async for topic in slices.over(asked.values())
+        if _is_creatable(topic, request, broker)
+    ]
+    return await _create_and_respond(asked, creatable, request, context, broker)
+
+
+# -- all topics --------------------------------------------------------------------------------
+
+
+def _all_topics(
+    request: MetadataRequest, context: RequestContext, broker: Broker
+) -> MetadataResponse:
+    states = list(broker.cache.topics())
+    topics = lazy_array(states, lambda state: _topic(state, request, context, broker))
+    return _response(topics, request, context, broker)
+
+
+def _share_all(
+    request: MetadataRequest, context: RequestContext, broker: Broker
+) -> Coroutine[Later[Any], Any, EncodedResponse]:
+    """All topics, encoded once for all clients that ask for the same."""
+    address = broker.address_for(context.connection)
+    broker.on_address_told(context.connection, *address)
+    return broker.shared_responses.get(
+        (
+            request.api_key,
+            context.version,
+            address,
+            request.include_topic_authorized_operations,
+            request.include_cluster_authorized_operations,
+        ),
+        (broker.cache.version, len(broker.log_manager.offline_dirs)),
+        context.version,
+        lambda: _all_topics(request, context, broker),
+    )
 
 
 # -- creating what is missing ------------------------------------------------------------------
 
 
-def _creatable(
-    asked: Sequence[MetadataRequestTopic], request: MetadataRequest, broker: Broker
-) -> list[str]:
-    """The names that are to be created."""
-    if not (request.allow_auto_topic_creation and broker.config.auto_create_topics_enable):
-        return []
-    reserved = {*INTERNAL_TOPICS, CLUSTER_METADATA_TOPIC} - {OFFSETS_TOPIC}
-    return [
-        topic.name
-        for topic in asked
-        if topic.topic_id == ZERO_UUID
+def _is_creatable(topic: MetadataRequestTopic, request: MetadataRequest, broker: Broker) -> bool:
+    """Whether the topic is to be created."""
+    return (
+        request.allow_auto_topic_creation
+        and broker.config.auto_create_topics_enable
+        and topic.topic_id == ZERO_UUID
         and topic.name is not None
-        and topic.name not in reserved
+        and topic.name not in _RESERVED
         and broker.cache.topic(topic.name) is None
-    ]
+        and isinstance(_why_unknown(topic.name), UnknownTopicOrPartition)
+    )
 
 
 async def _create_and_respond(
-    asked: Sequence[MetadataRequestTopic],
+    asked: _Asked,
     names: Sequence[str],
     request: MetadataRequest,
     context: RequestContext,
     broker: Broker,
 ) -> MetadataResponse:
-    """Create all together, each with its own error."""
-    outcomes = await ask_in_slices(
-        names, lambda name: _create(name, broker), broker, WRITES_AT_ONCE
-    )
-    errors: dict[str, KafkaError] = {}
-    for name, outcome in zip(names, outcomes, strict=True):
+    """Create topics, each with its own error."""
+    at_once = broker.auto_topic_creation.max_per_request
+    postponed = LeaderNotAvailable(f"one request may create {at_once} topics: ask again")
+    errors: dict[str, KafkaError] = dict.fromkeys(names[at_once:], postponed)
+    names = names[:at_once]
+    outcomes = await ask_in_slices(names, lambda name: _create(name, broker), broker)
+    async for name, outcome in Slices(broker.fair_queue).over(zip(names, outcomes, strict=True)):
         match outcome:
             case TopicAlreadyExists():
-                pass  # Somebody else was faster.
+                pass  # Another request was faster.
             case CoordinatorNotAvailable():
                 errors[name] = LeaderNotAvailable(outcome.message)
             case KafkaError():
@@ -141,25 +200,22 @@ async def _create_and_respond(
 def _create(name: str, broker: Broker) -> Later[Any]:
     if name == OFFSETS_TOPIC:
         return broker.group_coordinator.ensure_topic()
-    return within(
-        broker.controller.create_topic(NewTopic(name=name)),
-        _CREATION_TIMEOUT_MS,
-        broker.timers,
-        lambda: LeaderNotAvailable(f"topic '{name}' is being created"),
-    )
+    return broker.auto_topic_creation.create(name)
 
 
-# -- the answer --------------------------------------------------------------------------------
+# -- the response ------------------------------------------------------------------------------
 
 
 def _respond(
-    asked: Sequence[MetadataRequestTopic],
+    asked: _Asked,
     errors: dict[str, KafkaError],
     request: MetadataRequest,
     context: RequestContext,
     broker: Broker,
 ) -> MetadataResponse:
-    topics = [_asked_topic(topic, errors, request, context, broker) for topic in asked]
+    topics = lazy_array(
+        list(asked.values()), lambda topic: _asked_topic(topic, errors, request, context, broker)
+    )
     return _response(topics, request, context, broker)
 
 
@@ -198,16 +254,20 @@ def _why_unknown(name: str) -> KafkaError:
 def _topic(
     state: TopicState, request: MetadataRequest, context: RequestContext, broker: Broker
 ) -> MetadataResponseTopic:
+    is_offline = broker.replica_manager.is_offline
+
+    def of_partition(partition: PartitionState) -> MetadataResponsePartition:
+        return _partition(partition, is_offline(state.name, partition.partition))
+
+    if len(state.partitions) > SLICE:
+        partitions = lazy_array(state.partitions, of_partition)
+    else:
+        partitions = [_partition(x, is_offline(state.name, x.partition)) for x in state.partitions]
     topic = MetadataResponseTopic(
         name=state.name,
         topic_id=state.topic_id,
         is_internal=state.is_internal,
-        partitions=[
-            _partition(
-                partition, broker.replica_manager.is_offline(state.name, partition.partition)
-            )
-            for partition in state.partitions
-        ],
+        partitions=partitions,
     )
     if (
         request.include_topic_authorized_operations
@@ -218,7 +278,7 @@ def _topic(
 
 
 def _partition(state: PartitionState, is_offline: bool) -> MetadataResponsePartition:
-    """A partition of a failed log directory has nobody to lead it."""
+    """A partition of a failed log directory has no leader."""
     return MetadataResponsePartition(
         error_code=LeaderNotAvailable.code if is_offline else 0,
         partition_index=state.partition,
@@ -252,15 +312,13 @@ def _response(
 def refuse_metadata(
     request: MetadataRequest, context: RequestContext, error: KafkaError
 ) -> MetadataResponse:
-    """The answer in which every topic named gets `error`."""
-    return MetadataResponse(
-        error_code=error.code,
-        topics=[
-            MetadataResponseTopic(
-                error_code=error.code,
-                name=topic.name if context.version >= _FIRST_VERSION_BY_ID else topic.name or "",
-                topic_id=topic.topic_id,
-            )
-            for topic in request.topics or ()
-        ],
-    )
+    """Refuse every topic named with `error`."""
+
+    def refused(topic: MetadataRequestTopic) -> MetadataResponseTopic:
+        return MetadataResponseTopic(
+            error_code=error.code,
+            name=topic.name if context.version >= _FIRST_VERSION_BY_ID else topic.name or "",
+            topic_id=topic.topic_id,
+        )
+
+    return MetadataResponse(error_code=error.code, topics=lazy_array(request.topics or (), refused))

@@ -1,12 +1,12 @@
-"""Topics that one request names: each is to be named once, or nobody knows which was meant."""
+"""Topics that one request names: each may be named once, because it is unclear which one counts."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Final, Protocol, TypeVar
 
 from plog.errors import InvalidRequest
+from plogd.fair_queue import Slices
 
 REPEATED: Final = InvalidRequest("Duplicate topic name.")
 
@@ -20,8 +20,16 @@ class Named(Protocol):
 T = TypeVar("T", bound=Named)
 
 
-def split_repeated(topics: Sequence[T]) -> tuple[list[T], list[str]]:
+async def split_repeated(topics: Iterable[T], slices: Slices) -> tuple[list[T], list[str]]:
     """The topics that are named once, and the names of the others, in the request's order."""
-    named = Counter(topic.name for topic in topics)
-    once = [topic for topic in topics if named[topic.name] == 1]
-    return once, [name for name, count in named.items() if count > 1]
+    named: dict[str, T | None] = {}
+    async for topic in slices.over(topics):
+        named[topic.name] = None if topic.name in named else topic
+    once: list[T] = []
+    repeated: list[str] = []
+    async for name, one in slices.over(named.items()):
+        if one is None:
+            repeated.append(name)
+        else:
+            once.append(one)
+    return once, repeated

@@ -5,129 +5,153 @@ Versions served 2-10.
   5 no retention time any more     6 leader epoch     7 static members     8 flexible
   9 GROUP_ID_NOT_FOUND may be answered               10 topic ids
 
-Topics and partitions have to exist; each that does not has its own error, and the others are kept.
-Who may commit, and what fits, is decided in coordinator/offsets.py.
+Topics and partitions have to exist; each that does not gets its own error, and the others are kept.
+Of a partition that is named repeatedly the last offset counts. coordinator/offsets.py decides who
+may commit, and what fits. An operation commits `_OFFSETS_AT_ONCE` offsets, so a larger request is
+not atomic.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final
 
 from plog.errors import KafkaError, UnknownTopicId, UnknownTopicOrPartition
+from plog.types import Uuid
+from plog.wire.lazy_array import lazy_array
 from plog.wire.messages.offset_commit import (
     OffsetCommitRequest,
+    OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
 from plogd.apis.context import RequestContext
+from plogd.apis.in_slices import by_topic
 from plogd.coordinator.offsets import OffsetCommit, OffsetToCommit
-from plogd.ports import Later, MaybeLater
+from plogd.fair_queue import Slices
+from plogd.ports import Later, spawn
 
 if TYPE_CHECKING:
     from plogd.broker import Broker
 
 _FIRST_TOPIC_ID_VERSION = 10
+_OFFSETS_AT_ONCE: Final = 256
+
+_Topic = tuple[str, Uuid]
+"""A topic as the request names it: in each version, one of both is empty."""
 
 
 def handle_offset_commit(
     request: OffsetCommitRequest, context: RequestContext, broker: Broker
-) -> MaybeLater[OffsetCommitResponse]:
+) -> Later[OffsetCommitResponse]:
     """Keep the offsets of partitions that exist."""
-    offsets: list[OffsetToCommit] = []
-    refusals: list[KafkaError | None] = []
-    for topic in request.topics:
-        _sort(topic, offsets, refusals, context, broker)
-    if not offsets:
-        return _response(request, refusals)
-    commit = OffsetCommit(
-        group_id=request.group_id,
-        offsets=offsets,
-        version=context.version,
-        member_id=request.member_id,
-        group_instance_id=request.group_instance_id,
-        generation_id=request.generation_id_or_member_epoch,
-        retention_time_ms=request.retention_time_ms,
-    )
-    committed = broker.group_coordinator.commit_offsets(commit)
-    answer: Later[OffsetCommitResponse] = Later(committed.cancel)
-
-    def on_error(error: Exception) -> None:
-        if isinstance(error, KafkaError):
-            answer.succeed(_response(request, _merged(refusals, [error] * len(offsets))))
-        else:
-            answer.fail(error)
-
-    committed.then(
-        lambda errors: answer.succeed(_response(request, _merged(refusals, errors))), on_error
-    )
-    return answer
+    return spawn(_commit(request, context, broker))
 
 
-def _sort(
-    topic: OffsetCommitRequestTopic,
-    offsets: list[OffsetToCommit],
-    refusals: list[KafkaError | None],
-    context: RequestContext,
-    broker: Broker,
-) -> None:
-    """Each partition of `topic` goes into `offsets`, or is refused."""
-    name: str | None = topic.name
-    if context.version >= _FIRST_TOPIC_ID_VERSION:
-        name = broker.cache.topic_name(topic.topic_id)
-    state = None if name is None else broker.cache.topic(name)
-    for partition in topic.partitions:
-        if name is None:
-            refusals.append(UnknownTopicId())
-        elif state is None or not 0 <= partition.partition_index < len(state.partitions):
-            refusals.append(UnknownTopicOrPartition())
-        else:
-            refusals.append(None)
-            offsets.append(
-                OffsetToCommit(
-                    topic=name,
-                    partition=partition.partition_index,
-                    offset=partition.committed_offset,
-                    leader_epoch=partition.committed_leader_epoch,
-                    metadata=partition.committed_metadata,
-                )
-            )
-
-
-def _merged(
-    refusals: Sequence[KafkaError | None], errors: Sequence[KafkaError | None]
-) -> list[KafkaError | None]:
-    """For each partition of the request in order: why it is refused, else what became of it."""
-    outcomes = iter(errors)
-    return [next(outcomes) if refusal is None else refusal for refusal in refusals]
-
-
-def _response(
-    request: OffsetCommitRequest, errors: Sequence[KafkaError | None]
+async def _commit(
+    request: OffsetCommitRequest, context: RequestContext, broker: Broker
 ) -> OffsetCommitResponse:
-    codes: Iterator[int] = iter([0 if error is None else error.code for error in errors])
-    return OffsetCommitResponse(
-        topics=[
-            OffsetCommitResponseTopic(
-                name=topic.name,
-                topic_id=topic.topic_id,
-                partitions=[
-                    OffsetCommitResponsePartition(
-                        partition_index=partition.partition_index, error_code=next(codes)
-                    )
-                    for partition in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ]
+    slices = Slices(broker.fair_queue)
+    by_id = context.version >= _FIRST_TOPIC_ID_VERSION
+    asked = await by_topic(
+        request.topics,
+        lambda topic: (topic.name, topic.topic_id),
+        lambda topic: topic.partitions,
+        lambda partition: partition.partition_index,
+        slices,
+    )
+    offsets: list[OffsetToCommit] = []
+    outcomes: dict[_Topic, dict[int, KafkaError | None]] = {}
+    places: list[tuple[dict[int, KafkaError | None], int]] = []
+    """Where the outcome of each of `offsets` goes."""
+    async for topic, partitions in slices.over(asked.items()):
+        name = broker.cache.topic_name(topic[1]) if by_id else topic[0]
+        state = None if name is None else broker.cache.topic(name)
+        count = 0 if state is None else len(state.partitions)
+        of_topic = outcomes[topic] = {}
+        async for number, named in slices.over(partitions.items()):
+            of_topic[number] = None
+            if name is None:
+                of_topic[number] = UnknownTopicId()
+            elif not 0 <= number < count:
+                of_topic[number] = UnknownTopicOrPartition()
+            else:
+                offsets.append(_offset_to_commit(name, named[-1]))
+                places.append((of_topic, number))
+    errors = await _commit_some(request, context, offsets, broker)
+    async for (of_topic, number), error in slices.over(zip(places, errors, strict=True)):
+        of_topic[number] = error
+    return _response(outcomes)
+
+
+def _offset_to_commit(topic: str, partition: OffsetCommitRequestPartition) -> OffsetToCommit:
+    return OffsetToCommit(
+        topic=topic,
+        partition=partition.partition_index,
+        offset=partition.committed_offset,
+        leader_epoch=partition.committed_leader_epoch,
+        metadata=partition.committed_metadata,
+    )
+
+
+async def _commit_some(
+    request: OffsetCommitRequest,
+    context: RequestContext,
+    offsets: Sequence[OffsetToCommit],
+    broker: Broker,
+) -> list[KafkaError | None]:
+    """Commit a few in each operation; the outcome of each."""
+    errors: list[KafkaError | None] = []
+    for start in range(0, len(offsets), _OFFSETS_AT_ONCE):
+        some = offsets[start : start + _OFFSETS_AT_ONCE]
+        commit = OffsetCommit(
+            group_id=request.group_id,
+            offsets=some,
+            version=context.version,
+            member_id=request.member_id,
+            group_instance_id=request.group_instance_id,
+            generation_id=request.generation_id_or_member_epoch,
+            retention_time_ms=request.retention_time_ms,
+        )
+        try:
+            errors += await broker.group_coordinator.commit_offsets(commit)
+        except KafkaError as error:
+            errors += [error.bare()] * len(some)
+        if start + _OFFSETS_AT_ONCE < len(offsets):
+            await broker.fair_queue.turn()
+    return errors
+
+
+def _response(outcomes: Mapping[_Topic, Mapping[int, KafkaError | None]]) -> OffsetCommitResponse:
+    def of_topic(
+        answered: tuple[_Topic, Mapping[int, KafkaError | None]],
+    ) -> OffsetCommitResponseTopic:
+        (name, topic_id), of_partitions = answered
+        partitions = lazy_array(list(of_partitions.items()), lambda one: _partition(*one))
+        return OffsetCommitResponseTopic(name=name, topic_id=topic_id, partitions=partitions)
+
+    return OffsetCommitResponse(topics=lazy_array(list(outcomes.items()), of_topic))
+
+
+def _partition(number: int, error: KafkaError | None) -> OffsetCommitResponsePartition:
+    return OffsetCommitResponsePartition(
+        partition_index=number, error_code=0 if error is None else error.code
     )
 
 
 def refuse_offset_commit(
     request: OffsetCommitRequest, context: RequestContext, error: KafkaError
 ) -> OffsetCommitResponse:
-    """The answer in which every partition gets `error`."""
-    count = sum(len(topic.partitions) for topic in request.topics)
-    return _response(request, [error] * count)
+    """Refuse every partition with `error`."""
+
+    def of_topic(topic: OffsetCommitRequestTopic) -> OffsetCommitResponseTopic:
+        partitions = lazy_array(
+            topic.partitions, lambda partition: _partition(partition.partition_index, error)
+        )
+        return OffsetCommitResponseTopic(
+            name=topic.name, topic_id=topic.topic_id, partitions=partitions
+        )
+
+    return OffsetCommitResponse(topics=lazy_array(request.topics, of_topic))

@@ -1,15 +1,17 @@
-"""OffsetDelete (key 47): forget offsets of a group (KIP-496).
+"""OffsetDelete (key 47): remove committed offsets of a group (KIP-496).
 
 Version served 0. Offsets of topics that members of the group consume stay, each with its own error,
-and so do those of partitions that do not exist. What refuses all of them is told at the top, and
-nothing else is then.
+and so do those of partitions that do not exist. An error that concerns all of them is at the top,
+and nothing else is in the response then. A partition named repeatedly is answered once.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, Final
 
 from plog.errors import KafkaError, UnknownTopicOrPartition
+from plog.wire.lazy_array import lazy_array
 from plog.wire.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteResponse,
@@ -17,48 +19,63 @@ from plog.wire.messages.offset_delete import (
     OffsetDeleteResponseTopic,
 )
 from plogd.apis.context import RequestContext
-from plogd.ports import Later
+from plogd.apis.in_slices import by_topic
+from plogd.fair_queue import Slices
+from plogd.ports import Later, spawn
 
 if TYPE_CHECKING:
     from plogd.broker import Broker
+
+_OFFSETS_AT_ONCE: Final = 256
+"""Removed by one operation of the coordinator."""
 
 
 def handle_offset_delete(
     request: OffsetDeleteRequest, context: RequestContext, broker: Broker
 ) -> Later[OffsetDeleteResponse]:
-    """Forget the offsets of partitions that exist."""
+    """Remove the offsets of partitions that exist."""
+    return spawn(_delete(request, broker))
+
+
+async def _delete(request: OffsetDeleteRequest, broker: Broker) -> OffsetDeleteResponse:
+    slices = Slices(broker.fair_queue)
+    asked = await by_topic(
+        request.topics,
+        lambda topic: topic.name,
+        lambda topic: topic.partitions,
+        lambda partition: partition.partition_index,
+        slices,
+    )
     present: list[tuple[str, int]] = []
-    for topic in request.topics:
-        state = broker.cache.topic(topic.name)
+    async for topic, partitions in slices.over(asked.items()):
+        state = broker.cache.topic(topic)
         count = 0 if state is None else len(state.partitions)
-        for partition in topic.partitions:
-            if 0 <= partition.partition_index < count:
-                present.append((topic.name, partition.partition_index))
-    deleted = broker.group_coordinator.delete_offsets(request.group_id, present)
-    return deleted.map(lambda errors: _response(request, dict(zip(present, errors, strict=True))))
+        slices.spend(len(partitions) // 4)
+        present += [(topic, number) for number in partitions if 0 <= number < count]
+    outcomes: dict[tuple[str, int], KafkaError | None] = {}
+    for start in range(0, max(1, len(present)), _OFFSETS_AT_ONCE):
+        some = present[start : start + _OFFSETS_AT_ONCE]
+        errors = await broker.group_coordinator.delete_offsets(request.group_id, some)
+        outcomes.update(zip(some, errors, strict=True))
+        await broker.fair_queue.turn()
+    return _response(asked, outcomes)
 
 
 def _response(
-    request: OffsetDeleteRequest, outcomes: dict[tuple[str, int], KafkaError | None]
+    asked: Mapping[str, Collection[int]], outcomes: Mapping[tuple[str, int], KafkaError | None]
 ) -> OffsetDeleteResponse:
     unknown = UnknownTopicOrPartition()
 
-    def code(topic: str, partition: int) -> int:
-        error = outcomes.get((topic, partition), unknown)
-        return 0 if error is None else error.code
+    def of_topic(named: tuple[str, Collection[int]]) -> OffsetDeleteResponseTopic:
+        name, numbers = named
 
-    return OffsetDeleteResponse(
-        topics=[
-            OffsetDeleteResponseTopic(
-                name=topic.name,
-                partitions=[
-                    OffsetDeleteResponsePartition(
-                        partition_index=partition.partition_index,
-                        error_code=code(topic.name, partition.partition_index),
-                    )
-                    for partition in topic.partitions
-                ],
+        def of_partition(number: int) -> OffsetDeleteResponsePartition:
+            error = outcomes.get((name, number), unknown)
+            return OffsetDeleteResponsePartition(
+                partition_index=number, error_code=0 if error is None else error.code
             )
-            for topic in request.topics
-        ]
-    )
+
+        partitions = lazy_array(list(numbers), of_partition)
+        return OffsetDeleteResponseTopic(name=name, partitions=partitions)
+
+    return OffsetDeleteResponse(topics=lazy_array(list(asked.items()), of_topic))

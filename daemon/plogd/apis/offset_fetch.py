@@ -1,25 +1,29 @@
-"""OffsetFetch (key 9): how far a group, or several, have come.
+"""OffsetFetch (key 9): the offsets that one group, or several, have committed.
 
 Versions served 1-10.
 
   2 all topics by null; an error for the request     5 leader epoch     6 flexible
   7 require stable     8 several groups, each with its own error       10 topic ids
 
-A partition nothing was committed for has offset -1, and so has all of a group nobody knows. That is
-only ever said when the group's offsets are loaded: a client that hears it begins anew.
+A partition without a committed offset has offset -1, and so have all partitions of an unknown
+group. That is only answered once the group's offsets are loaded, because a client that receives it
+starts over. A partition or group that is named repeatedly is answered once: committed metadata can
+be much larger than the request.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator, Iterable, Sequence
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
-from plog.errors import InvalidRequest, KafkaError, UnknownTopicId
+from plog.errors import KafkaError, UnknownTopicId
 from plog.types import ZERO_UUID, Uuid
+from plog.wire.lazy_array import lazy_array
 from plog.wire.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
     OffsetFetchResponse,
     OffsetFetchResponseGroup,
     OffsetFetchResponsePartition,
@@ -28,9 +32,10 @@ from plog.wire.messages.offset_fetch import (
     OffsetFetchResponseTopics,
 )
 from plogd.apis.context import RequestContext
-from plogd.apis.in_slices import ask_in_slices
+from plogd.apis.in_slices import ask_in_slices, numbers_by_topic
 from plogd.coordinator.offsets import Fetched, FetchedOffset
-from plogd.ports import Later, failed, spawn
+from plogd.fair_queue import Slices
+from plogd.ports import Later, spawn
 
 if TYPE_CHECKING:
     from plogd.broker import Broker
@@ -38,99 +43,176 @@ if TYPE_CHECKING:
 _FIRST_TOP_LEVEL_ERROR_VERSION = 2
 _FIRST_GROUPS_VERSION = 8
 _FIRST_TOPIC_ID_VERSION = 10
+_PARTITIONS_AT_ONCE: Final = 256
+"""Looked up by one operation of the coordinator."""
+
+_Numbers = list[tuple[str, list[int]]]
+"""Partitions by topic."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Topic:
-    """What is told of a topic, or asked of it."""
+class _Topic(Protocol):
+    """A topic as a request names it."""
 
     name: str
-    topic_id: Uuid
-    partitions: Sequence[FetchedOffset]
+    partition_indexes: list[int]
+
+
+T = TypeVar("T", bound=_Topic)
 
 
 def handle_offset_fetch(
     request: OffsetFetchRequest, context: RequestContext, broker: Broker
 ) -> Later[OffsetFetchResponse]:
-    """What is committed, group by group."""
+    """Look up what is committed, group by group."""
     if context.version >= _FIRST_GROUPS_VERSION:
         return spawn(_several_groups(request, context, broker))
-    asked = None
-    if request.topics is not None:
-        asked = [(topic.name, topic.partition_indexes) for topic in request.topics]
-    fetched = broker.group_coordinator.fetch_offsets(
-        request.group_id, asked, require_stable=request.require_stable
-    )
-    return fetched.map(_one_group)
+    return spawn(_one_group(request, broker))
 
 
-def _one_group(fetched: Fetched) -> OffsetFetchResponse:
-    return OffsetFetchResponse(
-        topics=[
-            OffsetFetchResponseTopic(
-                name=name,
-                partitions=[
-                    OffsetFetchResponsePartition(
-                        partition_index=one.partition,
-                        committed_offset=one.offset,
-                        committed_leader_epoch=one.leader_epoch,
-                        metadata=one.metadata,
-                        error_code=0 if one.error is None else one.error.code,
-                    )
-                    for one in partitions
-                ],
-            )
-            for name, partitions in fetched
-        ]
+async def _one_group(request: OffsetFetchRequest, broker: Broker) -> OffsetFetchResponse:
+    slices = Slices(broker.fair_queue)
+    asked = None if request.topics is None else await _by_name(request.topics, slices)
+    fetched = await _fetch(request.group_id, asked, broker, require_stable=request.require_stable)
+    return OffsetFetchResponse(topics=lazy_array(fetched, _topic_response))
+
+
+def _topic_response(fetched: tuple[str, Sequence[FetchedOffset]]) -> OffsetFetchResponseTopic:
+    name, partitions = fetched
+    return OffsetFetchResponseTopic(
+        name=name, partitions=lazy_array(partitions, _partition_response)
     )
+
+
+def _partition_response(one: FetchedOffset) -> OffsetFetchResponsePartition:
+    return OffsetFetchResponsePartition(
+        partition_index=one.partition,
+        committed_offset=one.offset,
+        committed_leader_epoch=one.leader_epoch,
+        metadata=one.metadata,
+        error_code=0 if one.error is None else one.error.code,
+    )
+
+
+async def _by_name(topics: Iterable[T], slices: Slices) -> _Numbers:
+    asked = await numbers_by_topic(
+        topics, lambda topic: topic.name, lambda topic: topic.partition_indexes, slices
+    )
+    return list(asked.items())
+
+
+# -- what is committed ---------------------------------------------------------------------------
+
+
+async def _fetch(
+    group_id: str, asked: _Numbers | None, broker: Broker, *, require_stable: bool
+) -> Fetched:
+    """Fetch the offsets of the partitions `asked` for, a few in each operation; None: of all."""
+    coordinator = broker.group_coordinator
+    if asked is None:
+        asked = await coordinator.committed_partitions(group_id)
+    fetched: Fetched = []
+    async for some in _parts(asked, Slices(broker.fair_queue)):
+        if fetched:
+            await broker.fair_queue.turn()
+        found = await coordinator.fetch_offsets(group_id, some, require_stable=require_stable)
+        if fetched and found and fetched[-1][0] == found[0][0]:  # It has many partitions.
+            fetched[-1][1].extend(found.pop(0)[1])
+        fetched += found
+    return fetched
+
+
+async def _parts(asked: _Numbers, slices: Slices) -> AsyncIterator[_Numbers]:
+    """Yield `asked` in parts of about `_PARTITIONS_AT_ONCE` partitions; one part at least."""
+    part: _Numbers = []
+    count = 0
+    async for name, numbers in slices.over(asked):
+        for start in range(0, max(1, len(numbers)), _PARTITIONS_AT_ONCE):
+            part.append((name, numbers[start : start + _PARTITIONS_AT_ONCE]))
+            count += max(1, len(part[-1][1]))
+            if count >= _PARTITIONS_AT_ONCE:
+                yield part
+                part, count = [], 0
+    if part or not asked:
+        yield part
+
+
+# -- several groups ------------------------------------------------------------------------------
 
 
 async def _several_groups(
     request: OffsetFetchRequest, context: RequestContext, broker: Broker
 ) -> OffsetFetchResponse:
-    asked_for_all: set[str] = set()
-
-    def ask(group: OffsetFetchRequestGroup) -> Later[OffsetFetchResponseGroup]:
+    slices = Slices(broker.fair_queue)
+    groups: dict[str, list[OffsetFetchRequestTopics] | None] = {}
+    async for group in slices.over(request.groups):
+        before = groups.setdefault(group.group_id, [])
         if group.topics is None:
-            if group.group_id in asked_for_all:  # A small request would ask for gigabytes.
-                return failed(InvalidRequest(f"group {group.group_id} is named more than once"))
-            asked_for_all.add(group.group_id)
-        return spawn(_group(group, request.require_stable, context, broker))
+            groups[group.group_id] = None
+        elif before is not None:
+            before += group.topics
+            slices.spend(len(group.topics) // 16)
 
-    answers = await ask_in_slices(request.groups, ask, broker)
-    return OffsetFetchResponse(
-        groups=[
-            _refused(group, answer) if isinstance(answer, KafkaError) else answer
-            for group, answer in zip(request.groups, answers, strict=True)
-        ]
-    )
+    def ask(
+        group: tuple[str, list[OffsetFetchRequestTopics] | None],
+    ) -> Later[OffsetFetchResponseGroup]:
+        return spawn(_group(*group, request.require_stable, context, broker))
+
+    answers = await ask_in_slices(groups.items(), ask, broker)
+
+    def response(
+        answered: tuple[str, OffsetFetchResponseGroup | KafkaError],
+    ) -> OffsetFetchResponseGroup:
+        group_id, answer = answered
+        return _refused(group_id, answer) if isinstance(answer, KafkaError) else answer
+
+    return OffsetFetchResponse(groups=lazy_array(list(zip(groups, answers, strict=True)), response))
 
 
 async def _group(
-    group: OffsetFetchRequestGroup, require_stable: bool, context: RequestContext, broker: Broker
+    group_id: str,
+    topics: list[OffsetFetchRequestTopics] | None,
+    require_stable: bool,
+    context: RequestContext,
+    broker: Broker,
 ) -> OffsetFetchResponseGroup:
+    slices = Slices(broker.fair_queue)
     by_id = context.version >= _FIRST_TOPIC_ID_VERSION
-    unknown: list[_Topic] = []
-    ids: dict[str, Uuid] = {}
-    asked: list[tuple[str, Sequence[int]]] | None = None
-    if group.topics is not None:
-        asked = []
-        for topic in group.topics:
-            name = broker.cache.topic_name(topic.topic_id) if by_id else topic.name
-            if name is None:
-                unknown.append(_unknown_topic(topic.topic_id, topic.partition_indexes))
-            else:
-                ids[name] = topic.topic_id
-                asked.append((name, topic.partition_indexes))
-    fetched = await broker.group_coordinator.fetch_offsets(
-        group.group_id, asked, require_stable=require_stable
+    unknown: dict[Uuid, list[int]] = {}
+    asked: _Numbers | None = None
+    if topics is not None and by_id:
+        asked, unknown = await _by_id(topics, broker, slices)
+    elif topics is not None:
+        asked = await _by_name(topics, slices)
+    fetched = await _fetch(group_id, asked, broker, require_stable=require_stable)
+    found: list[tuple[str, Uuid, Sequence[FetchedOffset]]] = []
+    async for name, offsets in slices.over(fetched):
+        topic_id = _id_of(name, broker)
+        # Offsets committed in a topic that was deleted cannot be named by its id.
+        if not by_id or topic_id != ZERO_UUID:
+            found.append((name, topic_id, offsets))
+    error = UnknownTopicId()
+    async for topic_id, numbers in slices.over(unknown.items()):
+        slices.spend(len(numbers))
+        found.append(("", topic_id, [FetchedOffset(one, error=error) for one in numbers]))
+    return OffsetFetchResponseGroup(group_id=group_id, topics=lazy_array(found, _group_topic))
+
+
+async def _by_id(
+    topics: Iterable[OffsetFetchRequestTopics], broker: Broker, slices: Slices
+) -> tuple[_Numbers, dict[Uuid, list[int]]]:
+    """The partitions by the names of their topics, and those of topics with an unknown id."""
+    asked = await numbers_by_topic(
+        topics, lambda topic: topic.topic_id, lambda topic: topic.partition_indexes, slices
     )
-    found = [_Topic(name, ids.get(name) or _id_of(name, broker), rest) for name, rest in fetched]
-    if by_id:  # Of all that is committed, what belongs to a topic that is gone cannot be named.
-        found = [topic for topic in found if topic.topic_id != ZERO_UUID]
-    return OffsetFetchResponseGroup(
-        group_id=group.group_id, topics=[_told(topic) for topic in (*found, *unknown)]
-    )
+    known: _Numbers = []
+    unknown: dict[Uuid, list[int]] = {}
+    async for topic_id, numbers in slices.over(asked.items()):
+        name = broker.cache.topic_name(topic_id)
+        if name is None:
+            unknown[topic_id] = numbers
+        else:
+            known.append((name, numbers))
+    return known, unknown
 
 
 def _id_of(name: str, broker: Broker) -> Uuid:
@@ -138,43 +220,50 @@ def _id_of(name: str, broker: Broker) -> Uuid:
     return ZERO_UUID if topic is None else topic.topic_id
 
 
-def _unknown_topic(topic_id: Uuid, partitions: Sequence[int]) -> _Topic:
-    error = UnknownTopicId()
-    return _Topic("", topic_id, [FetchedOffset(number, error=error) for number in partitions])
-
-
-def _told(topic: _Topic) -> OffsetFetchResponseTopics:
+def _group_topic(
+    topic: tuple[str, Uuid, Sequence[FetchedOffset]],
+) -> OffsetFetchResponseTopics:
+    name, topic_id, offsets = topic
     return OffsetFetchResponseTopics(
-        name=topic.name,
-        topic_id=topic.topic_id,
-        partitions=[
-            OffsetFetchResponsePartitions(
-                partition_index=one.partition,
-                committed_offset=one.offset,
-                committed_leader_epoch=one.leader_epoch,
-                metadata=one.metadata,
-                error_code=0 if one.error is None else one.error.code,
-            )
-            for one in topic.partitions
-        ],
+        name=name, topic_id=topic_id, partitions=lazy_array(offsets, _group_partition)
     )
 
 
-def _refused(group: OffsetFetchRequestGroup, error: KafkaError) -> OffsetFetchResponseGroup:
-    return OffsetFetchResponseGroup(group_id=group.group_id, error_code=error.code)
+def _group_partition(one: FetchedOffset) -> OffsetFetchResponsePartitions:
+    return OffsetFetchResponsePartitions(
+        partition_index=one.partition,
+        committed_offset=one.offset,
+        committed_leader_epoch=one.leader_epoch,
+        metadata=one.metadata,
+        error_code=0 if one.error is None else one.error.code,
+    )
+
+
+# -- failures ------------------------------------------------------------------------------------
+
+
+def _refused(group_id: str, error: KafkaError) -> OffsetFetchResponseGroup:
+    return OffsetFetchResponseGroup(group_id=group_id, error_code=error.code)
 
 
 def refuse_offset_fetch(
     request: OffsetFetchRequest, context: RequestContext, error: KafkaError
 ) -> OffsetFetchResponse:
-    """The answer in which every group gets `error`; in version 1 every partition does."""
+    """Refuse every group with `error`; in version 1 every partition."""
     if context.version >= _FIRST_GROUPS_VERSION:
-        return OffsetFetchResponse(groups=[_refused(group, error) for group in request.groups])
+
+        def refused(group: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
+            return _refused(group.group_id, error)
+
+        return OffsetFetchResponse(groups=lazy_array(request.groups, refused))
     if context.version >= _FIRST_TOP_LEVEL_ERROR_VERSION:
         return OffsetFetchResponse(error_code=error.code)
-    return _one_group(
-        [
-            (topic.name, [FetchedOffset(one, error=error) for one in topic.partition_indexes])
-            for topic in request.topics or ()
-        ]
-    )
+
+    def of_topic(topic: OffsetFetchRequestTopic) -> OffsetFetchResponseTopic:
+        partitions = lazy_array(
+            topic.partition_indexes,
+            lambda number: _partition_response(FetchedOffset(number, error=error)),
+        )
+        return OffsetFetchResponseTopic(name=topic.name, partitions=partitions)
+
+    return OffsetFetchResponse(topics=lazy_array(request.topics or (), of_topic))

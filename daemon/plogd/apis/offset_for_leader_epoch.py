@@ -12,14 +12,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from plog.errors import KafkaError
+from plog.wire.lazy_array import lazy_array
 from plog.wire.messages.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
     OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
     OffsetForLeaderTopicResult,
 )
 from plogd.apis.context import RequestContext
+from plogd.apis.in_slices import by_topic
+from plogd.fair_queue import Slices
+from plogd.ports import Later, spawn
 
 if TYPE_CHECKING:
     from plogd.broker import Broker
@@ -27,17 +32,30 @@ if TYPE_CHECKING:
 
 def handle_offset_for_leader_epoch(
     request: OffsetForLeaderEpochRequest, context: RequestContext, broker: Broker
+) -> Later[OffsetForLeaderEpochResponse]:
+    """Look up every partition once; an error is one partition's own."""
+    return spawn(_look_up(request, broker))
+
+
+async def _look_up(
+    request: OffsetForLeaderEpochRequest, broker: Broker
 ) -> OffsetForLeaderEpochResponse:
-    """Look up every partition; an error is an answer, too."""
-    return OffsetForLeaderEpochResponse(
-        topics=[
-            OffsetForLeaderTopicResult(
-                topic=topic.topic,
-                partitions=[_end(topic.topic, asked, broker) for asked in topic.partitions],
-            )
-            for topic in request.topics
-        ]
+    asked = await by_topic(
+        request.topics,
+        lambda topic: topic.topic,
+        lambda topic: topic.partitions,
+        lambda partition: partition.partition,
+        Slices(broker.fair_queue),
     )
+
+    def of_topic(
+        named: tuple[str, dict[int, list[OffsetForLeaderPartition]]],
+    ) -> OffsetForLeaderTopicResult:
+        name, partitions = named
+        ends = lazy_array(list(partitions.values()), lambda one: _end(name, one[-1], broker))
+        return OffsetForLeaderTopicResult(topic=name, partitions=ends)
+
+    return OffsetForLeaderEpochResponse(topics=lazy_array(list(asked.items()), of_topic))
 
 
 def _end(topic: str, asked: OffsetForLeaderPartition, broker: Broker) -> EpochEndOffset:
@@ -53,16 +71,14 @@ def _end(topic: str, asked: OffsetForLeaderPartition, broker: Broker) -> EpochEn
 def refuse_offset_for_leader_epoch(
     request: OffsetForLeaderEpochRequest, context: RequestContext, error: KafkaError
 ) -> OffsetForLeaderEpochResponse:
-    """The answer in which every partition gets `error`."""
-    return OffsetForLeaderEpochResponse(
-        topics=[
-            OffsetForLeaderTopicResult(
-                topic=topic.topic,
-                partitions=[
-                    EpochEndOffset(partition=asked.partition, error_code=error.code)
-                    for asked in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ]
-    )
+    """Refuse every partition with `error`."""
+
+    def refused(asked: OffsetForLeaderPartition) -> EpochEndOffset:
+        return EpochEndOffset(partition=asked.partition, error_code=error.code)
+
+    def of_topic(topic: OffsetForLeaderTopic) -> OffsetForLeaderTopicResult:
+        return OffsetForLeaderTopicResult(
+            topic=topic.topic, partitions=lazy_array(topic.partitions, refused)
+        )
+
+    return OffsetForLeaderEpochResponse(topics=lazy_array(request.topics, of_topic))

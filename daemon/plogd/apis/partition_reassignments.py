@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from plog.errors import KafkaError
+from plog.wire.lazy_array import lazy_array
 from plog.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
@@ -25,8 +26,11 @@ from plog.wire.messages.list_partition_reassignments import (
     ListPartitionReassignmentsResponse,
 )
 from plogd.apis.context import RequestContext
+from plogd.apis.in_slices import by_topic
 from plogd.apis.refusals import refuse_at_top_level
 from plogd.controller.reassignments import check_reassignment
+from plogd.fair_queue import Slices
+from plogd.ports import Later, spawn
 
 if TYPE_CHECKING:
     from plogd.broker import Broker
@@ -34,18 +38,35 @@ if TYPE_CHECKING:
 
 def handle_alter_partition_reassignments(
     request: AlterPartitionReassignmentsRequest, context: RequestContext, broker: Broker
+) -> Later[AlterPartitionReassignmentsResponse]:
+    """Say of each partition, once, whether it is where it is to be."""
+    return spawn(_alter(request, broker))
+
+
+async def _alter(
+    request: AlterPartitionReassignmentsRequest, broker: Broker
 ) -> AlterPartitionReassignmentsResponse:
-    """Tell of each partition whether it is where it is to be."""
+    asked = await by_topic(
+        request.topics,
+        lambda topic: topic.name,
+        lambda topic: topic.partitions,
+        lambda partition: partition.partition_index,
+        Slices(broker.fair_queue),
+    )
+
+    def of_topic(
+        named: tuple[str, dict[int, list[ReassignablePartition]]],
+    ) -> ReassignableTopicResponse:
+        name, partitions = named
+        responses = lazy_array(
+            list(partitions.values()), lambda one: _reassign(name, one[-1], broker)
+        )
+        return ReassignableTopicResponse(name=name, partitions=responses)
+
     return AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=request.allow_replication_factor_change,
         error_message=None,
-        responses=[
-            ReassignableTopicResponse(
-                name=topic.name,
-                partitions=[_reassign(topic.name, asked, broker) for asked in topic.partitions],
-            )
-            for topic in request.topics
-        ],
+        responses=lazy_array(list(asked.items()), of_topic),
     )
 
 

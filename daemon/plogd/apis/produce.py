@@ -45,6 +45,7 @@ from plog.wire.messages.produce import (
 )
 from plogd.apis.closing import CloseConnection
 from plogd.apis.context import RequestContext
+from plogd.apis.sliced_produce import is_large, produce_in_slices
 from plogd.apis.throttling import count_produce
 from plogd.metadata.cache import INTERNAL_TOPICS
 from plogd.ports import Later, MaybeLater
@@ -79,12 +80,19 @@ def handle_produce(
     """Append, then answer when the records are as safe as the request asks; None for acks=0."""
     if request.acks not in _VALID_ACKS:
         raise InvalidRequiredAcks(f"acks must be -1, 0 or 1, not {request.acks}")
-    produce = _Produce(request, context, broker)
-    if broker.quotas.produce.is_set:
-        produce.throttle_ms = count_produce(context, broker)
-    appended = broker.replica_manager.append_records(
-        produce.entries, required_acks=request.acks, timeout_ms=request.timeout_ms
+    throttle_ms = count_produce(context, broker) if broker.quotas.produce.is_set else 0
+    if not is_large(request, context):
+        return _append(_Produce(request, context, broker, throttle_ms))
+    return produce_in_slices(
+        request,
+        context,
+        broker,
+        lambda part, refusal: _append(_Produce(part, context, broker, throttle_ms, refusal)),
     )
+
+
+def _append(produce: _Produce) -> MaybeLater[ProduceResponse | None]:
+    appended = produce.append()
     produce.release_records()
     if isinstance(appended, Later):
         return appended.map(produce.answer)
@@ -94,13 +102,20 @@ def handle_produce(
 class _Produce:
     """A produce request on its way: what is appended, what is refused, and whose turn is where."""
 
-    __slots__ = ("_broker", "_outcomes", "_request", "_sizes", "entries", "throttle_ms")
+    __slots__ = ("_broker", "_entries", "_outcomes", "_request", "_sizes", "_throttle_ms")
 
-    def __init__(self, request: ProduceRequest, context: RequestContext, broker: Broker) -> None:
+    def __init__(
+        self,
+        request: ProduceRequest,
+        context: RequestContext,
+        broker: Broker,
+        throttle_ms: int,
+        refusal_of_all: KafkaError | None = None,
+    ) -> None:
         self._broker = broker
         self._request = request
-        self.throttle_ms = 0
-        self.entries: list[tuple[TopicPartition, memoryview]] = []
+        self._throttle_ms = throttle_ms
+        self._entries: list[tuple[TopicPartition, memoryview]] = []
         self._sizes: list[int] = []
         self._outcomes: list[KafkaError | None] = []
         """For each partition of the request in order: why it is refused, None if it is appended."""
@@ -109,7 +124,7 @@ class _Produce:
             name: str | None = topic.name
             if version >= _FIRST_TOPIC_ID_VERSION:
                 name = broker.cache.topic_name(topic.topic_id)
-            refusal = _refusal_of_topic(name, context)
+            refusal = refusal_of_all or _refusal_of_topic(name, context)
             for data in topic.partition_data:
                 self._add(name or "", data, refusal or _refusal_of_records(data.records, version))
 
@@ -118,12 +133,20 @@ class _Produce:
         if refusal is None:
             records = data.records
             assert isinstance(records, memoryview)
-            self.entries.append((TopicPartition(topic, data.index), records))
+            self._entries.append((TopicPartition(topic, data.index), records))
             self._sizes.append(records.nbytes)
+
+    def append(self) -> MaybeLater[list[PartitionAppend]]:
+        """Append what is not refused."""
+        return self._broker.replica_manager.append_records(
+            self._entries,
+            required_acks=self._request.acks,
+            timeout_ms=self._request.timeout_ms,
+        )
 
     def release_records(self) -> None:
         """Forget the records: their memory belongs to the transport again."""
-        self.entries.clear()
+        self._entries.clear()
         for topic in self._request.topic_data:
             for data in topic.partition_data:
                 data.records = None
@@ -149,7 +172,7 @@ class _Produce:
                 )
                 for topic in self._request.topic_data
             ],
-            throttle_time_ms=self.throttle_ms,
+            throttle_time_ms=self._throttle_ms,
         )
 
     def _results(

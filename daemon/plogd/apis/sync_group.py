@@ -32,6 +32,4 @@ def handle_sync_group(
         raise InconsistentGroupProtocol(
             "from version 5 on SyncGroup tells the protocol's type and name"
         )
-    return broker.group_coordinator.write(
-        request.group_id, lambda shard: shard.groups.sync(request)
-    )
+    return broker.group_coordinator.write_sync(request, lambda shard: shard.groups.sync(request))

@@ -54,6 +54,7 @@ from plogd.apis.describe_topic_partitions import (
     refuse_describe_topic_partitions,
 )
 from plogd.apis.elect_leaders import handle_elect_leaders, refuse_elect_leaders
+from plogd.apis.encoded_response import EncodedResponse
 from plogd.apis.fetch import handle_fetch, refuse_fetch
 from plogd.apis.find_coordinator import handle_find_coordinator, refuse_find_coordinator
 from plogd.apis.heartbeat import handle_heartbeat
@@ -96,8 +97,10 @@ if TYPE_CHECKING:
     from plogd.broker import Broker
 
 # Any: each handler takes the request of its own row, which the table checks by its API key.
-Handler: TypeAlias = "Callable[[Any, RequestContext, Broker], ApiMessage | Later[Any] | None]"
-"""Handles a request: its answer, a Later of that, or None for none. May raise KafkaError."""
+Handler: TypeAlias = (
+    "Callable[[Any, RequestContext, Broker], ApiMessage | EncodedResponse | Later[Any] | None]"
+)
+"""Handles a request: its response, a Later of it, or None for none. May raise KafkaError."""
 
 
 @dataclass(frozen=True, slots=True)

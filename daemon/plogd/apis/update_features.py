@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from plogd.broker import Broker
 
 _FIRST_VERSION_WITH_TYPES = 1
+_MAX_UPDATES = 100
+"""Features in one request: several times as many as exist."""
 _LAST_VERSION_WITH_RESULTS = 1
 
 
@@ -36,6 +38,8 @@ def handle_update_features(
     request: UpdateFeaturesRequest, context: RequestContext, broker: Broker
 ) -> UpdateFeaturesResponse:
     """Accept the levels that are there, refuse any other."""
+    if len(request.feature_updates) > _MAX_UPDATES:
+        raise InvalidRequest(f"the request updates more than {_MAX_UPDATES} features")
     named = Counter(update.feature for update in request.feature_updates)
     twice = sorted(feature for feature, count in named.items() if count > 1)
     if twice:

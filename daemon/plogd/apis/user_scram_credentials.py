@@ -1,14 +1,17 @@
 """DescribeUserScramCredentials, AlterUserScramCredentials (keys 50, 51): users with passwords.
 
-Version served 0 of each. Kept and described; nobody logs in with them yet (docs/security.md). What
-makes a credential is security/scram.py's knowledge, keeping it controller/scram_users.py's.
+Version served 0 of each. Stored and described; there is no SASL yet (docs/security.md), and
+responses say so (security/enforcement.py). The rules of a credential are in security/scram.py,
+storing it in controller/scram_users.py.
 """
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from plog.errors import KafkaError
+from plog.wire.lazy_array import lazy_array
 from plog.wire.messages.user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
@@ -21,19 +24,31 @@ from plog.wire.messages.user_scram_credentials import (
 from plogd.apis.context import RequestContext
 from plogd.apis.in_slices import check_changes
 from plogd.controller.scram_users import Credentials, Deletion, Upsertion
-from plogd.ports import Later
+from plogd.fair_queue import Slices
+from plogd.ports import Later, spawn
+from plogd.security.enforcement import NOT_ENFORCED
 
 if TYPE_CHECKING:
     from plogd.broker import Broker
 
+_NAME = attrgetter("name")
+
 
 def handle_describe_user_scram_credentials(
     request: DescribeUserScramCredentialsRequest, context: RequestContext, broker: Broker
-) -> DescribeUserScramCredentialsResponse:
+) -> Later[DescribeUserScramCredentialsResponse]:
     """Which credentials the users have."""
-    described = broker.scram_users.describe([user.name for user in request.users or ()])
+    return spawn(_describe(request, broker))
+
+
+async def _describe(
+    request: DescribeUserScramCredentialsRequest, broker: Broker
+) -> DescribeUserScramCredentialsResponse:
+    slices = Slices(broker.fair_queue)
+    users = [user.name async for user in slices.over(request.users or ())]
+    described = await broker.scram_users.describe(users)
     return DescribeUserScramCredentialsResponse(
-        results=[_described(user, found) for user, found in described.items()],
+        results=lazy_array(list(described.items()), lambda one: _described(*one)),
     )
 
 
@@ -44,6 +59,7 @@ def _described(user: str, found: Credentials | KafkaError) -> DescribeUserScramC
         )
     return DescribeUserScramCredentialsResult(
         user=user,
+        error_message=NOT_ENFORCED,
         credential_infos=[
             CredentialInfo(mechanism=mechanism, iterations=credential.iterations)
             for mechanism, credential in found.items()
@@ -56,23 +72,30 @@ def handle_alter_user_scram_credentials(
 ) -> Later[AlterUserScramCredentialsResponse]:
     """Set and remove credentials, user by user."""
     check_changes((*request.deletions, *request.upsertions), "users")
-    altered = broker.scram_users.alter(
-        [Deletion(user=one.name, mechanism=one.mechanism) for one in request.deletions],
-        [
-            Upsertion(
-                user=one.name,
-                mechanism=one.mechanism,
-                iterations=one.iterations,
-                salt=bytes(one.salt),
-                salted_password=bytes(one.salted_password),
-            )
-            for one in request.upsertions
-        ],
-    )
-    return altered.map(
-        lambda results: AlterUserScramCredentialsResponse(
-            results=[_altered(user, error) for user, error in results.items()]
+    return spawn(_alter(request, broker))
+
+
+async def _alter(
+    request: AlterUserScramCredentialsRequest, broker: Broker
+) -> AlterUserScramCredentialsResponse:
+    slices = Slices(broker.fair_queue)
+    deletions = [
+        Deletion(user=one.name, mechanism=one.mechanism)
+        async for one in slices.over(request.deletions)
+    ]
+    upsertions = [
+        Upsertion(
+            user=one.name,
+            mechanism=one.mechanism,
+            iterations=one.iterations,
+            salt=bytes(one.salt),
+            salted_password=bytes(one.salted_password),
         )
+        async for one in slices.over(request.upsertions)
+    ]
+    altered = await broker.scram_users.alter(deletions, upsertions)
+    return AlterUserScramCredentialsResponse(
+        results=lazy_array(list(altered.items()), lambda one: _altered(*one))
     )
 
 
@@ -80,15 +103,15 @@ def _altered(user: str, error: KafkaError | None) -> AlterUserScramCredentialsRe
     return AlterUserScramCredentialsResult(
         user=user,
         error_code=0 if error is None else error.code,
-        error_message=None if error is None else error.message,
+        error_message=NOT_ENFORCED if error is None else error.message,
     )
 
 
 def refuse_alter_user_scram_credentials(
     request: AlterUserScramCredentialsRequest, context: RequestContext, error: KafkaError
 ) -> AlterUserScramCredentialsResponse:
-    """The answer in which every user gets `error`."""
-    users = [*(one.name for one in request.deletions), *(one.name for one in request.upsertions)]
+    """Refuse every user with `error`."""
+    named = dict.fromkeys(map(_NAME, (*request.deletions, *request.upsertions)))
     return AlterUserScramCredentialsResponse(
-        results=[_altered(user, error) for user in dict.fromkeys(users)]
+        results=lazy_array(list(named), lambda user: _altered(user, error))
     )

@@ -82,6 +82,15 @@ class GeneralSettings:
         " request allows that.",
         importance="high",
     )
+    plog_auto_create_topics_max_per_second: int = setting(
+        "plog.auto.create.topics.max.per.second",
+        100,
+        "Topics created in a second because clients ask for their metadata, and the most that may"
+        " be in progress. The others get LEADER_NOT_AVAILABLE, at which clients ask again.",
+        at_least=1,
+        importance="low",
+        update="cluster-wide",
+    )
     delete_topic_enable: bool = setting(
         "delete.topic.enable",
         True,

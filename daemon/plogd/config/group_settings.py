@@ -10,6 +10,8 @@ from dataclasses import dataclass
 
 from plog.settings import INT_MAX, MINUTE_MS, SECOND_MS, setting
 
+MIB = 1 << 20
+
 
 @dataclass(frozen=True, kw_only=True)
 class GroupSettings:
@@ -48,4 +50,30 @@ class GroupSettings:
         INT_MAX,
         "The most members a group may have; a further one is refused with GROUP_MAX_SIZE_REACHED.",
         at_least=1,
+    )
+    plog_group_member_max_bytes: int = setting(
+        "plog.group.member.max.bytes",
+        1 * MIB,
+        "The most bytes that one member of a group may send in JoinGroup (its ids, and the names"
+        " and metadata of its protocols) or be assigned in SyncGroup. Larger ones are refused with"
+        " INVALID_REQUEST.",
+        at_least=1024,
+        unit="bytes",
+    )
+    plog_group_max_bytes: int = setting(
+        "plog.group.max.bytes",
+        8 * MIB,
+        "The most memory that the members of one group may use, with member ids that were given"
+        " out and not yet used; a member counts as its metadata and assignment and about 2 KiB."
+        " A member that would exceed it is refused with GROUP_MAX_SIZE_REACHED.",
+        at_least=64 * 1024,
+        unit="bytes",
+    )
+    plog_groups_max_bytes: int = setting(
+        "plog.groups.max.bytes",
+        64 * MIB,
+        "The most memory that all groups with members may use. A member or group that would"
+        " exceed it is refused with COORDINATOR_NOT_AVAILABLE, and clients try again.",
+        at_least=1 * MIB,
+        unit="bytes",
     )

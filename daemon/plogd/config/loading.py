@@ -2,18 +2,20 @@
 
 Each file is followed by ``conf.d/*.properties`` beside it, in the order of their names; ``-o k=v``
 comes last, and the last one wins. Wrong values are collected and reported together, each with its
-file and line; a name nobody knows, or one plog does not use yet, is a warning. This is the one
-module of plogd that reads files before there is a broker with a Files port.
+file and line; an unknown name, or one plog does not use yet, is a warning. This is the one package
+of plogd that reads files before there is a broker with a Files port; the daemon gives it a reader
+that does not wait for ever (settings_file.py).
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from plog.error_base import reason_of
 from plog.properties import PropertiesError, decode_properties, parse_properties
 from plog.settings import ConfigError, Setting, Value, settings_of
 from plogd.config.broker_config import BrokerConfig, cross_check, why_unused
@@ -67,14 +69,22 @@ class _Given:
         return f"{self.origin} {self.name}={text}"
 
 
-def load_config(files: Sequence[str | Path], overrides: Sequence[str] = ()) -> LoadedConfig:
+def load_config(
+    files: Sequence[str | Path],
+    overrides: Sequence[str] = (),
+    *,
+    read: Callable[[Path], bytes] = Path.read_bytes,
+) -> LoadedConfig:
     """The settings of `files` and then of `overrides` (``name=value``).
+
+    Args:
+        read: returns what is in a file, or raises OSError.
 
     Raises:
         ConfigError: a file cannot be read, or a value is wrong; with every problem there is.
     """
     problems: list[str] = []
-    given = [*_read_files([Path(file) for file in files], problems)]
+    given = [*_read_files([Path(file) for file in files], read, problems)]
     given += _read_overrides(overrides, problems)
     chosen, warnings = _choose(given)
     problems += [f"{g}: {REFUSED[g.name]}" for g in given if g.name in REFUSED and g.text.strip()]
@@ -158,12 +168,14 @@ def _reloadable_overrides(old: BrokerConfig, new: BrokerConfig) -> _Overrides:
     return _Overrides(values, applied, needs_restart)
 
 
-def _read_files(files: Sequence[Path], problems: list[str]) -> Iterator[_Given]:
+def _read_files(
+    files: Sequence[Path], read: Callable[[Path], bytes], problems: list[str]
+) -> Iterator[_Given]:
     for i, file in enumerate(files):
-        yield from _read_file(file, problems)
+        yield from _read_file(file, read, problems)
         if file.parent not in [later.parent for later in files[i + 1 :]]:
             for extra in _extra_files(file.parent / "conf.d", problems):
-                yield from _read_file(extra, problems)
+                yield from _read_file(extra, read, problems)
 
 
 def _extra_files(folder: Path, problems: list[str]) -> list[Path]:
@@ -172,16 +184,16 @@ def _extra_files(folder: Path, problems: list[str]) -> list[Path]:
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as error:
-        problems.append(f"{folder}: {error.strerror}")
+        problems.append(f"{folder}: {reason_of(error)}")
         return []
     return [file for file in files if file.suffix == ".properties" and file.name[0] != "."]
 
 
-def _read_file(file: Path, problems: list[str]) -> Iterator[_Given]:
+def _read_file(file: Path, read: Callable[[Path], bytes], problems: list[str]) -> Iterator[_Given]:
     try:
-        data = file.read_bytes()
+        data = read(file)
     except OSError as error:
-        problems.append(f"{file}: {error.strerror}")
+        problems.append(f"{file}: {reason_of(error)}")
         return
     try:
         assignments = parse_properties(decode_properties(data))

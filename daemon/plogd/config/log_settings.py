@@ -156,6 +156,18 @@ class LogSettings:
         one_of=("auto", "never"),
         importance="low",
     )
+    plog_decompressed_batch_max_bytes: int = setting(
+        "plog.decompressed.batch.max.bytes",
+        64 * MIB,
+        "Largest batch, uncompressed, on topics where the broker reads the records: compacted ones,"
+        " and those with `compression.type` or `message.timestamp.before.max.ms`. The limit is also"
+        " 16 times `max.message.bytes`. Larger batches are refused with MESSAGE_TOO_LARGE. At most"
+        " one batch over 1 MiB is decompressed at any time, so this bounds memory, too.",
+        type=SettingType.LONG,
+        at_least=MIB,
+        unit="bytes",
+        update="reload",
+    )
     plog_unsynced_max_bytes: int = setting(
         "plog.unsynced.max.bytes",
         64 * MIB,
@@ -326,8 +338,8 @@ class LogSettings:
     producer_id_expiration_ms: int = setting(
         "producer.id.expiration.ms",
         DAY_MS,
-        "How long a partition remembers an idempotent producer that writes nothing, to tell its"
-        " duplicates.",
+        "How long after its last append a partition remembers an idempotent producer, to recognize"
+        " its duplicates. Counted by the broker's clock and not by the timestamps of records.",
         at_least=1,
         unit="ms",
         importance="low",

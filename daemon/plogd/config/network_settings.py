@@ -139,6 +139,24 @@ class NetworkSettings:
         at_least=10_000,
         importance="low",
     )
+    plog_request_without_records_max_bytes: int = setting(
+        "plog.request.without.records.max.bytes",
+        16 * MIB,
+        "Largest request that carries no records, which is every request but Produce; the"
+        " connection that sends a larger one is closed.",
+        at_least=MIB,
+        unit="bytes",
+        importance="low",
+    )
+    plog_response_max_bytes: int = setting(
+        "plog.response.max.bytes",
+        64 * MIB,
+        "Largest response, not counting records, which are sent from their files; a request whose"
+        " response would be larger gets POLICY_VIOLATION.",
+        at_least=MIB,
+        unit="bytes",
+        importance="low",
+    )
     queued_max_requests: int = setting(
         "queued.max.requests",
         500,
@@ -149,14 +167,40 @@ class NetworkSettings:
     )
     queued_max_request_bytes: int = setting(
         "queued.max.request.bytes",
-        256 * MIB,
-        "Memory for requests over 64 KiB that are arriving or in progress; while it is used up, no"
-        " more of them are read. -1 means no bound, which is Kafka's default; ours is not. At least"
+        128 * MIB,
+        "Memory for unfinished requests, counted as their bytes arrive. Three quarters are for"
+        " requests over 1 MiB, the rest for all others. While it is used up, no more bytes of them"
+        " are read, and connections whose requests take longer than 10 s to arrive are closed. -1"
+        " means no bound, which is Kafka's default; ours is not. At least"
         " `socket.request.max.bytes`.",
         type=SettingType.LONG,
         at_least=1,
         also=(-1,),
         unit="bytes",
+    )
+    plog_queued_max_response_bytes: int = setting(
+        "plog.queued.max.response.bytes",
+        64 * MIB,
+        "Memory for responses of all connections that wait to be sent, without records that go from"
+        " the file to the socket directly. While it is exceeded, no further request starts on a"
+        " connection that has responses to send, and connections whose clients do not read theirs"
+        " are closed.",
+        type=SettingType.LONG,
+        at_least=MIB,
+        unit="bytes",
+        update="reload",
+    )
+    plog_produce_parked_max_bytes: int = setting(
+        "plog.produce.parked.max.bytes",
+        32 * MIB,
+        "Memory for records of produce requests that cannot be appended yet, because their disk"
+        " does not keep up or because they have to be validated or compressed again. One topic may"
+        " take half of it. Beyond that, appends are refused with REQUEST_TIMED_OUT, and clients"
+        " send them again. A batch that has to wait and is larger is refused for good.",
+        type=SettingType.LONG,
+        at_least=2 * MIB,
+        unit="bytes",
+        update="reload",
     )
     plog_response_buffer_max_bytes: int = setting(
         "plog.response.buffer.max.bytes",
@@ -170,8 +214,9 @@ class NetworkSettings:
     plog_partial_request_timeout_ms: int = setting(
         "plog.partial.request.timeout.ms",
         30 * SECOND_MS,
-        "A connection whose unfinished request has grown by less than"
-        " `plog.partial.request.min.rate.bytes` a second for this long is closed.",
+        "A request must arrive within twice this time, at an even rate: a connection whose"
+        " unfinished request has grown by less than half its size in this time, or by less than"
+        " `plog.partial.request.min.rate.bytes` a second, is closed.",
         at_least=SECOND_MS,
         unit="ms",
         update="reload",
@@ -210,6 +255,22 @@ class NetworkSettings:
         1000,
         "Fetch sessions the broker remembers; with 0 every fetch names all its partitions.",
         at_least=0,
+    )
+    plog_fetch_session_max_partitions: int = setting(
+        "plog.fetch.session.max.partitions",
+        10_000,
+        "Partitions one fetch session may have. A consumer of more names all its partitions in each"
+        " fetch.",
+        at_least=1,
+        importance="low",
+    )
+    plog_fetch_sessions_max_partitions: int = setting(
+        "plog.fetch.sessions.max.partitions",
+        100_000,
+        "Partitions all fetch sessions may have together, each about 500 bytes of memory. While"
+        " there is no room, consumers name all their partitions in each fetch.",
+        at_least=1,
+        importance="low",
     )
     quota_window_num: int = setting(
         "quota.window.num",

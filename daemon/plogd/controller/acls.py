@@ -1,56 +1,81 @@
 """ACLs: creating, deleting and describing them, with the store as the truth.
 
-Whoever creates an ACL that is there already is told that it was created. A request takes effect as
-a whole, but for the ACLs of it that cannot be. Nothing asks these rules yet: docs/security.md says
-so, and the log says it when the first one is stored.
+Creating an ACL that exists already succeeds. A request that fails halfway, because the metadata log
+does, may have taken effect in part. These rules are not enforced yet (docs/security.md), so each
+change logs a warning.
 
-Requests take effect one after the other. Source: Kafka 4.0 AclControlManager.
+Requests take effect sequentially. Source: Kafka 4.0 AclControlManager.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import astuple
+from operator import itemgetter
 from typing import Final
 
 from plog.errors import KafkaError, PolicyViolation
 from plog.types import ZERO_UUID, uuid_to_text
-from plogd.controller.waiting import OneAtATime, next_turn
-from plogd.metadata.store import ABSENT, Change, Key, MetadataStore, Written
-from plogd.ports import Later, Random, Report, Timers, silence
+from plogd.controller.waiting import OneAtATime
+from plogd.controller.write_in_parts import write_in_parts
+from plogd.fair_queue import FairQueue, Slices
+from plogd.metadata.store import ABSENT, Change, Key, MetadataStore
+from plogd.ports import Later, Random, Report, silence, spawn
 from plogd.security.acl import Acl, AclFilter
+from plogd.security.enforcement import NOT_ENFORCED
 
-_COMPARED_AT_ONCE: Final = 20_000
-"""ACLs with filters, before others have the thread."""
+_MAX_COMPARISONS: Final = 5_000_000
+"""Filters times ACLs of one request: a few seconds of the broker's time, in slices."""
 
 
 class Acls:
     """See the module's text."""
 
     def __init__(
-        self, store: MetadataStore, *, timers: Timers, random: Random, report: Report = silence
+        self,
+        store: MetadataStore,
+        *,
+        fair_queue: FairQueue,
+        random: Random,
+        report: Report = silence,
     ) -> None:
         self._store = store
-        self._timers = timers
+        self._queue = fair_queue
         self._random = random
         self._report = report
         self._operations = OneAtATime()
 
-    def describe(self, acl_filter: AclFilter) -> list[Acl]:
+    def describe(self, acl_filter: AclFilter) -> Later[list[Acl]]:
         """What matches, by resource. Raises InvalidRequest."""
         acl_filter.validate()
-        return sorted(acl for acl, _ in self._all().values() if acl_filter.matches(acl))
+        return spawn(self._describe(acl_filter))
+
+    async def _describe(self, acl_filter: AclFilter) -> list[Acl]:
+        slices = Slices(self._queue)
+        matching = await self._matching(acl_filter, self._all(), slices)
+        return await _sorted([acl for _, acl, _ in matching], slices)
+
+    async def _matching(
+        self, acl_filter: AclFilter, existing: Mapping[Key, tuple[Acl, int]], slices: Slices
+    ) -> list[tuple[Key, Acl, int]]:
+        return [
+            (key, acl, version)
+            async for key, (acl, version) in slices.over(existing.items())
+            if acl_filter.matches(acl)
+        ]
 
     def create(self, acls: Sequence[Acl]) -> Later[list[KafkaError | None]]:
         """Create ACLs; why each was not, or None. Fails with what concerns all of them."""
         return self._operations.run(lambda: self._create(acls))
 
     async def _create(self, acls: Sequence[Acl]) -> list[KafkaError | None]:
+        slices = Slices(self._queue)
         existing = self._all()
-        known = {acl for acl, _ in existing.values()}
+        known = {acl async for acl, _ in slices.over(existing.values())}
         keys = set(existing)
         changes: list[Change] = []
         results: list[KafkaError | None] = []
-        for acl in acls:
+        async for acl in slices.over(acls):
             problem = _problem(acl)
             results.append(problem)
             if problem is None and acl not in known:
@@ -58,9 +83,8 @@ class Acls:
                 key = self._new_key(keys)
                 keys.add(key)
                 changes.append(Change(key=key, value=acl, expected=ABSENT))
-        await self._write(changes)
-        if changes and not existing:
-            self._report("ACLs are stored, and not enforced yet: everybody may do everything")
+        await write_in_parts(self._store, changes, "ACLs", self._queue)
+        self._warn("created", len(changes))
         return results
 
     def delete(self, filters: Sequence[AclFilter]) -> Later[list[list[Acl] | KafkaError]]:
@@ -71,28 +95,47 @@ class Acls:
         return self._operations.run(lambda: self._delete(filters))
 
     async def _delete(self, filters: Sequence[AclFilter]) -> list[list[Acl] | KafkaError]:
+        slices = Slices(self._queue)
+        once = {acl_filter: None async for acl_filter in slices.over(filters)}
         existing = self._all()
+        if len(once) * len(existing) > _MAX_COMPARISONS:
+            raise PolicyViolation(
+                f"cannot compare {len(once)} filters with {len(existing)} ACLs in one request: send"
+                " fewer filters at a time"
+            )
         doomed: dict[Key, int] = {}
-        results: list[list[Acl] | KafkaError] = []
-        compared = matched = 0
-        for acl_filter in filters:
-            compared += len(existing)
-            if compared > _COMPARED_AT_ONCE:
-                compared = 0
-                await next_turn(self._timers)
+        results: dict[AclFilter, list[Acl] | KafkaError] = {}
+        matched = 0
+        async for acl_filter in slices.over(once):
             try:
                 acl_filter.validate()
             except KafkaError as error:
-                results.append(error)
+                results[acl_filter] = error.bare()
                 continue
-            matching = [(x, *existing[x]) for x in existing if acl_filter.matches(existing[x][0])]
-            # Filters may match the same ACLs: told again for each, they would be gigabytes.
+            matching = await self._matching(acl_filter, existing, slices)
+            # Filters may match the same ACLs: repeated for each, they would be gigabytes.
             matched += len(matching)
             self._check_count(matched)
             doomed.update((key, version) for key, _, version in matching)
-            results.append(sorted(acl for _, acl, _ in matching))
-        await self._write([Change(key=x, value=None, expected=doomed[x]) for x in doomed])
-        return results
+            results[acl_filter] = await _sorted([acl for _, acl, _ in matching], slices)
+        changes = [Change(key=x, value=None, expected=doomed[x]) for x in doomed]
+        await write_in_parts(self._store, changes, "ACLs", self._queue)
+        self._warn("deleted", len(doomed))
+        return [results.pop(acl_filter, []) async for acl_filter in slices.over(filters)]
+
+    @property
+    def count(self) -> int:
+        """How many ACLs are stored."""
+        return len(self._all())
+
+    def _warn(self, done: str, count: int) -> None:
+        if count:
+            self._report(
+                "{done} {count} ACLs: ACLs are " + NOT_ENFORCED + ", any client may do anything",
+                done=done,
+                count=count,
+                level="warn",
+            )
 
     def _all(self) -> dict[Key, tuple[Acl, int]]:
         return self._store.load(("acl",))
@@ -109,16 +152,17 @@ class Acls:
         if count > limit:
             raise PolicyViolation(f"one request may change {limit} ACLs, not {count}")
 
-    async def _write(self, changes: Sequence[Change]) -> None:
-        self._check_count(len(changes))
-        if changes:
-            outcomes = await self._store.write_atomic(changes)
-            assert all(isinstance(x, Written) for x in outcomes), "only this object writes ACLs"
+
+async def _sorted(acls: list[Acl], slices: Slices) -> list[Acl]:
+    """By resource, then by what is left; comparing tuples is much faster than comparing ACLs."""
+    keyed = [(astuple(acl), acl) async for acl in slices.over(acls)]
+    keyed.sort(key=itemgetter(0))
+    return [acl for _, acl in keyed]
 
 
 def _problem(acl: Acl) -> KafkaError | None:
     try:
         acl.validate()
     except KafkaError as error:
-        return error
+        return error.bare()
     return None

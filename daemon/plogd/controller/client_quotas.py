@@ -1,25 +1,26 @@
 """Client quotas: which there can be, changing and describing them, with the store as the truth.
 
-Changes of one entity are made together or not at all; an entity named twice in a request is left as
-it is. Of the quotas kept here `plogd.quota` enforces two, see docs/security.md.
+Changes of one entity are made together or not at all; an entity that a request names repeatedly is
+not changed. Of the quotas kept here `plogd.quota` enforces two, see docs/security.md.
 
-Requests take effect one after the other. Source: Kafka 4.0 ClientQuotaControlManager,
+Requests take effect sequentially. Source: Kafka 4.0 ClientQuotaControlManager,
 ClientQuotasImage, QuotaConfig; KIP-546, KIP-612.
 """
 
 from __future__ import annotations
 
 import ipaddress
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
 from typing import Final
 
-from plog.errors import InvalidRequest, KafkaError, PolicyViolation, UnsupportedVersion
+from plog.errors import InvalidRequest, KafkaError, UnsupportedVersion
 from plogd.controller.waiting import OneAtATime
-from plogd.metadata.store import ABSENT, Change, MetadataStore, Written
-from plogd.ports import Later
+from plogd.controller.write_in_parts import write_in_parts
+from plogd.fair_queue import FairQueue, Slices
+from plogd.metadata.store import Change, MetadataStore
+from plogd.ports import Later, spawn
 from plogd.quota import (
     CLIENT_ID,
     CONSUMER_BYTE_RATE,
@@ -71,10 +72,11 @@ class Component:
 
 
 class ClientQuotas:
-    """See the module's text."""
+    """All quotas that are set; each broker has one instance."""
 
-    def __init__(self, store: MetadataStore) -> None:
+    def __init__(self, store: MetadataStore, fair_queue: FairQueue) -> None:
         self._store = store
+        self._queue = fair_queue
         self._operations = OneAtATime()
 
     def watch(self, watcher: Callable[[QuotaEntity, Quotas | None], None]) -> None:
@@ -96,27 +98,31 @@ class ClientQuotas:
     async def _alter(
         self, alterations: Sequence[Alteration], validate_only: bool
     ) -> list[KafkaError | None]:
-        times = Counter(frozenset(alteration.entity) for alteration in alterations)
+        slices = Slices(self._queue)
+        times: dict[frozenset[tuple[str, str | None]], int] = {}
+        async for alteration in slices.over(alterations):
+            entity = frozenset(alteration.entity)
+            times[entity] = times.get(entity, 0) + 1
         changes: list[Change] = []
         results: list[KafkaError | None] = []
-        for alteration in alterations:
+        async for alteration in slices.over(alterations):
             try:
                 if times[frozenset(alteration.entity)] > 1:
                     raise InvalidRequest("the request names this entity more than once")
                 changes.append(self._change(alteration))
             except KafkaError as error:
-                results.append(error)
+                results.append(error.bare())
             else:
                 results.append(None)
         if changes and not validate_only:
-            await self._write(changes)
+            await write_in_parts(self._store, changes, "entities", self._queue)
         return results
 
     def _change(self, alteration: Alteration) -> Change:
         entity = _valid_entity(alteration.entity)
         key = quota_key(entity)
-        old, version = self._store.load(key).get(key, ({}, ABSENT))
-        quotas = dict(old)
+        old, version = self._store.get(key)
+        quotas = dict(old or {})
         ops = dict(alteration.ops)
         if len(ops) < len(alteration.ops):
             raise InvalidRequest("the request names a quota of this entity more than once")
@@ -128,29 +134,28 @@ class ClientQuotas:
                 quotas[name] = value
         return Change(key=key, value=quotas or None, expected=version)
 
-    async def _write(self, changes: Sequence[Change]) -> None:
-        limit = self._store.max_atomic_changes
-        if len(changes) > limit:
-            raise PolicyViolation(f"one request may change {limit} entities, not {len(changes)}")
-        outcomes = await self._store.write_atomic(changes)
-        assert all(isinstance(x, Written) for x in outcomes), "only this object writes quotas"
-
     # -- describing ---------------------------------------------------------------------------
 
     def describe(
         self, components: Sequence[Component], *, strict: bool
-    ) -> list[tuple[QuotaEntity, Quotas]]:
+    ) -> Later[list[tuple[QuotaEntity, Quotas]]]:
         """The entities that match every component, and with `strict` have no further parts.
 
-        Raises InvalidRequest, or UnsupportedVersion for an entity type nobody knows.
+        Raises InvalidRequest, or UnsupportedVersion for an unknown entity type.
         """
-        wanted = _wanted(components)
-        found = [
-            (entity_of_key(key), quotas)
-            for key, (quotas, _) in self._store.load(("client_quota",)).items()
-        ]
-        matching = [x for x in found if _matches(dict(x[0].parts()), wanted, strict=strict)]
-        return sorted(matching, key=lambda x: tuple(x[0].parts()))
+        return spawn(self._describe(_wanted(components), strict))
+
+    async def _describe(
+        self, wanted: Mapping[str, str | None], strict: bool
+    ) -> list[tuple[QuotaEntity, Quotas]]:
+        found: dict[tuple[tuple[str, str], ...], tuple[QuotaEntity, Quotas]] = {}
+        entities = self._store.load(("client_quota",))
+        async for key, (quotas, _) in Slices(self._queue).over(entities.items()):
+            entity = entity_of_key(key)
+            parts = tuple(entity.parts())
+            if _matches(dict(parts), wanted, strict=strict):
+                found[parts] = (entity, quotas)
+        return [found[parts] for parts in sorted(found)]
 
 
 def _valid_entity(parts: EntityParts) -> QuotaEntity:

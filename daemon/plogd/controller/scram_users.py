@@ -1,8 +1,8 @@
 """Users with SCRAM credentials: setting, removing and describing them, with the store as the truth.
 
-Each user has its own outcome, and may be named once in a request. Nobody logs in with these yet,
-see docs/security.md. Secrets stay between the request and the store: no error and no line of the
-log has one.
+Each user has its own outcome, and may be named once in a request. There is no SASL yet
+(docs/security.md), so each change logs a warning. Secrets stay between the request and the store:
+no error and no log line has one.
 
 Requests take effect one after the other. Source: Kafka 4.0 ScramControlManager, ScramImage;
 KIP-554.
@@ -10,14 +10,16 @@ KIP-554.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from plog.errors import DuplicateResource, KafkaError, PolicyViolation, ResourceNotFound
+from plog.errors import DuplicateResource, KafkaError, ResourceNotFound
 from plogd.controller.waiting import OneAtATime
-from plogd.metadata.store import ABSENT, Change, Key, MetadataStore, Written
-from plogd.ports import Later
+from plogd.controller.write_in_parts import write_in_parts
+from plogd.fair_queue import FairQueue, Slices
+from plogd.metadata.store import Change, Key, MetadataStore
+from plogd.ports import Later, Report, silence, spawn
+from plogd.security.enforcement import NOT_ENFORCED
 from plogd.security.scram import ScramCredential, check_user, credential_of, mechanism_of
 
 Credentials = Mapping[int, ScramCredential]
@@ -46,23 +48,34 @@ class Upsertion:
 class ScramUsers:
     """See the module's text."""
 
-    def __init__(self, store: MetadataStore) -> None:
+    def __init__(
+        self, store: MetadataStore, fair_queue: FairQueue, report: Report = silence
+    ) -> None:
         self._store = store
+        self._queue = fair_queue
+        self._report = report
         self._operations = OneAtATime()
 
-    def describe(self, users: Sequence[str]) -> dict[str, Credentials | KafkaError]:
-        """What each user has; no names mean all users."""
+    def describe(self, users: Sequence[str]) -> Later[dict[str, Credentials | KafkaError]]:
+        """What each user has, in the order asked, or of all users by name if `users` is empty."""
+        return spawn(self._describe(users))
+
+    async def _describe(self, users: Sequence[str]) -> dict[str, Credentials | KafkaError]:
+        slices = Slices(self._queue)
         known: dict[str, dict[int, ScramCredential]] = {}
-        for key, (credential, _) in sorted(self._store.load(("scram",)).items()):
+        async for key, (credential, _) in slices.over(self._store.load(("scram",)).items()):
             known.setdefault(str(key[1]), {})[int(key[2])] = credential
+        times: dict[str, int] = {}
+        async for user in slices.over(users or sorted(known)):
+            times[user] = times.get(user, 0) + 1
         described: dict[str, Credentials | KafkaError] = {}
-        for user, times in Counter(users or list(known)).items():
-            if times > 1:
+        async for user, count in slices.over(times.items()):
+            if count > 1:
                 described[user] = DuplicateResource(f"the request names {user!r} more than once")
+            elif user not in known:
+                described[user] = ResourceNotFound(f"{user!r} has no SCRAM credential")
             else:
-                described[user] = known.get(user) or ResourceNotFound(
-                    f"{user!r} has no SCRAM credential"
-                )
+                described[user] = dict(sorted(known[user].items()))
         return described
 
     def alter(
@@ -74,28 +87,43 @@ class ScramUsers:
     async def _alter(
         self, deletions: Sequence[Deletion], upsertions: Sequence[Upsertion]
     ) -> dict[str, KafkaError | None]:
+        slices = Slices(self._queue)
         wanted: list[Deletion | Upsertion] = [*deletions, *upsertions]
-        times = Counter(one.user for one in wanted)
+        times: dict[str, int] = {}
+        async for one in slices.over(wanted):
+            times[one.user] = times.get(one.user, 0) + 1
         changes: list[Change] = []
         results: dict[str, KafkaError | None] = {}
-        for one in wanted:
+        async for one in slices.over(wanted):
             try:
                 if times[one.user] > 1:
                     raise DuplicateResource("a user can be changed once in a request")
                 changes.append(self._change(one))
             except KafkaError as error:
-                results[one.user] = error
+                results[one.user] = error.bare()
             else:
                 results[one.user] = None
         if changes:
-            await self._write(changes)
+            await write_in_parts(self._store, changes, "users", self._queue)
+            self._report(
+                "changed {count} SCRAM credentials: SCRAM users are "
+                + NOT_ENFORCED
+                + ", clients connect without a password",
+                count=len(changes),
+                level="warn",
+            )
         return results
+
+    @property
+    def count(self) -> int:
+        """How many users have credentials."""
+        return len({key[1] for key in self._store.load(("scram",))})
 
     def _change(self, one: Deletion | Upsertion) -> Change:
         check_user(one.user)
         mechanism = mechanism_of(one.mechanism)
         key: Key = ("scram", one.user, int(mechanism))
-        value, version = self._store.load(key).get(key, (None, ABSENT))
+        value, version = self._store.get(key)
         if isinstance(one, Upsertion):
             value = credential_of(
                 mechanism,
@@ -108,10 +136,3 @@ class ScramUsers:
         else:
             value = None
         return Change(key=key, value=value, expected=version)
-
-    async def _write(self, changes: Sequence[Change]) -> None:
-        limit = self._store.max_atomic_changes
-        if len(changes) > limit:
-            raise PolicyViolation(f"one request may change {limit} users, not {len(changes)}")
-        outcomes = await self._store.write_atomic(changes)
-        assert all(isinstance(x, Written) for x in outcomes), "only this object writes users"

@@ -56,13 +56,6 @@ def within(
     return outcome
 
 
-def next_turn(timers: Timers) -> Later[None]:
-    """Done when others have had the thread."""
-    turn: Later[None] = Later()
-    timers.call_later(0, lambda: turn.succeed(None))
-    return turn
-
-
 class Turns:
     """Tells those who wait that it is their turn, one after the other.
 

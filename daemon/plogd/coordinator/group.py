@@ -34,6 +34,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection
 from enum import Enum
+from typing import Final
 
 from plog.errors import (
     CoordinatorNotAvailable,
@@ -45,6 +46,7 @@ from plog.errors import (
 )
 from plog.wire.internal.consumer_protocol import CONSUMER_PROTOCOL_TYPE, subscribed_topics
 from plog.wire.primitives import WireError
+from plogd.coordinator.group_memory import GroupMemory
 from plogd.coordinator.member import JoinAnswer, Member, MemberProtocol
 
 
@@ -76,6 +78,10 @@ VALID_PREVIOUS_STATES: dict[GroupState, frozenset[GroupState]] = {
     # The group was deleted, or its shard unloaded. Nothing happens to it any more.
     DEAD: frozenset(GroupState),
 }
+
+_GROUP_BYTES: Final = 1024
+_PENDING_BYTES: Final = 1024
+"""Of a member id that was given out: the id, and the timer that takes it back."""
 
 ACTIVE_STATES = frozenset({PREPARING_REBALANCE, COMPLETING_REBALANCE, STABLE})
 """The states of a group with members."""
@@ -115,6 +121,10 @@ class Group:
         self._state = state
         self._previous_state = DEAD
         self._state_since_ms = state_since_ms
+        self.size_bytes = 0
+        """About what its members, and the ids it has given out, take in memory."""
+        self._unused_bytes = 0
+        self._memory: GroupMemory | None = None
         self._static_member_ids: dict[str, str] = {}
         self._waiting_joins = 0
         self._supporters: Counter[str] = Counter()
@@ -222,7 +232,8 @@ class Group:
         self.members[member.member_id] = member
         self._supporters.update(member.protocol_names)
         self._waiting_joins += member.join is not None
-        self.pending_joins.discard(member.member_id)
+        self._discard_pending(member.member_id)
+        self._resize(self._bytes_of(member))
 
     def update(
         self,
@@ -233,11 +244,18 @@ class Group:
         session_timeout_ms: int,
     ) -> None:
         """Take over what a member says of itself when it joins again."""
+        before_bytes = member.size_bytes
         self._supporters.subtract(member.protocol_names)
         member.protocols = protocols
         self._supporters.update(member.protocol_names)
         member.rebalance_timeout_ms = rebalance_timeout_ms
         member.session_timeout_ms = session_timeout_ms
+        self._resize(member.size_bytes - before_bytes)
+
+    def assign(self, member: Member, assignment: bytes) -> None:
+        """Keep what the leader has assigned to `member`."""
+        self._resize(len(assignment) - len(member.assignment))
+        member.assignment = assignment
 
     def set_join(self, member: Member, join: JoinAnswer | None) -> JoinAnswer | None:
         """Let the member wait for `join`, or for nothing; what it waited for before."""
@@ -247,11 +265,12 @@ class Group:
 
     def remove(self, member_id: str) -> Member | None:
         """Take a member, or a pending id, out; the next member leads if it led."""
-        self.pending_joins.discard(member_id)
+        self._discard_pending(member_id)
         self.pending_syncs.discard(member_id)
         member = self.members.pop(member_id, None)
         if member is None:
             return None
+        self._resize(-self._bytes_of(member))
         self._supporters.subtract(member.protocol_names)
         self._waiting_joins -= member.join is not None
         if member.group_instance_id is not None:
@@ -264,7 +283,9 @@ class Group:
         """Give a static member's place to whoever has come back as `new_id` (KIP-345)."""
         member = self.members.pop(old_id)
         assert member.group_instance_id is not None
+        self._resize(-self._bytes_of(member))
         member.member_id = new_id
+        self._resize(self._bytes_of(member))
         self.members[new_id] = member
         self._static_member_ids[member.group_instance_id] = new_id
         member.is_new = False  # Its place is not.
@@ -274,6 +295,59 @@ class Group:
             self.pending_syncs.remove(old_id)
             self.pending_syncs.add(new_id)
         return member
+
+    # -- memory -------------------------------------------------------------------------------
+
+    def count_in(self, memory: GroupMemory) -> None:
+        """Count the group's bytes in `memory` from now on."""
+        assert self._memory is None
+        self._memory = memory
+        memory.used_bytes += self.size_bytes
+
+    def count_as_unused(self) -> None:
+        """Count the group itself until its first generation: it may never have any.
+
+        Later it is as durable as its committed offsets, which are not counted here.
+        """
+        self._unused_bytes = self.unused_bytes
+        self._resize(self._unused_bytes)
+
+    @property
+    def unused_bytes(self) -> int:
+        """What a group takes that has no members."""
+        return _GROUP_BYTES + len(self.group_id)
+
+    def count_out(self) -> None:
+        """The group is forgotten: its bytes do not count any more."""
+        if self._memory is not None:
+            self._memory.used_bytes -= self.size_bytes
+            self._memory = None
+
+    def add_pending(self, member_id: str) -> None:
+        """Note a member id that was given out and is not used yet."""
+        self.pending_joins.add(member_id)
+        self._resize(self.pending_bytes(member_id))
+
+    def pending_bytes(self, member_id: str) -> int:
+        """What a member id takes that was given out."""
+        return _PENDING_BYTES + self._key_bytes(member_id)
+
+    def _discard_pending(self, member_id: str) -> None:
+        if member_id in self.pending_joins:
+            self.pending_joins.remove(member_id)
+            self._resize(-self.pending_bytes(member_id))
+
+    def _bytes_of(self, member: Member) -> int:
+        return member.size_bytes + self._key_bytes(member.member_id)
+
+    def _key_bytes(self, member_id: str) -> int:
+        """Of the timers' keys, which hold both ids."""
+        return 2 * (len(self.group_id) + len(member_id))
+
+    def _resize(self, growth_bytes: int) -> None:
+        self.size_bytes += growth_bytes
+        if self._memory is not None:
+            self._memory.used_bytes += growth_bytes
 
     # -- the next generation ------------------------------------------------------------------
 
@@ -302,6 +376,8 @@ class Group:
     def begin_generation(self, now_ms: int) -> None:
         """All have joined: the next generation, COMPLETING_REBALANCE or, of nobody, EMPTY."""
         self.generation_id += 1
+        self._resize(-self._unused_bytes)
+        self._unused_bytes = 0
         self.pending_syncs.clear()
         if self.members:
             self.protocol_name = self.select_protocol()

@@ -26,8 +26,11 @@ from plog.errors import (
 from plog.hashing import java_hash
 from plog.types import Uuid
 from plog.wire.internal import group_records
+from plog.wire.messages.join_group import JoinGroupRequest
+from plog.wire.messages.sync_group import SyncGroupRequest
 from plogd.config import BrokerConfig
 from plogd.coordinator.forgetting import Forgetting
+from plogd.coordinator.group_memory import GroupMemory
 from plogd.coordinator.group_shard import G, GroupShard
 from plogd.coordinator.offsets import Asked, Fetched, OffsetCommit, Offsets
 from plogd.coordinator.result import Result
@@ -84,12 +87,14 @@ class GroupCoordinator(Generic[G]):
         make_topic: TopicMaker,
         brokers: Callable[[], int],
         metrics: Registry,
+        memory: GroupMemory,
     ) -> None:
         self._make_groups = make_groups
         self._around = around
         self._cache = cache
         self._make_topic = make_topic
         self._brokers = brokers
+        self._memory = memory
         self._layout: _Layout | None = None
         self._stopped = False
         self.runtime: CoordinatorRuntime[GroupShard[G]] = CoordinatorRuntime(
@@ -217,6 +222,33 @@ class GroupCoordinator(Generic[G]):
         number = self.partition_for(group_id)
         return await self.runtime.write(number, operation, atomic=atomic)
 
+    def write_join(
+        self, request: JoinGroupRequest, operation: Callable[[GroupShard[G]], Result[T]]
+    ) -> Later[T]:
+        """As `write`, for a JoinGroup: its bytes count until it runs, then those of the member.
+
+        Raises InvalidRequest, CoordinatorNotAvailable; see `GroupMemory`.
+        """
+        size_bytes = self._memory.check_join(request)
+        release = self._memory.hold(request.group_id, size_bytes)
+
+        def run(shard: GroupShard[G]) -> Result[T]:
+            release()
+            return operation(shard)
+
+        return _finally(self.write(request.group_id, run), release)
+
+    def write_sync(
+        self, request: SyncGroupRequest, operation: Callable[[GroupShard[G]], Result[T]]
+    ) -> Later[T]:
+        """As `write`, for a SyncGroup: its bytes count until it is answered.
+
+        Raises InvalidRequest, CoordinatorNotAvailable; see `GroupMemory`.
+        """
+        size_bytes = self._memory.check_sync(request)
+        release = self._memory.hold(request.group_id, size_bytes)
+        return _finally(self.write(request.group_id, operation), release)
+
     def read(self, group_id: str, operation: Callable[[GroupShard[G]], T]) -> Later[T]:
         """What `operation` returns of the group's shard, once all it could see is safe."""
         return self.write(group_id, lambda shard: Result(response=operation(shard)))
@@ -236,10 +268,13 @@ class GroupCoordinator(Generic[G]):
         written = self.write(commit.group_id, lambda shard: shard.offsets.commit(commit))
         return _mapped_error(written, RecordsTooLarge, InvalidCommitOffsetSize).map(count)
 
-    def fetch_offsets(
-        self, group_id: str, asked: Asked | None, *, require_stable: bool
-    ) -> Later[Fetched]:
-        """What is committed of the partitions asked for, or of all."""
+    def committed_partitions(self, group_id: str) -> Later[list[tuple[str, list[int]]]]:
+        """The partitions that a group has offsets of, by topic."""
+        found = self.read(group_id, lambda shard: shard.offsets.committed_partitions(group_id))
+        return _mapped_error(found, CoordinatorNotAvailable, NotCoordinator)
+
+    def fetch_offsets(self, group_id: str, asked: Asked, *, require_stable: bool) -> Later[Fetched]:
+        """What is committed in the partitions asked for."""
         fetched = self.read(
             group_id,
             lambda shard: shard.offsets.fetch(group_id, asked, require_stable=require_stable),
@@ -267,15 +302,38 @@ class GroupCoordinator(Generic[G]):
         return self.write(group_id, delete).map(count)
 
     def delete_group(self, group_id: str) -> Later[None]:
-        """Forget a group without members, and its offsets. Fails with what keeps it."""
-        deleted = self.write(group_id, lambda shard: shard.delete_group(group_id), atomic=False)
-        return deleted.map(self._deletions.inc)
+        """Delete a group without members, and its offsets. Fails with what keeps it."""
+        return spawn(self._delete_group(group_id))
+
+    async def _delete_group(self, group_id: str) -> None:
+        is_deleted = False
+        while not is_deleted:
+            count, is_deleted = await self.write(
+                group_id, lambda shard: shard.delete_group(group_id), atomic=False
+            )
+            self._deletions.inc(count)
 
     # -- what happens by itself ---------------------------------------------------------------
 
     def clean_up(self) -> Later[None]:
         """Forget expired offsets, and groups that have nothing left, in every shard."""
         return spawn(self._forgetting.forget_expired())
+
+
+def _finally(later: Later[T], function: Callable[[], None]) -> Later[T]:
+    """The same outcome; `function` is called before it is delivered, or when it is canceled."""
+    result: Later[T] = Later(later.cancel)
+
+    def on_value(value: T) -> None:
+        function()
+        result.succeed(value)
+
+    def on_error(error: Exception) -> None:
+        function()
+        result.fail(error)
+
+    later.then(on_value, on_error)
+    return result
 
 
 def _mapped_error(

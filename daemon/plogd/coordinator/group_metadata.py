@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from plog.errors import InvalidRecord
 from plog.wire.internal.group_records import (
     GroupMetadataKey,
     GroupMetadataValue,
@@ -67,7 +68,12 @@ def group_tombstone(group_id: str) -> CoordinatorRecord:
 
 
 def group_from_record(group_id: str, value: GroupMetadataValue) -> Group:
-    """The group that was written. Nobody waits, and every session is as good as new."""
+    """Return the group that was written, without requests in progress and with fresh sessions.
+
+    Raises InvalidRecord if no group can be like that.
+    """
+    _check_members(group_id, value)
+    is_led = any(member.member_id == value.leader for member in value.members)
     since_ms = value.current_state_timestamp
     group = Group(
         group_id,
@@ -76,7 +82,7 @@ def group_from_record(group_id: str, value: GroupMetadataValue) -> Group:
         generation_id=value.generation,
         protocol_type=value.protocol_type or None,
         protocol_name=value.protocol,
-        leader_id=value.leader or None,
+        leader_id=value.leader if is_led else None,  # Otherwise the first member leads.
     )
     for member in value.members:
         loaded = Member(
@@ -94,3 +100,14 @@ def group_from_record(group_id: str, value: GroupMetadataValue) -> Group:
         group.add(loaded, value.protocol_type)
     group.find_subscribed_topics()
     return group
+
+
+def _check_members(group_id: str, value: GroupMetadataValue) -> None:
+    member_ids = {member.member_id for member in value.members}
+    instance_ids = [
+        member.group_instance_id for member in value.members if member.group_instance_id is not None
+    ]
+    if len(member_ids) < len(value.members) or len(set(instance_ids)) < len(instance_ids):
+        raise InvalidRecord(f"group {group_id}: two members have the same id")
+    if value.members and value.protocol is None:
+        raise InvalidRecord(f"group {group_id}: members without a protocol")

@@ -92,11 +92,18 @@ class GroupShard(Generic[G]):
 
     # -- what concerns both -------------------------------------------------------------------
 
-    def delete_group(self, group_id: str) -> Result[int]:
-        """Forget a group without members, and before it its offsets; how many of those."""
+    def delete_group(self, group_id: str) -> Result[tuple[int, bool]]:
+        """Delete a slice of the offsets of a group without members, and in the end the group.
+
+        The response is the number of offsets, and whether the group is deleted.
+        """
         deleted = self.groups.delete(group_id)
-        tombstones = self.offsets.tombstones_of(group_id)
-        return Result(records=[*tombstones, *deleted.records], response=len(tombstones))
+        tombstones = list(islice(self.offsets.tombstones_of(group_id), SLICE_RECORDS + 1))
+        if len(tombstones) > SLICE_RECORDS:
+            del tombstones[SLICE_RECORDS:]
+            return Result(records=tombstones, response=(SLICE_RECORDS, False))
+        records = [*tombstones, *deleted.records]
+        return Result(records=records, response=(len(tombstones), True))
 
     def forget_topic(self, topic: str, group_ids: list[str], end_offset: int) -> Result[int]:
         """A topic was deleted: forget a slice of the offsets in it; how many.

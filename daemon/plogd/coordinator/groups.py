@@ -11,7 +11,7 @@ Source: Kafka 4.0 GroupMetadataManager, GroupCoordinatorService.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from plog.errors import (
@@ -32,7 +32,6 @@ from plog.wire.messages.leave_group import (
     MemberIdentity,
     MemberResponse,
 )
-from plog.wire.messages.list_groups import ListedGroup
 from plog.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from plogd.config import BrokerConfig
 from plogd.coordinator.answers import assignment_answer
@@ -41,6 +40,7 @@ from plogd.coordinator.group import (
     STABLE,
     Group,
 )
+from plogd.coordinator.group_memory import GroupMemory
 from plogd.coordinator.group_metadata import group_from_record, group_tombstone
 from plogd.coordinator.joining import Joining
 from plogd.coordinator.joins import Joins
@@ -50,7 +50,7 @@ from plogd.coordinator.timers import ShardTimers
 from plogd.ports import Clock, Random, Report
 
 GROUP_TYPE: Final = "classic"
-"""The type of all our groups, as ListGroups tells it."""
+"""The type of all groups, as in ListGroups."""
 
 
 class Groups:
@@ -64,15 +64,22 @@ class Groups:
         random: Random,
         clock: Clock,
         report: Report,
+        memory: GroupMemory,
     ) -> None:
         self._config = config
+        self._memory = memory
         self._clock = clock
         self._groups: dict[str, Group] = {}
         self._rebalances = Rebalances(
             find_group=self._groups.get, config=config, timers=timers, clock=clock, report=report
         )
         self._joins = Joins(
-            self._groups, self._rebalances, config=config, clock=clock, random=random
+            self._groups,
+            self._rebalances,
+            config=config,
+            clock=clock,
+            random=random,
+            memory=memory,
         )
 
     # -- members' requests --------------------------------------------------------------------
@@ -124,6 +131,11 @@ class Groups:
         if group.leader_id != member.member_id:
             return Result(response=answer)
         assignments = {each.member_id: each.assignment for each in request.assignments}
+        growth_bytes = sum(
+            len(assignments.get(each.member_id, b"")) - len(each.assignment)
+            for each in group.members.values()
+        )
+        self._memory.check_growth(group.group_id, group.size_bytes, growth_bytes)
         return self._rebalances.write_assignment(group, assignments, answer)
 
     def heartbeat(self, request: HeartbeatRequest) -> Result[HeartbeatResponse]:
@@ -217,6 +229,7 @@ class Groups:
         group = self._groups.get(group_id)
         if group is None:
             group = Group(group_id, state_since_ms=self._clock.now_ms())
+            group.count_in(self._memory)
             self._groups[group_id] = group
         return group
 
@@ -242,22 +255,8 @@ class Groups:
             ],
         )
 
-    def list_groups(self, states: Iterable[str], types: Iterable[str]) -> list[ListedGroup]:
-        """The groups in one of the states and of one of the types; no filter lets all pass."""
-        wanted_states = {state.strip().lower() for state in states}
-        wanted_types = {group_type.strip().lower() for group_type in types}
-        if wanted_types and GROUP_TYPE not in wanted_types:
-            return []
-        return [
-            ListedGroup(
-                group_id=group.group_id,
-                protocol_type=group.protocol_type or "",
-                group_state=group.state.value,
-                group_type=GROUP_TYPE,
-            )
-            for group in self._groups.values()
-            if not wanted_states or group.state.value.lower() in wanted_states
-        ]
+    def __iter__(self) -> Iterator[Group]:
+        return iter(self._groups.values())
 
     def delete(self, group_id: str) -> Result[None]:
         """Forget a group. Raises GroupIdNotFound, and NonEmptyGroup if it has members."""
@@ -282,12 +281,16 @@ class Groups:
     def replay_group(self, key: GroupMetadataKey, value: GroupMetadataValue | None) -> None:
         """Take in a group's record: a later one replaces an earlier, None forgets the group."""
         if value is not None:
-            self._groups[key.group] = group_from_record(key.group, value)
+            before = self._groups.get(key.group)
+            if before is not None:
+                before.count_out()
+            group = self._groups[key.group] = group_from_record(key.group, value)
+            group.count_in(self._memory)
             return
-        group = self._groups.pop(key.group, None)
-        if group is not None:
+        forgotten = self._groups.pop(key.group, None)
+        if forgotten is not None:
             self._rebalances.forget(
-                group, CoordinatorNotAvailable(f"group {key.group} was deleted")
+                forgotten, CoordinatorNotAvailable(f"group {key.group} was deleted")
             )
 
     def on_loaded(self) -> None:

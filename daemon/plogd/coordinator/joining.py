@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from plog.wire.messages.join_group import JoinGroupRequest
+from plogd.coordinator.group_memory import protocol_bytes
 from plogd.coordinator.member import MemberProtocol
 from plogd.ports import Random
 
@@ -34,6 +35,11 @@ class Joining:
         return tuple(
             MemberProtocol(protocol.name, protocol.metadata) for protocol in self.request.protocols
         )
+
+    @property
+    def protocols_bytes(self) -> int:
+        """What its protocols take in memory."""
+        return sum(protocol_bytes(one.name, one.metadata) for one in self.request.protocols)
 
     @property
     def rebalance_timeout_ms(self) -> int:

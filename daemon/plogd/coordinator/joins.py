@@ -30,6 +30,7 @@ from plog.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from plogd.config import BrokerConfig
 from plogd.coordinator.answers import generation_answer
 from plogd.coordinator.group import PREPARING_REBALANCE, STABLE, Group
+from plogd.coordinator.group_memory import GroupMemory
 from plogd.coordinator.group_metadata import new_group_record
 from plogd.coordinator.joining import Joining, random_member_id
 from plogd.coordinator.member import Member
@@ -50,6 +51,7 @@ class Joins:
         config: Callable[[], BrokerConfig],
         clock: Clock,
         random: Random,
+        memory: GroupMemory,
     ) -> None:
         self._groups = groups
         self._rebalances = rebalances
@@ -57,6 +59,7 @@ class Joins:
         self._config = config
         self._clock = clock
         self._random = random
+        self._memory = memory
 
     def join(self, joining: Joining) -> Result[JoinGroupResponse]:
         """The answer, which may have to wait for the group. Raises the KafkaErrors of JoinGroup."""
@@ -69,6 +72,8 @@ class Joins:
             raise UnknownMemberId(f"there is no group {request.group_id} yet: join as a new member")
         group = Group(request.group_id, state_since_ms=self._clock.now_ms())
         result = self._join(group, joining)
+        group.count_as_unused()
+        group.count_in(self._memory)
         self._groups[group.group_id] = group
         return self._write_new(group, result)
 
@@ -154,9 +159,11 @@ class Joins:
         member_id = random_member_id(prefix, self._random)
         old_member_id = group.static_member_id(request.group_instance_id)
         if old_member_id is not None:
+            self._check_update(group, group.members[old_member_id], joining)
             return self._static_members.take_over(group, joining, old_member_id, member_id)
         if request.group_instance_id is None and joining.requires_known_member_id:
-            group.pending_joins.add(member_id)
+            self._check_room(group, group.pending_bytes(member_id))
+            group.add_pending(member_id)
             self._rebalances.expect(group.group_id, member_id, request.session_timeout_ms)
             required = JoinGroupResponse(error_code=MemberIdRequired.code, member_id=member_id)
             return Result(response=required)
@@ -176,6 +183,7 @@ class Joins:
             is_new=True,
             join=answer,
         )
+        self._check_room(group, member.size_bytes)
         if group.is_initial_rebalance:
             group.has_new_member = True
         group.add(member, request.protocol_type)
@@ -184,6 +192,16 @@ class Joins:
             group, f"member {member_id} joins: {joining.reason}"
         )
         return with_response(result, answer)
+
+    def _check_room(self, group: Group, growth_bytes: int) -> None:
+        """Raise if the group may not take so much more memory; a new one takes some itself."""
+        if group.group_id not in self._groups:
+            growth_bytes += group.unused_bytes
+        self._memory.check_growth(group.group_id, group.size_bytes, growth_bytes)
+
+    def _check_update(self, group: Group, member: Member, joining: Joining) -> None:
+        """Raise if the member says more of itself than before, and there is no room for that."""
+        self._check_room(group, joining.protocols_bytes - member.protocols_bytes)
 
     # -- members with an id -------------------------------------------------------------------
 
@@ -202,6 +220,7 @@ class Joins:
         return self._rejoin(group, member, joining)
 
     def _rejoin(self, group: Group, member: Member, joining: Joining) -> Result[JoinGroupResponse]:
+        self._check_update(group, member, joining)
         group.update(
             member,
             protocols=joining.protocols,

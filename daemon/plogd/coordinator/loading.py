@@ -1,10 +1,11 @@
 """Filling a shard: the whole log of its partition, replayed.
 
-Reading, checking and taking apart a stretch of the log is a job; replaying what came out of it
-happens on the reactor's thread, in slices of a few milliseconds, so that clients of other shards
-wait for nobody's history. Records of a kind we do not know, as other protocols leave in a log that
-Kafka has written, are passed over and counted; anything that cannot be read ends the load, for a
-shard that forgets is worse than one that is not there.
+Finding, reading, checking and decoding a stretch of the log are jobs; the reactor's thread replays
+what came out of it, in slices of a few milliseconds, so that clients of other shards do not wait
+for it. Records of unknown kinds, which other protocols leave in a log that Kafka has written, are
+skipped and counted. So are records that cannot be decoded or replayed: one of them must not stop
+every group of its partition. A batch with a wrong checksum ends the load, and so does a disk that
+cannot be read: an operator can repair those, and their records must not be forgotten.
 
 Source: Kafka 4.0 CoordinatorLoaderImpl.
 """
@@ -13,10 +14,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Generic, NamedTuple
 
-from plog.errors import KafkaStorageError, PlogError
+from plog.errors import KafkaError, KafkaStorageError, PlogError
 from plog.records.batch import crc_is_valid, iter_batches
 from plog.records.codec import Record
 from plog.records.control import ControlType, decode_control_key
@@ -24,16 +25,32 @@ from plog.records.reader import read_records
 from plog.wire.primitives import WireError
 from plogd.coordinator.result import CoordinatorRecord
 from plogd.coordinator.shard import RecordCodec, S
+from plogd.log.cold_read import ColdRead
 from plogd.log.file_records import FileRegion
 from plogd.log.log import Log
 from plogd.ports import Clock, Jobs, Later, Timers
 
 SLICE_MS: Final = 3.0
 _RECORDS_BETWEEN_LOOKS = 64
+_WARMINGS = 100
+"""How often jobs may bring into memory what a look-up needs: an index, its entries, batches."""
 
 
 class LoadAbandoned(Exception):
     """Nobody wants the shard any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Undecodable:
+    """Records that were skipped because they could not be decoded or replayed."""
+
+    count: int
+    first_offset: int
+    reason: str
+
+    def and_then(self, later: Undecodable) -> Undecodable:
+        """Return both together; the first one's offset and reason."""
+        return replace(self, count=self.count + later.count)
 
 
 class _Batch(NamedTuple):
@@ -43,6 +60,7 @@ class _Batch(NamedTuple):
     next_offset: int
     records: Sequence[Record]
     marker: ControlType | None
+    undecodable: Undecodable | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +70,7 @@ class Loaded:
     end_offset: int
     records: int
     unknown_records: int
+    undecodable: Undecodable | None = None
 
 
 class LoadGate:
@@ -92,6 +111,7 @@ class Loader(Generic[S]):
     shard: S
     codec: RecordCodec
     read_bytes: int
+    max_decompressed_bytes: int
     jobs: Jobs
     clock: Clock
     timers: Timers
@@ -99,6 +119,7 @@ class Loader(Generic[S]):
     gate: LoadGate
     _records: int = 0
     _unknown: int = 0
+    _undecodable: Undecodable | None = None
     _slice_began_ms: float = 0.0
 
     async def run(self) -> Loaded:
@@ -114,7 +135,12 @@ class Loader(Generic[S]):
             # Not `finally`: the collector closes the load of a broker that is gone from memory, and
             # must not run the next one.
             self.gate.leave(self.log.log_dir)
-        return Loaded(end_offset=offset, records=self._records, unknown_records=self._unknown)
+        return Loaded(
+            end_offset=offset,
+            records=self._records,
+            unknown_records=self._unknown,
+            undecodable=self._undecodable,
+        )
 
     async def _stretch(self, offset: int) -> int:
         """Replay the next batches from `offset` on; the offset after them."""
@@ -132,20 +158,40 @@ class Loader(Generic[S]):
 
     async def _read(self, offset: int) -> list[_Batch]:
         """The next batches from `offset` on, at least one."""
-        log = self.log
         try:
-            region = log.read(offset, self.read_bytes, end_offset=log.log_end_offset).region
+            region = await self._find(offset)
             batches = []
             if region is not None:
-                lane = f"load:{log.log_dir}"
-                batches = await self.jobs.submit(lane, lambda: _take_apart(region, offset))
+                max_bytes = self.max_decompressed_bytes
+                batches = await self.jobs.submit(
+                    self._lane, lambda: _take_apart(region, offset, max_bytes)
+                )
         except (PlogError, OSError) as error:
             raise self._unreadable(offset, error) from error
         if not batches:
             raise self._unreadable(offset, "there is no batch")
         return batches
 
+    async def _find(self, offset: int) -> FileRegion | None:
+        """Where the next batches are; what the look-up has to read is read by jobs."""
+        log = self.log
+        for _ in range(_WARMINGS):
+            try:
+                return log.read(
+                    offset, self.read_bytes, end_offset=log.log_end_offset, nowait=True
+                ).region
+            except ColdRead as cold:
+                await self.jobs.submit(self._lane, cold.warm)
+                self._continue()
+        raise self._unreadable(offset, "the page cache does not hold what was just read")
+
+    @property
+    def _lane(self) -> str:
+        return f"load:{self.log.log_dir}"
+
     async def _replay(self, batch: _Batch) -> None:
+        if batch.undecodable is not None:
+            self._skip(batch.undecodable)
         if batch.marker is not None:
             if batch.marker in (ControlType.ABORT, ControlType.COMMIT):
                 committed = batch.marker is ControlType.COMMIT
@@ -160,15 +206,20 @@ class Loader(Generic[S]):
     def _replay_record(self, record: Record, producer_id: int) -> None:
         try:
             decoded = self.codec.decode(record.key, record.value)
-        except WireError as error:
-            raise self._unreadable(record.offset, error) from error
-        if decoded is None:
-            self._unknown += 1
-            return
-        key, value = decoded
-        self.shard.replay(
-            CoordinatorRecord(key, value), offset=record.offset, producer_id=producer_id
-        )
+            if decoded is None:
+                self._unknown += 1
+                return
+            key, value = decoded
+            self.shard.replay(
+                CoordinatorRecord(key, value), offset=record.offset, producer_id=producer_id
+            )
+        except Exception as error:  # Whatever it breaks, the groups of the other records go on.
+            reason = str(error) if isinstance(error, WireError | KafkaError) else repr(error)
+            self._skip(Undecodable(1, record.offset, reason))
+
+    def _skip(self, undecodable: Undecodable) -> None:
+        before = self._undecodable
+        self._undecodable = undecodable if before is None else before.and_then(undecodable)
 
     async def _breathe(self) -> None:
         """Let others have the thread, if this slice has had its time."""
@@ -186,7 +237,7 @@ class Loader(Generic[S]):
         )
 
 
-def _take_apart(region: FileRegion, offset: int) -> list[_Batch]:
+def _take_apart(region: FileRegion, offset: int, max_decompressed_bytes: int) -> list[_Batch]:
     """A job: the whole batches of `region` with their records, those below `offset` left out."""
     try:
         data = region.read()
@@ -198,11 +249,17 @@ def _take_apart(region: FileRegion, offset: int) -> list[_Batch]:
             continue
         if not crc_is_valid(data, position, header):
             raise KafkaStorageError(f"the batch at offset {header.base_offset} is damaged")
-        records = [one for one in read_records(data, position, header) if one.offset >= offset]
-        marker = decode_control_key(records[0].key) if header.is_control and records else None
-        if header.is_control:
-            records = []
         in_transaction = header.is_transactional or header.is_control
         producer_id = header.producer_id if in_transaction else -1
-        batches.append(_Batch(producer_id, header.next_offset, records, marker))
+        records: list[Record] = []
+        marker = undecodable = None
+        try:
+            records = read_records(data, position, header, max_bytes=max_decompressed_bytes)
+            if header.is_control and records:
+                marker = decode_control_key(records[0].key)
+        except KafkaError as error:  # The checksum is right: it was written like that.
+            count = max(1, header.records_count)
+            undecodable = Undecodable(count, header.base_offset, error.message)
+        records = [] if header.is_control else [one for one in records if one.offset >= offset]
+        batches.append(_Batch(producer_id, header.next_offset, records, marker, undecodable))
     return batches

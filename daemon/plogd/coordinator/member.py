@@ -12,9 +12,13 @@ from typing import Final, TypeAlias
 
 from plog.wire.messages.join_group import JoinGroupResponse
 from plog.wire.messages.sync_group import SyncGroupResponse
+from plogd.coordinator.group_memory import protocol_bytes
 from plogd.ports import Later
 
 NO_ASSIGNMENT: Final = b""
+
+_MEMBER_BYTES: Final = 2048
+"""What a member takes besides what its client has sent: objects, timers, the answer it awaits."""
 
 JoinAnswer: TypeAlias = Later[JoinGroupResponse]
 SyncAnswer: TypeAlias = Later[SyncGroupResponse]
@@ -67,6 +71,18 @@ class Member:
     def protocol_names(self) -> frozenset[str]:
         """The names of what it supports."""
         return frozenset(protocol.name for protocol in self.protocols)
+
+    @property
+    def size_bytes(self) -> int:
+        """About what it takes in memory, without its timers' keys."""
+        texts = (self.member_id, self.group_instance_id, self.client_id, self.client_host)
+        size_bytes = _MEMBER_BYTES + sum(len(text) for text in texts if text)
+        return size_bytes + self.protocols_bytes + len(self.assignment)
+
+    @property
+    def protocols_bytes(self) -> int:
+        """What its protocols take."""
+        return sum(protocol_bytes(one.name, one.metadata) for one in self.protocols)
 
     def metadata(self, protocol_name: str) -> bytes:
         """What it tells with the protocol, which it has to support."""

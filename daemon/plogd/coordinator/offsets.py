@@ -156,13 +156,18 @@ class Offsets:
 
     # -- fetch --------------------------------------------------------------------------------
 
-    def fetch(self, group_id: str, asked: Asked | None, *, require_stable: bool) -> Fetched:
-        """What is committed of the partitions `asked` for; None asks for all there are."""
-        topics = {}
-        if self._groups.group(group_id) is not None:
-            topics = self._without_deleted(self._table.by_group.get(group_id, {}))
-        if asked is None:
-            asked = [(topic, list(partitions)) for topic, partitions in topics.items()]
+    def committed_partitions(self, group_id: str) -> list[tuple[str, list[int]]]:
+        """The partitions that the group has offsets of, by topic."""
+        return [(topic, list(numbers)) for topic, numbers in self._of_group(group_id).items()]
+
+    def _of_group(self, group_id: str) -> OffsetsByTopic:
+        if self._groups.group(group_id) is None:
+            return {}
+        return self._without_deleted(self._table.by_group.get(group_id, {}))
+
+    def fetch(self, group_id: str, asked: Asked, *, require_stable: bool) -> Fetched:
+        """What is committed in the partitions `asked` for."""
+        topics = self._of_group(group_id)
         unstable = self._unstable(group_id) if require_stable else frozenset()
         return [
             (
@@ -237,12 +242,14 @@ class Offsets:
                 records.append(CoordinatorRecord(key, None))
         return Result(records=records, response=errors)
 
-    def tombstones_of(self, group_id: str) -> list[CoordinatorRecord]:
-        """The records that forget every offset of a group."""
-        keys = {(key.topic, key.partition): key for key in self._table.keys(group_id)}
-        for table in self._pending.values():
-            keys |= {(key.topic, key.partition): key for key in table.keys(group_id)}
-        return [CoordinatorRecord(key, None) for key in keys.values()]
+    def tombstones_of(self, group_id: str) -> Iterator[CoordinatorRecord]:
+        """The records that remove every offset of a group."""
+        seen: set[tuple[str, int]] = set()
+        for table in (self._table, *self._pending.values()):
+            for key in table.keys(group_id):
+                if (key.topic, key.partition) not in seen:
+                    seen.add((key.topic, key.partition))
+                    yield CoordinatorRecord(key, None)
 
     def topic_deleted(self, topic: str, end_offset: int) -> list[str]:
         """Nobody is told of offsets in `topic` any more that were recorded before `end_offset`.

@@ -35,6 +35,7 @@ from plogd.coordinator.group import (
     STABLE,
     Group,
 )
+from plogd.coordinator.group_memory import shortened
 from plogd.coordinator.group_metadata import group_record
 from plogd.coordinator.member import NO_ASSIGNMENT, JoinAnswer, Member, SyncAnswer
 from plogd.coordinator.result import Result
@@ -111,9 +112,9 @@ class Rebalances:
         group.become(PREPARING_REBALANCE, self._clock.now_ms())
         self._report(
             "group {group!r} rebalances after generation {generation}: {reason!r}",
-            group=group.group_id,
+            group=shortened(group.group_id),
             generation=group.generation_id,
-            reason=reason,
+            reason=shortened(reason),
         )
         if group.is_initial_rebalance:
             self._wait_for_more(group)
@@ -146,7 +147,7 @@ class Rebalances:
         group.begin_generation(self._clock.now_ms())
         self._report(
             "group {group!r} begins generation {generation} with {members} members",
-            group=group.group_id,
+            group=shortened(group.group_id),
             generation=group.generation_id,
             members=len(group.members),
         )
@@ -218,7 +219,7 @@ class Rebalances:
             lambda _: None,
             lambda error: self._report(
                 "group {group!r} is empty, but that could not be written: {error}",
-                group=group.group_id,
+                group=shortened(group.group_id),
                 error=error,
                 level="warn",
             ),
@@ -275,7 +276,7 @@ class Rebalances:
         group.become(STABLE, self._clock.now_ms())
         answers: list[tuple[SyncAnswer, SyncGroupResponse]] = []
         for member in group.members.values():
-            member.assignment = assignments[member.member_id]
+            group.assign(member, assignments[member.member_id])
             sync, member.sync = member.sync, None
             if sync is not None:
                 answers.append((sync, assignment_answer(group, member)))
@@ -285,7 +286,7 @@ class Rebalances:
 
     def _refuse_syncs(self, group: Group, error: Exception) -> None:
         for member in group.members.values():
-            member.assignment = NO_ASSIGNMENT
+            group.assign(member, NO_ASSIGNMENT)
             sync, member.sync = member.sync, None
             if sync is not None:
                 self.touch(group, member)
@@ -372,14 +373,15 @@ class Rebalances:
             self.remove(group, member_id)
             self._report(
                 "group {group!r}: member {member!r} was too late {late}",
-                group=group.group_id,
-                member=member_id,
+                group=shortened(group.group_id),
+                member=shortened(member_id),
                 late=late,
             )
 
     def forget(self, group: Group, error: Exception) -> None:
         """The group is DEAD: stop its timers, tell who waits."""
         group.become(DEAD, self._clock.now_ms())
+        group.count_out()
         group_id = group.group_id
         for key in (_join_key(group_id), _sync_key(group_id)):
             self._timers.cancel(key)

@@ -1,8 +1,9 @@
 """`ShardTimers` over the timers of the process: what is due runs as a write of its shard.
 
-An operation whose write fails runs again after half a second, as long as nobody has given its key
-something else to do; the disk may have room again by then. The runtime cancels all of them before
-it lets go of a shard. Source: Kafka 4.0 CoordinatorRuntime.EventBasedCoordinatorTimer.
+An operation whose write fails runs again after half a second, unless its key has been given
+something else to do; the disk may have room again by then. After an unexpected error it runs again
+after ten seconds: a session that never ended would keep its group waiting. The runtime cancels all
+of them before it unloads a shard. Source: Kafka 4.0 CoordinatorRuntime.EventBasedCoordinatorTimer.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from plogd.coordinator.result import Result
 from plogd.ports import Cancelled, Later, Timer, Timers
 
 RETRY_MS: Final = 500.0
+BUG_RETRY_MS: Final = 10_000.0
 
 Operation = Callable[[], Result[None]]
 
@@ -32,6 +34,8 @@ class RunningTimers:
         self._write = write
         self._on_bug = on_bug
         self._scheduled: dict[str, Timer] = {}
+        self._unset: dict[str, tuple[float, Operation]] = {}
+        """What could not be scheduled yet."""
         self._runs: dict[str, int] = {}
         """By key, the number of the last call of `schedule` or `cancel`, while it is running."""
         self._count = 0
@@ -45,24 +49,35 @@ class RunningTimers:
         if self._stopped:
             return
         self.cancel(key)
+        self._unset[key] = (delay_ms, operation)
+        for key, (delay_ms, operation) in list(self._unset.items()):
+            try:
+                self._set(key, delay_ms, operation)
+            except Exception as error:  # The next call tries again.
+                self._on_bug(f"setting the timer {key}", error)
+
+    def _set(self, key: str, delay_ms: float, operation: Operation) -> None:
         timer = self._timers.call_later(max(0.0, delay_ms), lambda: self._run(key, operation))
         self._scheduled[key] = timer
+        del self._unset[key]
 
     def cancel(self, key: str) -> None:
         """Do not run what `key` has; harmless when it has nothing."""
         self._runs.pop(key, None)
+        self._unset.pop(key, None)
         timer = self._scheduled.pop(key, None)
         if timer is not None:
             timer.cancel()
 
     def is_scheduled(self, key: str) -> bool:
         """Whether `key` has an operation that is still to run."""
-        return key in self._scheduled
+        return key in self._scheduled or key in self._unset
 
     def stop(self) -> None:
         """Cancel everything, for good."""
         self._stopped = True
         self._runs.clear()
+        self._unset.clear()
         for timer in self._scheduled.values():
             timer.cancel()
         self._scheduled.clear()
@@ -77,10 +92,11 @@ class RunningTimers:
                 del self._runs[key]
 
         def failed(error: Exception) -> None:
-            if not isinstance(error, KafkaError | Cancelled):
+            is_bug = not isinstance(error, KafkaError | Cancelled)
+            if is_bug:
                 self._on_bug(f"the timer {key}", error)
-            elif self._runs.get(key) == run and isinstance(error, KafkaError):
-                self.schedule(key, RETRY_MS, operation)
+            if self._runs.get(key) == run and not isinstance(error, Cancelled):
+                self.schedule(key, BUG_RETRY_MS if is_bug else RETRY_MS, operation)
             succeeded(None)
 
         self._write(operation).then(succeeded, failed)

@@ -20,7 +20,7 @@ Source: Kafka 4.0 CoordinatorRuntime.CoordinatorContext.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final, Generic, TypeVar
 
@@ -45,6 +45,7 @@ from plogd.coordinator.shard import S, ShardKind
 from plogd.coordinator.waiting import WaitingResults, answer_of, refuse, tell
 from plogd.log.batch_validator import AppendOrigin
 from plogd.log.log_results import Writing
+from plogd.metrics import Counter
 from plogd.ports import Clock, Jobs, Later, Report, Timer, Timers, failed, spawn
 from plogd.replica.partition import ACKS_ALL, Partition
 from plogd.replica.replica_manager import ReplicaManager
@@ -80,6 +81,8 @@ class Surroundings:
     jobs: Jobs
     report: Report
     on_bug: Callable[[str, Exception], None]
+    skipped_records: Counter = field(default_factory=Counter)
+    """Counts records that could not be replayed at a load."""
 
 
 class ShardRuntime(Generic[S]):
@@ -95,6 +98,8 @@ class ShardRuntime(Generic[S]):
         self._around = around
         self._load_number = 0
         self._retry: Timer | None = None
+        self._lacks_retry = False
+        """No timer could be set for the next load: the next use of the shard begins it."""
         self._end_offset = 0
         """The end of what is replayed."""
         self._newest_writing: Writing | None = None
@@ -123,6 +128,7 @@ class ShardRuntime(Generic[S]):
     def _load(self) -> None:
         self.state = ShardState.LOADING
         self._retry = None
+        self._lacks_retry = False
         self._load_number += 1
         self._newest_writing = None
         number = self._load_number
@@ -135,6 +141,7 @@ class ShardRuntime(Generic[S]):
             shard=self._shard,
             codec=self._kind.codec,
             read_bytes=self._around.config().offsets_load_buffer_size,
+            max_decompressed_bytes=self._around.config().plog_decompressed_batch_max_bytes,
             jobs=self._around.jobs,
             clock=self._around.clock,
             timers=self._around.timers,
@@ -175,6 +182,17 @@ class ShardRuntime(Generic[S]):
                 partition=str(self.partition.topic_partition),
                 level="warn",
             )
+        if loaded.undecodable is not None:
+            self._around.skipped_records.inc(loaded.undecodable.count)
+            self._around.report(
+                "skipped {count} records of {partition} that cannot be replayed, the first at"
+                " offset {offset}: {reason}; the groups and offsets they describe are lost",
+                count=loaded.undecodable.count,
+                partition=str(self.partition.topic_partition),
+                offset=loaded.undecodable.first_offset,
+                reason=loaded.undecodable.reason,
+                level="error",
+            )
         try:
             self._shard.on_loaded()
         except Exception as error:
@@ -198,7 +216,11 @@ class ShardRuntime(Generic[S]):
             level="error",
         )
         self._let_go(ShardState.FAILED, NotCoordinator(f"{self} could not be loaded: {error}"))
-        self._retry = self._around.timers.call_later(load_after_ms, self._load)
+        try:
+            self._retry = self._around.timers.call_later(load_after_ms, self._load)
+        except Exception as problem:
+            self._lacks_retry = True
+            self._around.on_bug(f"loading {self}", problem)
 
     def close(self, error: KafkaError) -> None:
         """Look after the shard no more: whoever waits gets `error`."""
@@ -249,6 +271,8 @@ class ShardRuntime(Generic[S]):
     def shard(self) -> S:
         """The state. Raises CoordinatorLoadInProgress, NotCoordinator."""
         self._check_written()
+        if self._lacks_retry and self.state is ShardState.FAILED:
+            self._load()
         if self.state is ShardState.LOADING:
             raise CoordinatorLoadInProgress(f"{self} is being loaded")
         problem = self.partition.problem()

@@ -1,19 +1,21 @@
-"""What a record batch must be before a log takes it, and what the topic makes of it.
+"""Validate a record batch before a log takes it, and convert it to what the topic requires.
 
 Size, checksum and header are checked where the batch lies; it is copied only if the topic's
-``compression.type`` asks for another codec. Records are looked at only where the header cannot
-tell: for keys on a compacted topic, for a lower bound on timestamps, for another codec. Kafka
-walks (and decompresses) every batch; here a checksum that is right and a header that agrees with
-itself are enough, since whoever wrote the records wrote both.
+``compression.type`` requires another codec. Records are read only where the header is not enough:
+for keys on a compacted topic, for a lower bound on timestamps, for another codec, and on topics of
+coordinators. Kafka walks (and decompresses) every batch; here a correct checksum and a consistent
+header are enough, because the producer wrote both.
 
-Sequence numbers are producer_state.py's business, offsets and leader epochs are assigned in log.py.
-Called by `Log`, on the reactor's thread, in the turn in which the batch is written.
+Sequence numbers are checked in producer_state.py; offsets and leader epochs are assigned in log.py.
+`Log` calls `validate_batch` on the reactor's thread, in the turn in which it writes a batch. Where
+`bytes_to_read` gives more than `INLINE_BYTES`, a job of replica/append_queue.py calls it.
 
 Source: Kafka 3.9 LogValidator, UnifiedLog.analyzeAndValidateRecords; KIP-32, KIP-98, KIP-937.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import Enum
 from typing import Final, NamedTuple
 
@@ -43,7 +45,7 @@ from plog.records.batch import (
     set_append_time,
 )
 from plog.records.builder import rebuild_batch
-from plog.records.codec import walk_records
+from plog.records.codec import decode_records, walk_records
 from plog.records.compression import DecompressionTooLarge
 from plog.records.crc32c import crc32c
 from plog.records.reader import read_payload
@@ -60,8 +62,17 @@ MAX_EXPANSION: Final = 16
 """How many times max.message.bytes a batch may take uncompressed, where it must be (decision 0005).
 A producer that gathers uncompressed bytes up to a batch's size, as most do, never comes near it."""
 MAX_WALKED_RECORDS: Final = 250_000
-"""About a quarter of a second of the reactor, where each has to be looked at."""
+"""Records of a batch that are read one by one: about a quarter of a second of a job."""
+MAX_CHECKED_RECORDS: Final = 10_000
+"""Records of a batch that a coordinator decodes, which costs some 20 times as much for each."""
+INLINE_BYTES: Final = 2048
+"""Records up to this size are read on the reactor. gzip -9 needs 3 ms for the worst 2 KiB."""
+FAR_TOO_MANY: Final = 1 << 30
+"""Bytes to read for what always needs a job."""
+DECOMPRESSED_MAX_BYTES: Final = 64 << 20
+"""Default of ``plog.decompressed.batch.max.bytes``."""
 _NO_BOUND: Final = 1 << 63
+_RECORDS_PER_STEP = 500
 
 _CODEC_BY_NAME = {
     "uncompressed": Compression.NONE,
@@ -72,13 +83,22 @@ _CODEC_BY_NAME = {
 }
 
 
+RecordCheck = Callable[[bytes | None, bytes | None], None]
+"""Checks the key and value of one record. Raises InvalidRecord."""
+
+
+class DecompressedTooLarge(MessageTooLarge):
+    """The records of a batch take more bytes uncompressed than may be spent on them."""
+
+
 class AppendOrigin(Enum):
     """Where a batch comes from, which decides how far it is trusted."""
 
     CLIENT = "client"
     """A produce request: everything is checked."""
     COORDINATOR = "coordinator"
-    """A coordinator of this broker: may write control batches, and has no sequence numbers."""
+    """A coordinator of this broker: may write control batches, has no sequence numbers, and keeps
+    its own codec: its records are stored as it wrote them."""
     REPLICATION = "replication"
     """Fetched from the leader, which has checked it: only size and checksum are."""
     RAFT_LEADER = "raft-leader"
@@ -131,15 +151,52 @@ class BatchRules(NamedTuple):
         )
 
 
+def _proceed() -> None:
+    """Let the validation continue."""
+
+
+class RecordReading(NamedTuple):
+    """How records may be read, where they have to be."""
+
+    max_decompressed_bytes: int = DECOMPRESSED_MAX_BYTES
+    """Bytes a batch may take uncompressed, whatever max.message.bytes says."""
+    check_record: RecordCheck | None = None
+    """What each record must pass; None on topics of clients."""
+    on_step: Callable[[], None] = _proceed
+    """Called between steps of long work, which it ends by what it raises."""
+
+
+_INLINE_READING = RecordReading()
+
+
+def bytes_to_read(data: memoryview, rules: BatchRules, now_ms: int) -> int:
+    """Return how many bytes of records have to be read to validate a client's batch.
+
+    That is `FAR_TOO_MANY` for a compressed batch. Looks at the header only, which need not be
+    sound: `validate_batch` checks it.
+    """
+    if rules.is_plain or len(data) <= HEADER_SIZE:
+        return 0
+    header = BatchHeader._make(HEADER.unpack_from(data))
+    if not any(_work_on_records(header, rules, now_ms, AppendOrigin.CLIENT)):
+        return 0
+    return FAR_TOO_MANY if header.attributes & COMPRESSION_MASK else len(data) - HEADER_SIZE
+
+
 def validate_batch(
-    data: memoryview, *, rules: BatchRules, now_ms: int, origin: AppendOrigin
+    data: memoryview,
+    *,
+    rules: BatchRules,
+    now_ms: int,
+    origin: AppendOrigin,
+    reading: RecordReading = _INLINE_READING,
 ) -> ValidatedBatch:
-    """Check the one batch in `data`, give it what the topic asks for, tell what a log must know.
+    """Check the one batch in `data`, convert it for the topic, and return what a log needs of it.
 
     Raises CorruptMessage, MessageTooLarge, InvalidRecord, InvalidTimestamp,
-    UnsupportedForMessageFormat, UnsupportedCompressionType.
+    UnsupportedForMessageFormat, UnsupportedCompressionType; and what `reading` raises.
     """
-    header = _sound_header(data, rules, origin)
+    header = check_header(data, rules, origin)
     _, length, _, _, _, attributes, last_offset_delta, _, max_timestamp, _, _, _, _ = header
     if length + LOG_OVERHEAD != len(data):
         raise InvalidRecord("a produce request carries exactly one record batch a partition")
@@ -149,16 +206,20 @@ def validate_batch(
         raise UnsupportedCompressionType(
             f"compression type {attributes & COMPRESSION_MASK} is not known"
         )
-    if rules.is_plain and max_timestamp - now_ms <= rules.max_ahead_ms:
+    if (
+        rules.is_plain
+        and max_timestamp - now_ms <= rules.max_ahead_ms
+        and reading.check_record is None
+    ):
         return ValidatedBatch(data, header, max_timestamp, last_offset_delta, NO_TIMESTAMP)
-    return _shape(data, header, rules, now_ms, origin)
+    return _shape(data, header, rules, now_ms, origin, reading)
 
 
 def validate_replicated(data: memoryview, rules: BatchRules) -> list[ValidatedBatch]:
     """The batches a leader has sent: as they are, if they are whole. Raises CorruptMessage."""
     validated: list[ValidatedBatch] = []
     while len(data):
-        header = _sound_header(data, rules, AppendOrigin.REPLICATION)
+        header = check_header(data, rules, AppendOrigin.REPLICATION)
         size_bytes = header.batch_length + LOG_OVERHEAD
         validated.append(_ready(data[:size_bytes], header, NO_TIMESTAMP))
         data = data[size_bytes:]
@@ -171,8 +232,11 @@ def _ready(view: memoryview, header: BatchHeader, log_append_time_ms: int) -> Va
     )
 
 
-def _sound_header(data: memoryview, rules: BatchRules, origin: AppendOrigin) -> BatchHeader:
-    """The header of the batch `data` begins with: whole, small enough, the checksum right."""
+def check_header(data: memoryview, rules: BatchRules, origin: AppendOrigin) -> BatchHeader:
+    """Return the header of the batch `data` begins with: complete, small enough, checksum correct.
+
+    Raises CorruptMessage, MessageTooLarge, InvalidRecord, UnsupportedForMessageFormat.
+    """
     available = len(data)
     if available < HEADER_SIZE or data[MAGIC_POSITION] != MAGIC:
         raise _no_batch(data)
@@ -229,24 +293,38 @@ def _check_client_header(header: BatchHeader) -> None:
         raise InvalidRecord(f"{count} records in no bytes")
 
 
+def _work_on_records(
+    header: BatchHeader, rules: BatchRules, now_ms: int, origin: AppendOrigin
+) -> tuple[bool, bool]:
+    """Whether the records have to be compressed again, and whether each has to be read."""
+    if header.is_control or origin is AppendOrigin.COORDINATOR:
+        return False, False
+    recompress = rules.target is not None and header.attributes & COMPRESSION_MASK != rules.target
+    check_each = rules.is_compacted or (
+        not rules.by_broker and _may_be_too_old(header, rules.config, now_ms)
+    )
+    return recompress, check_each
+
+
 def _shape(
-    view: memoryview, header: BatchHeader, rules: BatchRules, now_ms: int, origin: AppendOrigin
+    view: memoryview,
+    header: BatchHeader,
+    rules: BatchRules,
+    now_ms: int,
+    origin: AppendOrigin,
+    reading: RecordReading,
 ) -> ValidatedBatch:
-    """The batch as the topic wants it: its codec, its timestamps, keys where they are needed."""
+    """Return the batch as the topic requires it: codec, timestamps, keys."""
     config, by_broker = rules.config, rules.by_broker
-    codec = header.attributes & COMPRESSION_MASK
-    recompress = rules.target is not None and codec != rules.target and not header.is_control
-    check_records = (
-        rules.is_compacted or (not by_broker and _may_be_too_old(header, config, now_ms))
-    ) and not header.is_control
-    if recompress or check_records:
-        payload = _payload(view, header, config)
-        max_timestamp = _walk(payload, header, config, now_ms if check_records else None)
+    recompress, check_each = _work_on_records(header, rules, now_ms, origin)
+    if recompress or check_each or reading.check_record is not None:
+        payload = _payload(view, header, config, reading)
+        max_timestamp = _walk(payload, header, config, now_ms if check_each else None)
+        if reading.check_record is not None:
+            _check_records(payload, header, reading.check_record, reading.on_step)
         if recompress:
             assert rules.target is not None
-            view, header = _rebuild(payload, header, rules.target, config, max_timestamp)
-            if len(view) > config.max_message_bytes and origin is not AppendOrigin.RAFT_LEADER:
-                raise _too_large(len(view), config)
+            view, header = _rebuild(payload, header, rules.target, config, max_timestamp, reading)
     if by_broker:
         return _ready(view, set_append_time(view, 0, header, now_ms), now_ms)
     if header.max_timestamp - now_ms > config.message_timestamp_after_max_ms:
@@ -262,21 +340,36 @@ def _may_be_too_old(header: BatchHeader, config: TopicConfig, now_ms: int) -> bo
     return header.records_count > 1 or header.max_timestamp < oldest
 
 
-def _payload(view: memoryview, header: BatchHeader, config: TopicConfig) -> bytes:
-    """The records, uncompressed. Raises MessageTooLarge where that would be too much work."""
-    if header.records_count > MAX_WALKED_RECORDS:
+def _payload(
+    view: memoryview, header: BatchHeader, config: TopicConfig, reading: RecordReading
+) -> bytes:
+    """Return the records, uncompressed. Raises MessageTooLarge where that is too much work."""
+    is_checked = reading.check_record is not None
+    max_records = MAX_CHECKED_RECORDS if is_checked else MAX_WALKED_RECORDS
+    if header.records_count > max_records:
         raise MessageTooLarge(
-            f"a batch of {header.records_count} records; where the topic's settings ask for a look"
-            f" at each, {MAX_WALKED_RECORDS} are allowed"
+            f"a batch of {header.records_count} records; on a topic whose records the broker reads,"
+            f" {max_records} are allowed"
         )
-    max_bytes = MAX_EXPANSION * max(config.max_message_bytes, len(view))
+    expected_bytes = MAX_EXPANSION * max(config.max_message_bytes, len(view))
+    max_bytes = min(expected_bytes, reading.max_decompressed_bytes)
     try:
         return read_payload(view, 0, header, max_bytes=max_bytes)
     except DecompressionTooLarge:
-        raise MessageTooLarge(
-            f"a batch of {len(view)} bytes takes more than {max_bytes} uncompressed, which the"
-            " topic's settings ask for"
+        raise DecompressedTooLarge(
+            f"a batch of {len(view)} bytes takes more than {max_bytes} bytes uncompressed; on a"
+            f" topic whose records the broker reads, the limit is {MAX_EXPANSION} times"
+            " max.message.bytes and at most plog.decompressed.batch.max.bytes"
         ) from None
+
+
+def _check_records(
+    payload: bytes, header: BatchHeader, check: RecordCheck, on_step: Callable[[], None]
+) -> None:
+    for number, record in enumerate(decode_records(payload, header)):
+        if not number % _RECORDS_PER_STEP:
+            on_step()
+        check(record.key, record.value)
 
 
 def _walk(payload: bytes, header: BatchHeader, config: TopicConfig, now_ms: int | None) -> int:
@@ -311,18 +404,28 @@ def _rebuild(
     target: Compression,
     config: TopicConfig,
     max_timestamp: int,
+    reading: RecordReading,
 ) -> tuple[memoryview, BatchHeader]:
-    """The same records in another codec."""
+    """Return the same records in another codec. Raises MessageTooLarge as soon as it is certain."""
     levels = {
         Compression.GZIP: config.compression_gzip_level,
         Compression.LZ4: config.compression_lz4_level,
         Compression.ZSTD: config.compression_zstd_level,
     }
+
+    def on_step(nbytes: int) -> None:
+        if HEADER_SIZE + nbytes > config.max_message_bytes:
+            raise _too_large(HEADER_SIZE + nbytes, config)
+        reading.on_step()
+
+    if target is Compression.NONE:
+        on_step(len(payload))
     rebuilt = rebuild_batch(
         header,
         payload,
         compression=target,
         level=levels.get(target),
         max_timestamp=max_timestamp,
+        on_step=on_step,
     )
     return memoryview(rebuilt), parse_header(rebuilt)

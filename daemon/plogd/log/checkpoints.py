@@ -47,9 +47,9 @@ def write_atomic(files: Files, path: str, data: bytes) -> None:
         finally:
             file.close()
         files.rename(temporary, path)
-    except OSError:
+    except Exception:
         # The first error is what the caller must hear; what is left over is removed next time.
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(Exception):
             files.unlink(temporary)
         raise
     files.sync_dir(posixpath.dirname(path))

@@ -1,18 +1,25 @@
-"""Bytes that are on the disk and not in memory, met on the reactor: who reads them, and when.
+"""Look-ups on the reactor that would have to wait: what a job has to do first.
 
 A look-up made for the reactor (``nowait``) reads nothing that it would have to wait for. It raises
-`ColdRead` instead, whose `warm` is a job's work; then the look-up is made again. A fetch may need
-that a few times, each time a step further: the index is opened, its entries, the batches.
+`ColdRead` instead, whose `warm` is a job's work, or `UncheckedSegment` where the index or the
+batches are damaged; then the look-up is made again. A fetch may need that a few times, each time a
+step further: the index is opened, its entries, the batches. `LogManager.begin_read` starts the
+jobs.
 
-Raised by segment_indexes.py, index_file.py and file_records.py, caught by ReplicaManager.
-Invariant: the file stays open until `warm` is done, so `warm` is called exactly once.
+Raised by log_segment.py, segment_indexes.py, index_file.py and file_records.py, caught by
+ReplicaManager. Invariant: the file stays open until `warm` is done, so `warm` is called exactly
+once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from plogd.ports import File, Files
+
+if TYPE_CHECKING:
+    from plogd.log.log_segment import LogSegment
 
 _PIECE_BYTES = 128 * 1024
 
@@ -25,15 +32,34 @@ class ColdRead(Exception):
         self.warm = warm
 
 
+class UncheckedSegment(ColdRead):
+    """A look-up met damage, or a wrong index: jobs must read all of `segment` (index_rebuild.py).
+
+    Waiting for them is not `warm`'s work, which runs on a thread.
+    """
+
+    def __init__(self, segment: LogSegment) -> None:
+        super().__init__(_nothing)
+        self.segment = segment
+
+
+def _nothing() -> None:
+    """There is nothing to bring into the page cache."""
+
+
 def cold_range(file: File, position: int, nbytes: int) -> ColdRead:
-    """These bytes of an open file have to be read."""
-    file.retain()
+    """These bytes have to be read, and the file opened first if it is not open."""
+    held = file.retain() if file.is_open else None
 
     def warm() -> None:
         try:
-            _read_through(file, position, position + nbytes)
+            opened = held or file.retain()
+        except FileNotFoundError:
+            return  # Deleted meanwhile: the look-up itself will find out.
+        try:
+            _read_through(opened, position, position + nbytes)
         finally:
-            file.close()
+            opened.close()
 
     return ColdRead(warm)
 

@@ -53,7 +53,7 @@ class NewLog:
 def create_logs(
     files: Files, log_dir: str, new_logs: Sequence[NewLog], *, producer_id_expiration_ms: int
 ) -> list[LogState]:
-    """Make all of `new_logs` in one log directory, durably, or none. Raises OSError.
+    """Make all of `new_logs` in one log directory, durably, or none, whatever is raised.
 
     A directory that is in the way is put aside as stray, or removed if nothing was written there
     (a creation that was never finished).
@@ -70,7 +70,7 @@ def create_logs(
             for directory, topic_id in owned:
                 write_topic_id(files, directory, topic_id)  # And syncs the directory.
             files.sync_dir(log_dir)
-    except OSError:
+    except Exception:
         for state in states:
             state.segments[0].close()
             _discard(files, state.directory)
@@ -86,10 +86,10 @@ def _create_log(
     directory = posixpath.join(log_dir, names.partition_dir_name(topic_partition))
     if files.exists(directory):
         put_aside(files, log_dir, topic_partition, topic_id.hex())
-    files.mkdir(directory)
     try:
+        files.mkdir(directory)
         segment = LogSegment.create(files, directory, 0, new_log.config)
-    except OSError:
+    except Exception:
         _discard(files, directory)
         raise
     return LogState(
@@ -149,5 +149,5 @@ def _size(files: Files, directory: str, name: str) -> int:
 
 def _discard(files: Files, directory: str) -> None:
     """Remove what was made; what stays is put aside by the next creation or the next start."""
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(Exception):
         remove_tree(files, directory)

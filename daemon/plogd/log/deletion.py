@@ -1,9 +1,11 @@
-"""Getting rid of segments and partition directories: renamed now, unlinked later.
+"""Delete segments and partition directories: rename them now, unlink them later.
 
-A file is given a ``.deleted`` name (a directory a ``-delete`` one) at once, so that the next start
-knows it is gone, and is unlinked after ``file.delete.delay.ms``, when readers have let go of it.
-All of it is done in jobs on the log directory's lane. What is deletable is decided by retention.py
-and the controller.
+A file gets a ``.deleted`` name (a directory a ``-delete`` one) at once, so that the next start
+removes it, and is unlinked after ``file.delete.delay.ms``, when readers have closed it. All of it
+is done in jobs on the log directory's lane. retention.py and the controller decide what to delete.
+
+A failed disk takes the directory offline. A full disk, a missing file or a bug costs only the log
+or directory it is about, which is tried again after `RETRY_MS`.
 
 Source: Kafka 3.9 LocalLog.deleteSegmentFiles, LogManager.asyncDelete.
 Invariant: a crash never leaves a hole in a log. The log's start offset is on disk before the first
@@ -14,25 +16,25 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Awaitable, Callable, Sequence
-from functools import partial
 
 from plogd.log import names
+from plogd.log.housekeeping import RETRY_MS, Housekeeping
 from plogd.log.io_errors import is_refusal
 from plogd.log.log import Log
 from plogd.log.log_segment import LogSegment
-from plogd.ports import Files, Jobs, Random, Report, Timers, spawn
+from plogd.ports import Files, Jobs, Random, Timers, spawn
 
 _REMOVED_AT_ONCE = 50
 """Directories that one job removes."""
-RETRY_MS = 60_000
-"""How long a rename waits that was refused for want of room."""
+_TASK = "deletion"
+_LEFT = "the next start removes it or moves it to a -stray directory"
 
 
 class Deletions:
     """Renames and unlinks, for all logs of a broker; called on the reactor's thread.
 
     `write_log_starts(log_dir)` makes the log start offsets of a log directory durable, if it can;
-    `storage_failed(log_dir, error)` hears what the disk could not do.
+    `storage_failed(log_dir, error)` takes a log directory offline.
     """
 
     def __init__(
@@ -42,7 +44,7 @@ class Deletions:
         jobs: Jobs,
         timers: Timers,
         random: Random,
-        report: Report,
+        housekeeping: Housekeeping,
         write_log_starts: Callable[[str], Awaitable[bool]],
         storage_failed: Callable[[str, OSError], None],
     ) -> None:
@@ -50,17 +52,19 @@ class Deletions:
         self._jobs = jobs
         self._timers = timers
         self._random = random
-        self._report = report
+        self._housekeeping = housekeeping
         self._write_log_starts = write_log_starts
         self._storage_failed = storage_failed
         self._retired: dict[str, list[tuple[Log, Sequence[LogSegment]]]] = {}
-        """Whose new log start is not written yet, by log directory."""
+        """Segments whose log has a new start that is not written yet, by log directory."""
+
+    # -- segments -----------------------------------------------------------------------------
 
     def retire(self, log: Log, segments: Sequence[LogSegment]) -> None:
         """Rename, and later unlink, segments that `log` does not hold any more.
 
-        What is retired in one turn shares one writing of the log starts: a look at retention may
-        find something in each of thousands of logs.
+        Segments retired in one turn share one writing of the log starts: retention may find some in
+        each of thousands of logs.
         """
         if log.log_dir not in self._retired:
             self._retired[log.log_dir] = []
@@ -71,11 +75,18 @@ class Deletions:
         retired = self._retired.pop(log_dir)
 
         def failed(error: Exception) -> None:
-            for _, segments in retired:
-                _close(segments)
-            self._refused(log_dir, error)
+            if self._is_disk_failure(log_dir, error):
+                for _, segments in retired:
+                    _close(segments)
+                return
+            self._housekeeping.failed(_TASK, log_dir, error)
+            self._retry(lambda: self._retire_all(retired))
 
         spawn(self._rename_all(log_dir, retired)).then(lambda _: None, failed)
+
+    def _retire_all(self, retired: Sequence[tuple[Log, Sequence[LogSegment]]]) -> None:
+        for log, segments in retired:
+            self.retire(log, segments)
 
     async def _rename_all(
         self, log_dir: str, retired: Sequence[tuple[Log, Sequence[LogSegment]]]
@@ -85,16 +96,14 @@ class Deletions:
             self._rename(log, segments, is_noted=is_noted)
 
     def _rename(self, log: Log, segments: Sequence[LogSegment], *, is_noted: bool) -> None:
-        """Rename now and unlink later; what the disk has no room for is tried again later."""
+        """Rename now and unlink later; try again later if there is no room on the disk."""
 
         def failed(error: Exception) -> None:
-            self._refused(log.log_dir, error)
-            if isinstance(error, OSError) and is_refusal(error):
-                self._timers.call_later(
-                    RETRY_MS, lambda: self._rename(log, segments, is_noted=is_noted)
-                )
-            else:
+            if self._is_disk_failure(log.log_dir, error):
                 _close(segments)
+                return
+            self._housekeeping.failed(_TASK, str(log.topic_partition), error)
+            self._retry(lambda: self._rename(log, segments, is_noted=is_noted))
 
         spawn(self._rename_now(log, segments, is_noted=is_noted)).then(lambda _: None, failed)
 
@@ -118,28 +127,47 @@ class Deletions:
         )
 
     def _unlink(self, log: Log, segments: Sequence[LogSegment]) -> None:
-        def unlink() -> None:
+        """Unlink the files of `segments`; what cannot be unlinked now is tried again later."""
+
+        def unlink() -> list[tuple[LogSegment, Exception]]:
+            left: list[tuple[LogSegment, Exception]] = []
             for number, segment in enumerate(segments):
                 if log.closed or log.offline:  # The directory goes, or the next start sees to it.
                     segment.close()
                     continue
                 try:
                     segment.delete_files()
-                except OSError:
-                    _close(segments[number + 1 :])
-                    raise
-            if not (log.closed or log.offline):
-                # Not the log's start: of what lies before it in its segment nothing else tells.
+                except Exception as error:
+                    if _is_disk_error(error):
+                        _close(segments[number:])
+                        raise
+                    left.append((segment, error))
+            if not (left or log.closed or log.offline):
+                # The first segment's base, not the log's start: only the snapshot there knows the
+                # producers of what lies before that start in the segment.
                 log.producer_state.delete_snapshots_before(log.segments.first.base_offset)
+            return left
 
-        self._jobs.submit(lane_of(log.log_dir), unlink).then(
-            lambda _: None, lambda error: self._refused(log.log_dir, error)
-        )
+        def done(left: list[tuple[LogSegment, Exception]]) -> None:
+            for _, error in left:
+                self._housekeeping.failed(_TASK, str(log.topic_partition), error)
+            if left:
+                self._retry(lambda: self._unlink(log, [segment for segment, _ in left]))
+
+        def failed(error: Exception) -> None:
+            if not self._is_disk_failure(log.log_dir, error):
+                self._housekeeping.failed(_TASK, str(log.topic_partition), error)
+                self._retry(lambda: self._unlink(log, []))  # The snapshots are left.
+
+        self._jobs.submit(lane_of(log.log_dir), unlink).then(done, failed)
+
+    # -- whole logs ---------------------------------------------------------------------------
 
     async def delete_logs(self, log_dir: str, logs: Sequence[Log]) -> None:
-        """Take the directories of a topic's closed logs out of sight; done when that is durable.
+        """Rename the directories of a topic's closed logs; done when that is durable.
 
-        What a failed disk keeps is no error: the next start finds a directory of no known topic.
+        What cannot be renamed is no error to the caller: the next start finds a directory of no
+        known topic. It is not tried again, for a new topic may have taken the name by then.
         """
         doomed_by_path = {
             log.directory: posixpath.join(
@@ -152,16 +180,27 @@ class Deletions:
         if not doomed_by_path:
             return
 
-        def rename() -> None:
+        def rename() -> list[tuple[str, Exception]]:
+            left: list[tuple[str, Exception]] = []
             for path, doomed in doomed_by_path.items():
-                self._files.rename(path, doomed)
+                try:
+                    self._files.rename(path, doomed)
+                except Exception as error:
+                    if _is_disk_error(error):
+                        raise
+                    left.append((path, error))
             self._files.sync_dir(log_dir)
+            return left
 
         try:
-            await self._jobs.submit(lane_of(log_dir), rename)
+            left = await self._jobs.submit(lane_of(log_dir), rename)
         except OSError as error:
-            self._refused(log_dir, error)
+            if not self._is_disk_failure(log_dir, error):
+                self._housekeeping.failed(_TASK, log_dir, error, outcome=_LEFT)
             return
+        for path, problem in left:
+            self._housekeeping.failed(_TASK, path, problem, outcome=_LEFT)
+            del doomed_by_path[path]
         self._timers.call_later(
             logs[0].config.file_delete_delay_ms,
             lambda: self._remove_directories(log_dir, list(doomed_by_path.values())),
@@ -169,31 +208,58 @@ class Deletions:
 
     def _remove_directories(self, log_dir: str, doomed: Sequence[str]) -> None:
         """Unlink ``-delete`` directories with all they hold, a few in a job: others wait, too."""
-
-        def remove(paths: Sequence[str]) -> None:
-            for path in paths:
-                remove_tree(self._files, path)
-
         for start in range(0, len(doomed), _REMOVED_AT_ONCE):
-            job = partial(remove, doomed[start : start + _REMOVED_AT_ONCE])
-            self._jobs.submit(lane_of(log_dir), job).then(
-                lambda _: None, lambda error: self._refused(log_dir, error)
-            )
+            self._remove_some(log_dir, doomed[start : start + _REMOVED_AT_ONCE])
 
-    def _refused(self, log_dir: str, error: Exception) -> None:
-        if isinstance(error, OSError) and not is_refusal(error):
+    def _remove_some(self, log_dir: str, doomed: Sequence[str]) -> None:
+        def remove() -> list[tuple[str, Exception]]:
+            left: list[tuple[str, Exception]] = []
+            for path in doomed:
+                try:
+                    remove_tree(self._files, path)
+                except Exception as error:
+                    if _is_disk_error(error):
+                        raise
+                    if self._files.exists(path):  # Else an operator was faster.
+                        left.append((path, error))
+            return left
+
+        def done(left: list[tuple[str, Exception]]) -> None:
+            for path, error in left:
+                self._housekeeping.failed(_TASK, path, error)
+            if left:
+                self._retry(lambda: self._remove_some(log_dir, [path for path, _ in left]))
+
+        def failed(error: Exception) -> None:
+            if not self._is_disk_failure(log_dir, error):
+                self._housekeeping.failed(_TASK, log_dir, error, outcome=_LEFT)
+
+        self._jobs.submit(lane_of(log_dir), remove).then(done, failed)
+
+    # -- errors -------------------------------------------------------------------------------
+
+    def _retry(self, again: Callable[[], None]) -> None:
+        self._timers.call_later(RETRY_MS, again)
+
+    def _is_disk_failure(self, log_dir: str, error: Exception) -> bool:
+        """Whether `error` means that the disk has failed; the directory is offline then."""
+        if isinstance(error, OSError) and _is_disk_error(error):
             self._storage_failed(log_dir, error)
-        else:
-            self._report(
-                "deletion in {log_dir} failed: {error!r}",
-                log_dir=log_dir,
-                error=error,
-                level="warn",
-            )
+            return True
+        return False
+
+
+def _is_disk_error(error: Exception) -> bool:
+    """Whether this is more than a full disk, a file that is missing, or a bug."""
+    return (
+        isinstance(error, OSError)
+        and not isinstance(error, FileNotFoundError)
+        and not is_refusal(error)
+    )
 
 
 def _close(segments: Sequence[LogSegment]) -> None:
-    """Nobody will unlink them in this process: let go of their files."""
+    """Close segments that will not be unlinked in this process."""
     for segment in segments:
         segment.close()
 

@@ -51,7 +51,7 @@ class DirWrites:
         self.is_slow = False
 
     def took(self, write_ms: float) -> None:
-        """A write has taken this long; needs not be told of short ones while `is_slow` is unset."""
+        """Note how long a write has taken."""
         if write_ms > SLOW_WRITE_MS:
             self._quiet_at_ms = self.monotonic_ms() + self.quiet_ms
             if not self.is_slow:

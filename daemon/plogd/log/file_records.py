@@ -14,6 +14,8 @@ Source: Kafka 3.9 FileRecords, FileLogInputStream; KAFKA-9835 for the fixed slic
 
 from __future__ import annotations
 
+import contextlib
+import posixpath
 import struct
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -21,6 +23,7 @@ from typing import NamedTuple
 from plog.errors import CorruptMessage, PlogError
 from plog.records.batch import HEADER_SIZE, LOG_OVERHEAD, BatchHeader, parse_header
 from plogd.log.cold_read import cold_range
+from plogd.log.names import is_metadata_dir
 from plogd.ports import Buffer, File
 
 READ_CHUNK_BYTES = 64 * 1024
@@ -64,8 +67,7 @@ class FileRegion:
     __slots__ = ("_open", "file", "nbytes", "position")
 
     def __init__(self, file: File, position: int, nbytes: int) -> None:
-        file.retain()
-        self.file = file
+        self.file = file.retain()
         self.position = position
         self.nbytes = nbytes
         self._open = True
@@ -96,11 +98,17 @@ class FileRegion:
 class FileRecords:
     """The batches of one ``.log`` file. Appends come from one thread; reads from any."""
 
-    __slots__ = ("_torn", "corrupt_ranges", "file", "size_bytes")
+    __slots__ = ("_torn", "_writer", "corrupt_ranges", "file", "size_bytes")
 
     def __init__(self, file: File) -> None:
         self.file = file
-        self.size_bytes = file.size()
+        self._writer: File | None = None
+        """The open file, from the first append until `end_writing`."""
+        try:
+            self.size_bytes = file.size()
+        except Exception:
+            file.close()
+            raise
         self.corrupt_ranges: list[CorruptRange] = []
         """Damage that recovery has kept, in rising order."""
         self._torn = False
@@ -108,19 +116,40 @@ class FileRecords:
     def append(self, data: Buffer) -> int:
         """Write whole batches at the end; returns the position of the first.
 
-        Raises OSError with nothing appended.
+        Whatever is raised, nothing was appended; `repair` tells whether nothing is left, either.
         """
         position = self.size_bytes
         if self._torn:
             self.repair()
+        writer = self._writer
+        if writer is None:
+            writer = self._begin_writing()
         try:
-            self.file.append(data)
-        except OSError:
+            writer.append(data)
+        except Exception:  # After any error, part of it may be in the file.
             self._torn = True
-            self.repair()
+            with contextlib.suppress(Exception):
+                self.repair()
             raise
         self.size_bytes = position + len(data)
         return position
+
+    def _begin_writing(self) -> File:
+        is_reserved = is_metadata_dir(posixpath.dirname(self.file.path))
+        self._writer = self.file.retain_for_writing(is_reserved=is_reserved)
+        return self._writer
+
+    def end_writing(self) -> None:
+        """Nothing more is appended, and all is durable: the file may lose its descriptor."""
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            writer.close()
+            self.file.end_writing()
+
+    def close(self) -> None:
+        """Close the file; regions keep theirs open."""
+        self.end_writing()
+        self.file.close()
 
     def repair(self) -> None:
         """Cut what a failed append has left, if it could not be cut then. Raises OSError."""
@@ -147,7 +176,7 @@ class FileRecords:
     def region(self, position: int, nbytes: int) -> FileRegion:
         """A slice for an answer; the caller closes it."""
         assert position + nbytes <= self.size_bytes, (position, nbytes, self.size_bytes)
-        return FileRegion(self.file, position, nbytes)
+        return FileRegion(self._writer or self.file, position, nbytes)
 
     def header_at(self, position: int) -> BatchHeader | None:
         """The header of the batch at `position`; None at the end of the file.

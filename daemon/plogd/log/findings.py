@@ -8,17 +8,22 @@ acknowledged and is a warning; what is damaged or gone was, and is an error.
 from __future__ import annotations
 
 import itertools
+import posixpath
 from collections.abc import Mapping, Sequence
 
 from plog.types import TopicPartition
 from plogd.log.checkpoints import EpochEntry
 from plogd.log.log_segment import LogSegment
+from plogd.log.names import STRAY_SUFFIX
 from plogd.log.segment_recovery import RecoveredSegment
 from plogd.ports import Report
 
+_NAMED = 5
+"""Files that one line names."""
+
 
 class Findings:
-    """Tells of one log; see the module's text."""
+    """Reports what loading one log has found."""
 
     def __init__(self, topic_partition: TopicPartition, directory: str, report: Report) -> None:
         self._name = str(topic_partition)
@@ -53,15 +58,23 @@ class Findings:
                 level="warn",
             )
 
-    def dropped(self, segments: Sequence[LogSegment]) -> None:
-        """Segments behind a cut are dropped."""
+    def taken_out(self, segments: Sequence[LogSegment], why: str) -> None:
+        """Segments are not part of the log any more; their files are kept."""
         self._report(
-            "dropped {count} segments of {topic_partition} from offset {offset} on: what precedes "
-            "them was not durable",
+            "took {count} segments out of {topic_partition}, from offset {offset} on: {why}. Their "
+            "files are kept in {directory} as *{suffix}: {names}; remove them when their records "
+            "are not needed",
             count=len(segments),
             topic_partition=self._name,
             offset=segments[0].base_offset,
-            level="warn",
+            why=why,
+            directory=self._directory,
+            suffix=STRAY_SUFFIX,
+            names=", ".join(
+                posixpath.basename(segment.records_file.path) for segment in segments[:_NAMED]
+            )
+            + (", ..." if segments[_NAMED:] else ""),
+            level="error",
         )
 
     def lost_at_end(self, first_offset: int, end_offset: int) -> None:

@@ -21,13 +21,15 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from typing import Protocol
 
 from plogd.log.binding import bind
 from plogd.log.call_each import call_each
 from plogd.log.gathering import Gathering
+from plogd.log.io_errors import storage_error
 from plogd.log.sync_costs import SyncCosts
-from plogd.ports import Clock, File, Files, Jobs, Later, Timers, Turn, gather, ready, spawn
+from plogd.ports import Clock, File, Files, Jobs, Later, Timers, Turn, failed, gather, ready, spawn
 
 _PARALLEL_LANES = 8
 
@@ -144,11 +146,6 @@ class SyncRounds:
         unsafe_bytes = self._unsynced_bytes + self._unwritten_bytes
         return unsafe_bytes < self._max_unsynced_bytes and not self._waiting_for_room
 
-    @property
-    def is_awaited(self) -> bool:
-        """Whether somebody waits for `room`."""
-        return bool(self._waiting_for_room)
-
     def room(self) -> Later[None]:
         """Wait, first come first served, until the unsynced bytes are below their bound."""
         if self.has_room:
@@ -176,8 +173,12 @@ class SyncRounds:
 
     def _start(self) -> None:
         """Begin a round, now or when those are here whom the last one has answered."""
-        if self._waiting_for_room or not self._company.must_wait():
-            self._begin()
+        must_wait = False
+        try:
+            must_wait = not self._waiting_for_room and self._company.must_wait()
+        finally:
+            if not must_wait:
+                self._begin()
 
     def _begin(self) -> None:
         self._scheduled = False
@@ -188,7 +189,11 @@ class SyncRounds:
         self._in_flight = True
         self.rounds += 1
         self.synced_logs += len(tickets)
-        self._sync(tickets).then(
+        try:
+            syncing = self._sync(tickets)
+        except Exception as error:
+            syncing = failed(error)
+        syncing.then(
             lambda failures: self._finish(tickets, failures),
             lambda error: self._finish(tickets, [_as_failure(tickets, error)]),
         )
@@ -228,8 +233,9 @@ class SyncRounds:
                 if ticket.directory is not None:
                     self._sync_directory(ticket.log, ticket.directory)
                     count += 1
-            except OSError as error:
-                failures.append(SyncFailed([ticket.log.log_dir], error))
+            except Exception as error:
+                failure = storage_error("sync", error)
+                failures.append(SyncFailed([ticket.log.log_dir], failure))
         if count:
             now_ms = self._clock.monotonic_ms()
             self._costs.observe_files(count, now_ms - started_ms, now_ms)
@@ -247,8 +253,8 @@ class SyncRounds:
         started_ms = self._clock.monotonic_ms()
         try:
             self._files.sync_fs(self._path)
-        except OSError as error:
-            return [SyncFailed(self._log_dirs, error)]
+        except Exception as error:
+            return [SyncFailed(self._log_dirs, storage_error("sync", error))]
         now_ms = self._clock.monotonic_ms()
         self._costs.observe_file_system(now_ms - started_ms, now_ms)
         return []
@@ -267,11 +273,12 @@ class SyncRounds:
         call_each(calls)
 
     def _go_on(self) -> None:
-        # What has become durable is answered in this turn, which takes longer the more that is.
-        self._turn.defer(self._company.round_answered)
-        if self._dirty:
-            self._schedule()
-        call_each(self._to_wake())
+        calls: list[Callable[[], None]] = [
+            # What has become durable is answered in this turn, which takes longer the more that is.
+            partial(self._turn.defer, self._company.round_answered),
+            *([self._schedule] if self._dirty else []),
+        ]
+        call_each(chain(calls, self._to_wake()))
 
     def _to_wake(self) -> Iterator[Callable[[], None]]:
         """One after the other, as long as there is room: each may append."""
@@ -280,12 +287,17 @@ class SyncRounds:
             and self._unsynced_bytes + self._unwritten_bytes < self._max_unsynced_bytes
         ):
             yield partial(self._waiting_for_room.popleft().succeed, None)
+        if self._is_idle and self._waiting_for_idle:
+            yield partial(self._turn.defer, self._tell_idle)
+
+    def _tell_idle(self) -> None:
+        """Wake those who wait for it, unless what was made durable has led to another append."""
         if self._is_idle:
             waiting, self._waiting_for_idle = self._waiting_for_idle, []
-            yield from (partial(later.succeed, None) for later in waiting)
+            call_each(partial(later.succeed, None) for later in waiting)
 
 
 def _as_failure(tickets: Sequence[SyncTicket], error: Exception) -> SyncFailed:
-    """A job that died of anything but a reported OSError leaves every ticket in doubt."""
-    cause = error if isinstance(error, OSError) else OSError(f"sync job failed: {error!r}")
-    return SyncFailed(sorted({ticket.log.log_dir for ticket in tickets}), cause)
+    """A sync that ended without saying what it had synced leaves every ticket in doubt."""
+    log_dirs = sorted({ticket.log.log_dir for ticket in tickets})
+    return SyncFailed(log_dirs, storage_error("sync job", error))

@@ -83,12 +83,16 @@ class Gathering:
         self._answered_ms = self._clock.monotonic_ms()
 
     def _set_timer(self) -> None:
-        self._asked_at_timer = self._asked
         self._patience = self._timers.call_later(_GAP_MS, self._look)
+        self._asked_at_timer = self._asked
 
     def _look(self) -> None:
         if self._asked > self._asked_at_timer and self._clock.monotonic_ms() < self._until_ms:
-            self._set_timer()
+            try:
+                self._set_timer()
+            except Exception:
+                self._end_wait()
+                raise
             return
         self._refuse_the_next()
         self._end_wait()

@@ -14,6 +14,7 @@ Invariant: an append that fails leaves the entries as they were.
 
 from __future__ import annotations
 
+import contextlib
 import struct
 from typing import Any
 
@@ -32,31 +33,56 @@ class CorruptIndex(PlogError):
     """An index file cannot be what was written: rebuild it from the log."""
 
 
+def _open_read(files: Files, path: str) -> File:
+    try:
+        return files.open_read(path)
+    except FileNotFoundError:
+        raise CorruptIndex(f"{path} is missing") from None
+
+
 class IndexFile:
     """The entries of one index file. Appends come from one thread, look-ups from any."""
 
     __slots__ = ("_layout", "_size_remainder", "_torn", "count", "file", "max_entries")
 
-    def __init__(self, files: Files, path: str, layout: struct.Struct, max_bytes: int) -> None:
-        self.file: File = files.open_append(path)
+    def __init__(
+        self,
+        files: Files,
+        path: str,
+        layout: struct.Struct,
+        max_bytes: int,
+        *,
+        read_only: bool = False,
+    ) -> None:
+        """Raises OSError; with `read_only`, CorruptIndex if there is no such file."""
+        self.file: File = _open_read(files, path) if read_only else files.open_on_demand(path)
         self._layout = layout
-        size_bytes = self.file.size()
+        try:
+            size_bytes = self.file.size()
+        except Exception:
+            self.file.close()
+            raise
         self.count = size_bytes // layout.size
         self._size_remainder = size_bytes % layout.size
         self.max_entries = max_bytes // layout.size
         self._torn = self._size_remainder != 0
 
     def append(self, *fields: int) -> None:
-        """Write one entry at the end. Raises OSError with nothing appended."""
-        if self._torn:
-            self._cut()
+        """Write one entry at the end. Whatever is raised, nothing was appended; see `repair`."""
+        self.repair()
         try:
             self.file.append(self._layout.pack(*fields))
-        except OSError:
+        except Exception:  # After any error, part of it may be in the file.
             self._torn = True
-            self._cut()
+            with contextlib.suppress(Exception):
+                self._cut()
             raise
         self.count += 1
+
+    def repair(self) -> None:
+        """Cut what a failed append has left, if it could not be cut then. Raises OSError."""
+        if self._torn:
+            self._cut()
 
     def entry(self, slot: int, *, nowait: bool = False) -> tuple[Any, ...]:
         """The fields of one entry. Raises CorruptIndex if it is not there; ColdRead."""

@@ -1,7 +1,9 @@
 """Which errors of a file operation mean that something is broken, and which only that it must wait.
 
 A refused operation did nothing and may succeed later; any other `OSError` costs the log directory
-(docs/architecture.md, rule R15). Used wherever the log meets one, on any thread.
+(docs/architecture.md, rule R15). An error that is no `OSError` is a bug; where it leaves a file or
+a sync in doubt, `storage_error` turns it into one that costs the directory, too. Used by all of the
+log, on any thread.
 """
 
 from __future__ import annotations
@@ -18,6 +20,23 @@ _REMEDIES = {
 }
 """Of what there may be nothing left for a while: space, quota, descriptors of this process and of
 the system."""
+
+
+class HalfWritten(OSError):
+    """What a failed write has left could not be removed: nothing may be written after it."""
+
+
+def storage_error(what: str, error: Exception) -> OSError:
+    """`error` itself if it is an `OSError`, else one caused by it: `what` is in doubt.
+
+    >>> storage_error("sync", MemoryError("no memory"))
+    OSError("sync failed: MemoryError('no memory')")
+    """
+    if isinstance(error, OSError):
+        return error
+    failure = OSError(f"{what} failed: {error!r}")
+    failure.__cause__ = error
+    return failure
 
 
 def is_refusal(error: OSError) -> bool:

@@ -6,11 +6,12 @@ all batches that have gathered since the last one; it rolls the segment where it
 job has written becomes part of the log when its outcome arrives, by the very steps of an append
 that was made at once: the log's end rises, producers and leader epochs are noted, a sync is asked
 for. So nothing but this object knows of a batch before it is in the file, and there is nothing to
-take back when a write fails: this batch and those prepared behind it, whose offsets follow from
-it, are forgotten and their appends told (`Writing.error`).
+undo in memory when a write fails, whatever is raised: this batch and those prepared after it, whose
+offsets follow from it, are forgotten, and their appends get the error (`Writing.error`).
 
 Belongs to one `Log`, from the first such append until none is left. Reactor thread but for `_write`
-and what it calls. Source: docs/decisions/0007-slow-directories-write-on-their-lane.md.
+and what it calls. A write is that of segment_writes.py, as for appends that are made at once.
+Source: docs/decisions/0007-slow-directories-write-on-their-lane.md.
 Invariants: one job at a time for each log; readers see the segments as they were when the last
 outcome arrived (`written_bytes`).
 """
@@ -22,15 +23,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from plog.errors import KafkaStorageError
+from plog.errors import KafkaError, KafkaStorageError
 from plog.records.batch import BatchHeader, set_base_offset_and_epoch
 from plogd.log.batch_validator import AppendOrigin, ValidatedBatch
+from plogd.log.call_each import call_each
 from plogd.log.dir_writes import DirWrites
 from plogd.log.flush import SyncRounds
+from plogd.log.io_errors import HalfWritten
 from plogd.log.log_results import AppendInfo, Writing
 from plogd.log.log_segment import LogSegment
 from plogd.log.producer_state import BatchMetadata, ProducerStateManager
-from plogd.log.segment_writes import HalfWritten, make_successor, must_roll, write_batch
+from plogd.log.segment_writes import make_successor, must_roll, write_batch
 from plogd.ports import Files
 from plogd.topic_config import TopicConfig
 
@@ -65,9 +68,13 @@ class _Outcome:
     """How many batches, from the first on."""
     rolled: dict[int, LogSegment] = field(default_factory=dict)
     """New segments, by the number of the batch each was made for."""
-    error: OSError | None = None
+    error: Exception | None = None
     """Why the other batches are not written."""
     slowest_ms: float = 0.0
+
+    def batch_written(self) -> None:
+        """Count one more."""
+        self.written += 1
 
 
 class LaneWrites:
@@ -165,7 +172,7 @@ class LaneWrites:
                 outcome.rolled[0] = make_successor(
                     self._files, log.directory, old, base_offset, config
                 )
-            except OSError as error:
+            except Exception as error:
                 outcome.error = error
             return outcome
 
@@ -187,7 +194,7 @@ class LaneWrites:
     def _write(
         self, group: Sequence[Prepared], segment: LogSegment, config: TopicConfig
     ) -> _Outcome:
-        """A job: write the batches one after the other, up to the first that cannot be."""
+        """A job: write the batches in order, up to the first that cannot be written."""
         outcome = _Outcome()
         try:
             for number, prepared in enumerate(group):
@@ -198,11 +205,10 @@ class LaneWrites:
                         self._files, self._log.directory, segment, prepared.first_offset, config
                     )
                     outcome.rolled[number] = segment
-                write_batch(segment, batch, last_offset)
-                outcome.written += 1
+                write_batch(segment, batch, last_offset, outcome.batch_written)
                 took_ms = self._writes.monotonic_ms() - started_ms
                 outcome.slowest_ms = max(outcome.slowest_ms, took_ms)
-        except OSError as error:
+        except Exception as error:
             outcome.error = error
         return outcome
 
@@ -219,10 +225,17 @@ class LaneWrites:
         for number, prepared in enumerate(group[: outcome.written]):
             self._take_segment(outcome, number)
             header = prepared.batch.header
-            log.appended(header, prepared.first_offset, prepared.leader_epoch)
+            try:
+                log.appended(header, prepared.first_offset, prepared.leader_epoch)
+            except Exception as error:
+                log.on_bug("taking what a job has appended into the log", error)
+                outcome.error = HalfWritten(f"a batch is in the file, not in the log: {error!r}")
+                outcome.written = number
+                break
             self._done_bytes += len(prepared.batch.view)
             prepared.writing.is_written = True
-        self._take_segment(outcome, outcome.written)
+        else:
+            self._take_segment(outcome, outcome.written)
         self.written_bytes = log.segments.active.size_bytes
         if outcome.error is not None or log.closed or log.offline:
             self._forget(group[outcome.written :], outcome.error)
@@ -234,20 +247,28 @@ class LaneWrites:
             self._log.rolled(segment)
 
     def _broken(self, error: Exception) -> None:
-        """The job did not end as a job does: nobody knows what is in the file."""
+        """The job itself failed, and with it the count of what is in the file."""
         group, self._group, self.is_busy = self._group, (), False
+        self._log.on_bug("a job that writes", error)
         self._forget(group, HalfWritten(f"a job that writes failed: {error!r}"))
         self._go_on()
 
-    def _forget(self, unwritten: Sequence[Prepared], error: OSError | None) -> None:
+    def _forget(self, unwritten: Sequence[Prepared], error: Exception | None) -> None:
         """These, and all that wait behind them, will not be in the log."""
         log = self._log
-        reason = KafkaStorageError(f"{log.topic_partition}: {log.log_dir} is offline, or closed")
-        if error is not None:
+        reason: KafkaError
+        if error is None:
+            reason = KafkaStorageError(
+                f"{log.topic_partition}: {log.log_dir} is offline, or the log is closed"
+            )
+        elif isinstance(error, OSError):
             reason = log.disk_failed("append", error)
+        else:
+            log.on_bug(f"append to {log.topic_partition} on a slow disk", error)
+            reason = KafkaError("unexpected error, see the broker's log")
         for prepared in (*unwritten, *self._waiting):
             prepared.writing.error = reason
-            log.producer_state.note_refused(prepared.batch.header, prepared.now_ms)
+            log.producer_state.note_refused(prepared.batch.header)
             self._done_bytes += len(prepared.batch.view)
         self._waiting.clear()
 
@@ -256,7 +277,6 @@ class LaneWrites:
             self._submit()
         else:
             self._log.writes_ended()
-        self._log.on_durable()
-        # At last, for it lets those append that waited for room: perhaps to this very log.
         done_bytes, self._done_bytes = self._done_bytes, 0
-        self._rounds.hold(-done_bytes)
+        # Room at last, for it lets waiting requests append: perhaps to this very log.
+        call_each([self._log.on_durable, lambda: self._rounds.hold(-done_bytes)])

@@ -152,7 +152,7 @@ class LeaderEpochs:
         def write() -> None:
             try:
                 write_leader_epochs(files, directory, entries)
-            except OSError:
+            except Exception:
                 self.is_dirty = True
                 raise
 

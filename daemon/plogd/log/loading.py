@@ -20,10 +20,11 @@ from plogd.log.checkpoints import write_topic_id
 from plogd.log.creation import put_aside
 from plogd.log.discovery import FoundLog, KnownTopic, TopicOf, find_logs, surest_first
 from plogd.log.io_errors import is_refusal
+from plogd.log.load_request import LoadRequest
 from plogd.log.log_dir import LogDir
 from plogd.log.log_dirs import LogDirs, claim
 from plogd.log.log_state import LogState
-from plogd.log.recovery import LoadRequest, load_log
+from plogd.log.recovery import load_log
 from plogd.ports import Clock, Files, Jobs, Later, Random, Report, gather, spawn
 
 
@@ -81,6 +82,7 @@ class Loading:
             knows_log_start=key in log_dir.log_starts,
             producer_id_expiration_ms=self._config().producer_id_expiration_ms,
             now_ms=self._clock.now_ms(),
+            monotonic_ms=self._clock.monotonic_ms(),
         )
         state = await self._jobs.submit(
             self.lane(log_dir), lambda: load_log(self._files, request, self._report)

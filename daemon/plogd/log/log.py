@@ -11,14 +11,14 @@ and the log's end (docs/architecture.md, "Group commit"). Appends and the openin
 happen at once, unless the disk is slow (lane_writes.py); syncing, sealing and deleting are jobs.
 
 Source: Kafka 3.9 UnifiedLog and LocalLog; the paper, section 3.1.
-Invariant: a failed append leaves no byte behind, and no state that speaks of one.
+Invariant: an append that raises, whatever it is, leaves no byte behind and changes no state.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from plog.errors import KafkaStorageError, OffsetOutOfRange
+from plog.errors import KafkaError, KafkaStorageError, OffsetOutOfRange
 from plog.records.batch import BatchHeader, set_base_offset_and_epoch
 from plogd.log.batch_validator import AppendOrigin, BatchRules, ValidatedBatch, validate_batch
 from plogd.log.dir_writes import SLOW_WRITE_MS, DirWrites
@@ -29,7 +29,7 @@ from plogd.log.log_results import NO_DATA, AppendInfo, FetchData, as_fetch_data
 from plogd.log.log_segment import LogSegment
 from plogd.log.log_state import LogHooks, LogState
 from plogd.log.retention import KEEP_EVERYTHING, RetentionPolicy, deletable_segments
-from plogd.log.segment_writes import HalfWritten, check_fits, make_successor, take_back
+from plogd.log.segment_writes import check_fits, make_successor, write_batch
 from plogd.log.segments import Segments
 from plogd.ports import Files
 from plogd.topic_config import TopicConfig
@@ -60,7 +60,7 @@ class Log:
         self.durable_end_offset = state.log_end_offset
         self.high_watermark = state.high_watermark
         self.recovery_point = state.recovery_point
-        self.on_durable: Callable[[], None] = _nothing
+        self.on_durable: Callable[[], None] = lambda: None
         """Hears that more is durable, and that writes of a slow disk have ended, well or not."""
         self.offline = False
         self.closed = False
@@ -72,6 +72,7 @@ class Log:
         self._writes = writes
         self._lane: LaneWrites | None = None  # Appends a slow disk has not taken yet.
         self._hooks = hooks
+        self.on_bug = hooks.on_bug
         self._unsealed = [self._segments.active]
         """Segments not yet sealed, oldest first; the active one is last."""
         self._dirty: list[LogSegment] = []
@@ -105,9 +106,8 @@ class Log:
         self._use(self._config)
 
     def _use(self, config: TopicConfig) -> None:
-        """Work out what every append asks of the settings."""
         self._config = config
-        self._rules = BatchRules.of(config)
+        self.rules = BatchRules.of(config)
         self._acks_durable_only = config.flush_messages == 1 or self._flush_before_visible
 
     @property
@@ -129,22 +129,23 @@ class Log:
 
     def append_as_leader(
         self,
-        batches: memoryview,
+        batch: memoryview | ValidatedBatch,
         *,
         leader_epoch: int,
         now_ms: int,
         origin: AppendOrigin = AppendOrigin.CLIENT,
     ) -> AppendInfo:
-        """Give the batch in `batches` its offsets, write it, and ask for it to become durable.
+        """Give `batch` its offsets, write it, and ask for it to become durable.
 
-        `batches` is changed in place (base offset and leader epoch lie outside the checksum).
-        Raises the `KafkaError` a client is to see; then nothing was appended. On a slow disk that
-        may come later: see `AppendInfo.writing`.
+        It is changed in place (base offset and leader epoch lie outside the checksum), and is not
+        validated again. Raises the `KafkaError` for the client; then nothing was appended. On a
+        slow disk that may come later: see `AppendInfo.writing`.
         """
         if self.offline or self.closed:
             raise self.not_open()
         assert leader_epoch >= self.leader_epochs.latest_epoch, "an append by a deposed leader"
-        batch = validate_batch(batches, rules=self._rules, now_ms=now_ms, origin=origin)
+        if not isinstance(batch, ValidatedBatch):
+            batch = validate_batch(batch, rules=self.rules, now_ms=now_ms, origin=origin)
         by_job = self._lane is not None or self._writes.is_slow
         if not by_job and batch.header.producer_id >= 0:
             duplicate = self.producer_state.check(batch.header, origin)
@@ -158,64 +159,64 @@ class Log:
             if by_job:
                 return self._append_by_job(batch, leader_epoch, now_ms, origin)
             return self._append(batch, leader_epoch, now_ms)
-        except KafkaStorageError:
-            self.producer_state.note_refused(batch.header, now_ms)
+        except Exception as error:
+            # A batch that breaks a rule is not sent again; any other refused one has to come first.
+            if isinstance(error, KafkaStorageError) or not isinstance(error, KafkaError):
+                self.producer_state.note_refused(batch.header)
             raise
 
     def _append(self, batch: ValidatedBatch, leader_epoch: int, now_ms: int) -> AppendInfo:
-        view, header, max_timestamp, max_timestamp_delta, log_append_time_ms = batch
-        started_ms = self._writes.monotonic_ms()
+        view, header, max_timestamp, _, time_ms = batch
+        monotonic_ms = self._writes.monotonic_ms
+        started_ms = monotonic_ms()
         first_offset = self.log_end_offset
         last_offset = first_offset + header.last_offset_delta
         set_base_offset_and_epoch(view, 0, first_offset, leader_epoch)
-        segment = self._segment_for(len(view), max_timestamp, last_offset, now_ms)
-        size_before = segment.records.size_bytes
-        try:
-            segment.append(view, last_offset, max_timestamp, first_offset + max_timestamp_delta)
-        except OSError as error:
-            raise self.disk_failed("append", take_back(segment, size_before, error)) from error
-        self.appended(header, first_offset, leader_epoch)
-        took_ms = self._writes.monotonic_ms() - started_ms
-        if took_ms > SLOW_WRITE_MS:
-            self._writes.took(took_ms)
-        return AppendInfo(first_offset, last_offset, log_append_time_ms, self.log_start_offset)
+        info = AppendInfo(first_offset, last_offset, time_ms, self.log_start_offset)
 
-    def _segment_for(
-        self, nbytes: int, timestamp_ms: int, last_offset: int, now_ms: int
-    ) -> LogSegment:
+        def written() -> None:
+            if monotonic_ms() - started_ms > SLOW_WRITE_MS:
+                self._writes.took(monotonic_ms() - started_ms)
+            self.appended(header, first_offset, leader_epoch)
+
+        check_fits(self.topic_partition, len(view), self._config)
         active = self._segments.active
-        check_fits(self.topic_partition, nbytes, self._config)
         try:
-            is_full = active.should_roll(self._config, nbytes, timestamp_ms, last_offset, now_ms)
+            if active.should_roll(self._config, len(view), max_timestamp, last_offset, now_ms):
+                self.roll()
+                active = self._segments.active
+            write_batch(active, batch, last_offset, written)
         except OSError as error:
             raise self.disk_failed("append", error) from error
-        if is_full:
-            self.roll()
-            return self._segments.active
-        return active
+        return info
 
     def disk_failed(self, what: str, error: OSError) -> KafkaStorageError:
         """What to tell the client. A full disk only refuses; else the log directory is lost."""
-        if isinstance(error, HalfWritten):
-            self._hooks.storage_failed(self.log_dir, error)
-        else:
-            self._hooks.operation_failed(self.log_dir, error)
+        self._hooks.operation_failed(self.log_dir, error)
         return KafkaStorageError(
             f"{self.topic_partition}: cannot {what} in {self.log_dir}: {told(error)}"
         )
 
     def appended(self, header: BatchHeader, first_offset: int, leader_epoch: int) -> None:
-        """The next batch is in the active segment's file: from now on it is part of the log."""
+        """Make the batch that is in the active segment's file a part of the log.
+
+        If that raises, it is no part. So the log's end rises last, and what comes before is
+        harmless without it: a sync with nothing to do, an epoch that has no records yet.
+        """
         segment = self._segments.active
-        self.log_end_offset = first_offset + header.last_offset_delta + 1
+        end_offset = first_offset + header.last_offset_delta + 1
+        if not self._dirty or self._dirty[-1] is not segment:
+            self._dirty.append(segment)
+        unrequested = end_offset - self._requested_end_offset
+        wants_sync = unrequested >= self._config.flush_messages or self._flush_before_visible
+        if wants_sync:
+            self._rounds.request(self, header.size_bytes)
         self.leader_epochs.assign(leader_epoch, first_offset)
         if header.producer_id >= 0:
             self.producer_state.update(header, first_offset=first_offset)
-        if not self._dirty or self._dirty[-1] is not segment:
-            self._dirty.append(segment)
-        unrequested = self.log_end_offset - self._requested_end_offset
-        if unrequested >= self._config.flush_messages or self._flush_before_visible:
-            self.request_sync(header.size_bytes)
+        self.log_end_offset = end_offset
+        if wants_sync:
+            self._requested_end_offset, self._unflushed_since_ms = end_offset, None
 
     def _append_by_job(
         self, batch: ValidatedBatch, leader_epoch: int, now_ms: int, origin: AppendOrigin
@@ -257,17 +258,14 @@ class Log:
 
     def request_sync(self, nbytes: int = 0) -> None:
         """Ask for all that is here to become durable in the next sync round."""
-        self._requested_end_offset = self.log_end_offset
-        self._unflushed_since_ms = None
         self._rounds.request(self, nbytes)
+        self._requested_end_offset, self._unflushed_since_ms = self.log_end_offset, None
 
     def begin_sync(self) -> SyncTicket | None:
         """The next round's view of this log: what is dirty, and the end that will be durable."""
         if self.closed or self.offline:
             return None
-        files = [segment.records_file for segment in self._dirty]
-        for file in files:
-            file.retain()
+        files = [segment.records_file.retain() for segment in self._dirty]
         directory = self.directory if self._directory_dirty else None
         self._dirty, self._directory_dirty = [], False
         self._end_position = (self.log_end_offset, self._segments.active, self._active_size())
@@ -295,23 +293,27 @@ class Log:
         self.rolled(new)
 
     def rolled(self, new: LogSegment) -> None:
-        """`new` was made at the log's end: it is the active segment now."""
+        """`new` was made at the log's end: it is the active segment now. Raises nothing."""
         old = self._segments.active
-        self._segments.add(new)
-        self._unsealed.append(new)
         self._directory_dirty = True
-        self._hooks.report(
-            "rolled segment of {topic_partition} at offset {offset}",
-            topic_partition=str(self.topic_partition),
-            offset=self.log_end_offset,
-        )
-        self._hooks.seal(self, old, self.log_end_offset)
+        self._unsealed.append(new)
+        self._segments.add(new)
+        try:
+            self._hooks.report(
+                "rolled segment of {topic_partition} at offset {offset}",
+                topic_partition=str(self.topic_partition),
+                offset=self.log_end_offset,
+            )
+            self._hooks.seal(self, old, self.log_end_offset)
+        except Exception as error:  # The next recovery reads what is not sealed: nothing is lost.
+            self.on_bug(f"sealing a segment of {self.topic_partition}", error)
 
     def sealed(self, segment: LogSegment) -> None:
         """`segment` and its indexes are durable: recovery need not look at them any more."""
         if segment in self._unsealed:
             self._unsealed.remove(segment)
-            segment.forget_recent()
+            self._dirty = [dirty for dirty in self._dirty if dirty is not segment]
+            segment.on_sealed()
         self.recovery_point = max(self.recovery_point, self._unsealed[0].base_offset)
 
     def is_unsealed(self, segment: LogSegment) -> bool:
@@ -466,7 +468,7 @@ class Log:
     def close(self) -> None:
         """Close the files without making anything durable; readers keep theirs open."""
         self.closed = True
-        self.on_durable = _nothing  # It leads back here.
+        self.on_durable = lambda: None  # It leads back here.
         for segment in self._segments:
             if self._lane is None or segment is not self._segments.active:
                 segment.close()  # Else a job may be writing to it: see `writes_ended`.
@@ -494,7 +496,3 @@ class Log:
         if self.recovery_point < end or self._directory_dirty or self.leader_epochs.is_dirty:
             return False
         return not end or self._files.exists(snapshot_path(end))
-
-
-def _nothing() -> None:
-    """Nobody waits for this log to become durable."""

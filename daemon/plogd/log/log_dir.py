@@ -97,8 +97,22 @@ class LogDir:
             missing.append(path)
             path = posixpath.dirname(path)
         self.files.mkdir(self.path)
-        for made in missing:
-            self.files.sync_dir(posixpath.dirname(made))
+        if not self.files.exists(posixpath.join(self.path, names.META_PROPERTIES)):
+            self._sync_names(missing)
+
+    def _sync_names(self, made: Collection[str]) -> None:
+        """Make durable the names that lead to a directory in which no broker has started yet.
+
+        Not only the ones `made` now: an earlier start may have made them and failed to sync.
+        """
+        path, device = posixpath.abspath(self.path), self.files.device(self.path)
+        while (parent := posixpath.dirname(path)) != path and self.files.device(parent) == device:
+            try:
+                self.files.sync_dir(parent)
+            except PermissionError:  # No broker made anything there.
+                if path in made:
+                    raise
+            path = parent
 
     def take_over(self, identity: MetaProperties) -> None:
         """Begin to use the directory: remove its clean mark, write meta.properties if it is new."""

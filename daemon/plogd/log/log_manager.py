@@ -18,14 +18,17 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Callable, Sequence
 
-from plog.errors import KafkaStorageError, PlogError
+from plog.errors import KafkaStorageError, PlogError, PolicyViolation
 from plog.types import TopicPartition, Uuid
 from plogd.config import BrokerConfig
 from plogd.log import names
+from plogd.log.cold_read import ColdRead, UncheckedSegment
 from plogd.log.creation import NewLog, create_logs
 from plogd.log.deletion import Deletions
 from plogd.log.discovery import KnownTopic, TopicOf
 from plogd.log.flush import SyncRounds
+from plogd.log.housekeeping import Housekeeping
+from plogd.log.index_rebuild import IndexRebuilds
 from plogd.log.io_errors import is_refusal, told
 from plogd.log.loading import Loading
 from plogd.log.log import Log
@@ -70,6 +73,7 @@ class LogManager:
         jobs: Jobs,
         turn: Turn,
         report: Report = silence,
+        on_bug: Callable[[str, Exception], None] | None = None,
     ) -> None:
         self._config = config
         self._clock = clock
@@ -77,6 +81,7 @@ class LogManager:
         self._random = random
         self._jobs = jobs
         self._report = report
+        self._on_bug = on_bug or self._report_bug
         self._is_loaded = False
         self._refusals_quiet_until_ms: dict[str, float] = {}
         self.logs: dict[TopicPartition, Log] = {}
@@ -96,21 +101,21 @@ class LogManager:
             report=report,
             on_failure=self._syncs_failed,
         )
+        self.housekeeping = Housekeeping(
+            clock=clock, timers=timers, report=report, operation_failed=self._operation_failed
+        )
+        """Passes over all logs, and the errors of background work."""
         self._checkpoints = OffsetCheckpoints(
             jobs=jobs,
             report=report,
+            housekeeping=self.housekeeping,
             logs_in=self._logs_in,
             storage_failed=self.storage_failed,
         )
         self._log_start_writes = LogStartWrites(turn=turn, write=self._note_log_starts)
-        self._deletions = Deletions(
-            files=files,
-            jobs=jobs,
-            timers=timers,
-            random=random,
-            report=report,
-            write_log_starts=self._note_log_starts,
-            storage_failed=self.storage_failed,
+        self._deletions = self._make_deletions(timers)
+        self._index_rebuilds = IndexRebuilds(
+            jobs=jobs, timers=timers, report=report, housekeeping=self.housekeeping
         )
         self._hooks = self._make_hooks(timers)
         self._loading = self._make_loading()
@@ -128,19 +133,31 @@ class LogManager:
             storage_failed=self.storage_failed,
         )
 
+    def _make_deletions(self, timers: Timers) -> Deletions:
+        return Deletions(
+            files=self._files,
+            jobs=self._jobs,
+            timers=timers,
+            random=self._random,
+            housekeeping=self.housekeeping,
+            write_log_starts=self._note_log_starts,
+            storage_failed=self.storage_failed,
+        )
+
     def _make_hooks(self, timers: Timers) -> LogHooks:
         sealing = Sealing(
             jobs=self._jobs,
             timers=timers,
-            report=self._report,
+            housekeeping=self.housekeeping,
+            index_rebuilds=self._index_rebuilds,
             storage_failed=self.storage_failed,
         )
         return LogHooks(
             seal=sealing.seal,
             retire=self._deletions.retire,
-            storage_failed=self.storage_failed,
             operation_failed=self._operation_failed,
             report=self._report,
+            on_bug=self._on_bug,
         )
 
     # -- directories --------------------------------------------------------------------------
@@ -238,17 +255,19 @@ class LogManager:
     def create(self, new_logs: Sequence[NewLog]) -> Later[list[Log]]:
         """Make logs, each in the directory that holds the fewest; done when they are durable.
 
-        Raises KafkaStorageError.
+        Raises KafkaStorageError, and PolicyViolation if there are not enough descriptors.
         """
         return spawn(self._create_balanced(new_logs))
 
     async def _create_balanced(self, new_logs: Sequence[NewLog]) -> list[Log]:
+        self._check_descriptors(len(new_logs))
         counts = {log_dir.path: 0 for log_dir in self._dirs.online}
         if not counts:
             raise KafkaStorageError("every log directory is offline")
-        for log in self.logs.values():
-            if log.log_dir in counts:
-                counts[log.log_dir] += 1
+        if len(counts) > 1:  # Otherwise a pass over all logs would decide nothing.
+            for log in self.logs.values():
+                if log.log_dir in counts:
+                    counts[log.log_dir] += 1
         share: dict[str, list[NewLog]] = {path: [] for path in counts}
         for new in new_logs:
             path = min(counts, key=lambda path: counts[path])
@@ -258,6 +277,19 @@ class LogManager:
             [spawn(self._create(self._dirs[path], news)) for path, news in share.items() if news]
         )
         return [log for logs in created for log in logs]
+
+    def _check_descriptors(self, count: int) -> None:
+        """Raise PolicyViolation if there would be more logs than may be written to."""
+        descriptors = self._files.descriptors
+        if len(self.logs) + count > descriptors.max_logs:
+            error = (
+                f"cannot create {count} logs: there are {len(self.logs)}, and with "
+                f"{descriptors.limit} descriptors this broker may have {descriptors.max_logs}; "
+                "delete topics, or raise LimitNOFILE or ulimit -n and restart the broker"
+            )
+            if self._may_report_refusal("descriptors"):
+                self._report("{error}", error=error, level="error")
+            raise PolicyViolation(error)
 
     async def _create(self, log_dir: LogDir, new_logs: Sequence[NewLog]) -> list[Log]:
         expiration_ms = self._config.producer_id_expiration_ms
@@ -289,6 +321,18 @@ class LogManager:
         deletions = [spawn(self._deletions.delete_logs(path, of)) for path, of in by_dir.items()]
         return spawn(gather(deletions)).map(lambda _: None)
 
+    # -- look-ups that have to wait -----------------------------------------------------------
+
+    def begin_read(self, log: Log, cold: ColdRead) -> Later[None]:
+        """Do what a look-up in `log` has to wait for; then it is made again. Fails with OSError."""
+        if isinstance(cold, UncheckedSegment):
+            return self._index_rebuilds.check(log, cold.segment)
+        return self._jobs.submit(f"read:{log.log_dir}", cold.warm)
+
+    def check_suspects(self, log: Log) -> None:
+        """A job has looked something up in `log`: rebuild the indexes it found to be wrong."""
+        self._index_rebuilds.check_suspects(log)
+
     # -- housekeeping -------------------------------------------------------------------------
 
     def update_config(self, config: BrokerConfig) -> None:
@@ -297,23 +341,23 @@ class LogManager:
         for log in self.logs.values():
             log.producer_state.expiration_ms = config.producer_id_expiration_ms
 
-    def apply_retention(self, now_ms: int) -> None:
-        """Let every log delete what it may; one that cannot does not keep the others from it."""
-        for log in list(self.logs.values()):
-            try:
-                log.apply_retention(now_ms)
-            except KafkaStorageError as error:
-                self._report("retention: {error}", error=str(error), level="warn")
+    def apply_retention(self, now_ms: int) -> Later[None]:
+        """Let every log delete the segments that its retention settings allow."""
+        return self._each("retention", lambda log: log.apply_retention(now_ms))
 
-    def flush_overdue(self, now_ms: float) -> None:
+    def flush_overdue(self, now_ms: float) -> Later[None]:
         """Ask for a sync where ``flush.ms`` has passed since the first unflushed append."""
-        for log in self.logs.values():
-            log.flush_if_overdue(now_ms)
+        return self._each("flush", lambda log: log.flush_if_overdue(now_ms))
 
-    def expire_producers(self, now_ms: int) -> None:
-        """Forget idempotent producers not heard of for ``producer.id.expiration.ms``."""
-        for log in self.logs.values():
-            log.producer_state.remove_expired(now_ms)
+    def expire_producers(self, now_ms: float) -> Later[None]:
+        """Forget idempotent producers silent for ``producer.id.expiration.ms``.
+
+        `now_ms` is monotonic: silence does not depend on how the wall clock is set.
+        """
+        return self._each("producer expiration", lambda log: log.producer_state.expire(now_ms))
+
+    def _each(self, task: str, visit: Callable[[Log], object]) -> Later[None]:
+        return self.housekeeping.each(task, self.logs.values(), visit)
 
     def write_recovery_points(self) -> Later[None]:
         """Write recovery-point-offset-checkpoint in every directory."""
@@ -354,11 +398,20 @@ class LogManager:
         if not is_refusal(error):
             self.storage_failed(path, error)
             return
-        now_ms = self._clock.monotonic_ms()
-        if now_ms >= self._refusals_quiet_until_ms.get(path, 0.0):
-            self._refusals_quiet_until_ms[path] = now_ms + _REFUSAL_INTERVAL_MS
+        if self._may_report_refusal(path):
             text = "writes to {log_dir} are refused: {error}"
             self._report(text, log_dir=path, error=told(error), level="error")
+
+    def _report_bug(self, where: str, error: Exception) -> None:
+        text = "unexpected error: {where}: {error}"
+        self._report(text, where=where, error=repr(error), level="error")
+
+    def _may_report_refusal(self, what: str) -> bool:
+        now_ms = self._clock.monotonic_ms()
+        if now_ms < self._refusals_quiet_until_ms.get(what, 0.0):
+            return False
+        self._refusals_quiet_until_ms[what] = now_ms + _REFUSAL_INTERVAL_MS
+        return True
 
     def storage_failed(self, path: str, error: OSError) -> None:
         """Take a log directory offline until the broker is restarted; harmless the second time."""
@@ -366,6 +419,8 @@ class LogManager:
         if log_dir.offline:
             return
         log_dir.offline = True
+        if isinstance(error.__cause__, Exception) and not isinstance(error.__cause__, OSError):
+            self._on_bug(f"log directory {path}", error.__cause__)
         logs = self._logs_in(path)
         for log in logs:
             log.go_offline()
@@ -415,6 +470,8 @@ class LogManager:
             reason = "not all logs were loaded"
         except (OSError, PlogError) as error:
             reason = str(error)
+        except Exception as error:  # A bug costs this directory its mark, and no other anything.
+            reason = repr(error)
         if self.logs or self._loading.has_begun:  # Else the start was refused, and has said why.
             text = "no clean stop of {log_dir}: {reason}"
             self._report(text, log_dir=log_dir.path, reason=reason, level="warn")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from plog.errors import KafkaStorageError
+from plog.errors import KafkaError
 from plogd.log.file_records import FileRegion
 
 
@@ -15,7 +15,7 @@ class Writing:
 
     def __init__(self) -> None:
         self.is_written = False
-        self.error: KafkaStorageError | None = None
+        self.error: KafkaError | None = None
         """Why it is not in the log after all; its offsets go to other records."""
 
 

@@ -1,12 +1,13 @@
 """One segment of a log: a ``.log`` file of batches, its ``.index`` and its ``.timeindex``.
 
-Only the last, active segment of a log is appended to; any may be read. Which one an offset is in,
-how far readers may see and when files become durable is decided in log.py; what is left of a
-segment after a crash in segment_recovery.py.
+Only the last, active segment of a log is appended to; any may be read. log.py decides which one an
+offset is in, how far readers may see and when files become durable, segment_recovery.py what is
+left of a segment after a crash. Look-ups by time are in time_lookup.py.
 
-The indexes are hints: a look-up checks what it finds in the ``.log`` and walks from the segment's
-start where a hint is wrong; `index_is_suspect` then tells that a rebuild is due. They are opened on
-first use: of a segment that nobody reads and little is written to only the ``.log`` is open.
+The indexes are hints: a look-up checks what it finds in the ``.log``. Where a hint is wrong, or the
+bytes there are no batches, `index_is_suspect` is set and index_rebuild.py reads the whole segment
+once, in jobs; a look-up on the reactor waits for that. All files are opened on demand
+(file_pool.py).
 
 Source: Kafka 3.9 LogSegment.
 Invariant: an append that raises leaves the segment as it was, indexes included.
@@ -16,36 +17,37 @@ from __future__ import annotations
 
 import contextlib
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from plog.errors import CorruptMessage
 from plog.records.batch import BatchHeader
-from plog.records.codec import Record, RecordHead, walk_records
-from plog.records.reader import read_payload, read_records
+from plogd.log.cold_read import UncheckedSegment
 from plogd.log.file_records import BatchPlace, CorruptRange, FileRecords, FileRegion
 from plogd.log.index_file import MAX_RELATIVE_OFFSET, CorruptIndex
 from plogd.log.names import LOG_SUFFIX, SEGMENT_SUFFIXES, segment_path
 from plogd.log.offset_index import OffsetIndex
 from plogd.log.recent_batches import RecentBatches
 from plogd.log.segment_indexes import SegmentIndexes
-from plogd.log.time_index import NO_TIMESTAMP, TimeIndex, TimestampAndOffset, TimestampOffset
+from plogd.log.time_index import NO_TIMESTAMP, TimeIndex, TimestampOffset
 from plogd.ports import Buffer, File, Files
 from plogd.topic_config import TopicConfig
 
 
 class LogSegment:
-    """One segment; see the module's text. Whoever cuts, renames or closes it has it alone."""
+    """One segment and its open files. Only one caller at a time may cut, rename or close it."""
 
     __slots__ = (
         "_created_ms",
         "_directory",
         "_files",
         "_first_timestamp",
+        "_is_closed",
         "_recent",
         "_state",
         "base_offset",
         "index_is_suspect",
         "indexes",
+        "is_checked",
         "records",
     )
 
@@ -54,10 +56,14 @@ class LogSegment:
     ) -> None:
         self.base_offset = base_offset
         self.index_is_suspect = False
+        """A look-up has met a wrong hint, or damage that was not known."""
+        self.is_checked = False
+        """index_rebuild.py has read all of it a short while ago: `corrupt_ranges` is complete."""
+        self._is_closed = False
         self._files = files
         self._directory = directory
         self._state = state
-        self.records = FileRecords(files.open_append(self._path(LOG_SUFFIX)))
+        self.records = FileRecords(files.open_on_demand(self._path(LOG_SUFFIX)))
         """The batches."""
         self.indexes = SegmentIndexes(files, directory, base_offset, config, state)
         self._recent = RecentBatches()
@@ -79,7 +85,7 @@ class LogSegment:
         """A new, empty segment, with its index files: Kafka takes a missing one for damage.
 
         Files of the same name, left by a roll that failed, are removed first. Raises OSError, and
-        leaves nothing behind if it can: the log may go on in the segment before.
+        leaves nothing behind if it can.
         """
         for suffix in SEGMENT_SUFFIXES:
             path = segment_path(directory, base_offset, suffix)
@@ -88,11 +94,35 @@ class LogSegment:
         segment = cls(files, directory, base_offset, config)
         try:
             segment.indexes.make_files()
-        except OSError:
-            with contextlib.suppress(OSError):
+        except Exception:
+            with contextlib.suppress(Exception):
                 segment.delete_files()
             raise
         return segment
+
+    def open_for_reading(self) -> LogSegment:
+        """The same segment with files of its own, read-only, for a job; the caller closes it.
+
+        It holds the batches of this moment. Neither an append, a deletion nor a rebuilt index
+        affects the job then. Raises FileNotFoundError if the segment was deleted, OSError.
+        """
+        copy = LogSegment.__new__(LogSegment)
+        copy.base_offset = self.base_offset
+        copy.index_is_suspect = copy.is_checked = copy._is_closed = False
+        copy._files, copy._directory, copy._state = self._files, self._directory, self._state
+        copy.records = FileRecords(self._files.open_read(self._path(LOG_SUFFIX)))
+        copy._recent = RecentBatches()
+        copy._created_ms = copy._first_timestamp = None
+        copy.indexes = self.indexes.copy_for_reading(self._state)
+        try:
+            copy.indexes.open()
+        except OSError:
+            copy.close()
+            raise
+        # Only now: an append adds its index entries last, so they lead to none but these batches.
+        copy.records.corrupt_ranges = self.records.corrupt_ranges
+        copy.records.size_bytes = self.size_bytes
+        return copy
 
     # -- what it is ---------------------------------------------------------------------------
 
@@ -108,7 +138,7 @@ class LogSegment:
 
     @property
     def records_file(self) -> File:
-        """The open ``.log`` file."""
+        """The ``.log`` file."""
         return self.records.file
 
     @property
@@ -207,14 +237,15 @@ class LogSegment:
         """Write one batch and, each ``index.interval.bytes``, index entries; returns its position.
 
         `offset_of_max_timestamp` is the batch's last offset (time index entries name a batch, not
-        a record). Raises OSError with nothing appended; if even undoing it failed,
+        a record). Whatever is raised, nothing was appended; if undoing it failed, too,
         `truncate_to_size` tries again.
         """
         position = self.records.append(batch)
         try:
             self.indexes.add(position, last_offset, max_timestamp, offset_of_max_timestamp)
-        except OSError:
-            self.records.truncate(position)
+        except Exception:
+            with contextlib.suppress(Exception):
+                self.records.truncate(position)
             raise
         if not position:
             self._first_timestamp = max_timestamp
@@ -242,22 +273,48 @@ class LogSegment:
         """The first batch that ends at or above `offset`; None if the segment ends before it.
 
         No pread for a recent batch, else a look-up and usually one pread. Raises CorruptMessage if
-        the bytes on the way there are no batches; ColdRead, with `nowait`.
+        the bytes on the way there are no batches. With `nowait`, raises ColdRead where the disk, or
+        a check of the whole segment, has to be waited for.
         """
         recent = self._recent.find(offset, self.size_bytes)
         if recent is not None:
             return recent
         try:
-            hint = self.indexes.look_up(offset, nowait=nowait)
-            place = self.records.find_offset(offset, hint.position, nowait=nowait)
-            if place is None or place.position != hint.position or place.base_offset <= offset:
-                return place
-        except (CorruptIndex, CorruptMessage):
-            if not self.offset_index.count:
-                raise
+            return self._find_by_index(offset, nowait)
+        except (CorruptIndex, CorruptMessage) as error:
+            self.index_is_suspect = True
+            if nowait:
+                if not self.is_checked:
+                    raise UncheckedSegment(self) from None
+                if isinstance(error, CorruptMessage):
+                    raise
         # The hint was wrong, or the log is damaged right there: only a walk from the start tells.
-        self.index_is_suspect = True
-        return self.records.find_offset(offset, 0)
+        return self.records.find_offset(offset, 0, nowait=nowait)
+
+    def _find_by_index(self, offset: int, nowait: bool) -> BatchPlace | None:
+        """Raises CorruptIndex if the index led to a wrong place, or too far from the right one."""
+        start = self.indexes.look_up(offset, nowait=nowait).position
+        size_bytes = self.records.size_bytes
+        if not 0 <= start < max(size_bytes, 1):
+            raise CorruptIndex(f"{self!r}: an index entry leads to byte {start}")
+        end_of_gap = start + self.indexes.longest_gap_bytes
+        for place in self.records.places_from(start, nowait=nowait):
+            if place.last_offset >= offset:
+                if place.position == start and start and place.base_offset > offset:
+                    raise CorruptIndex(f"{self!r}: an index entry leads behind offset {offset}")
+                return place
+            if place.position > end_of_gap and not self.is_checked:
+                raise CorruptIndex(f"{self!r}: no index entry near offset {offset}")
+        return None
+
+    def note_checked(
+        self, corrupt_ranges: list[CorruptRange], maximum: TimestampOffset | None
+    ) -> None:
+        """All of the segment was read. `maximum` comes with indexes that were rebuilt for it."""
+        self.records.corrupt_ranges = corrupt_ranges
+        if maximum is not None:
+            self.indexes.note_rebuilt(maximum)
+        self.index_is_suspect = False
 
     def position_of(self, offset: int, *, nowait: bool = False) -> int:
         """Where the batches that lie wholly below `offset` end, or the damage that holds it."""
@@ -307,64 +364,6 @@ class LogSegment:
                 )
         return self.find_offset(offset, nowait=nowait)
 
-    def find_offset_by_timestamp(
-        self, timestamp: int, starting_offset: int
-    ) -> TimestampAndOffset | None:
-        """The first record at or above `starting_offset` that is not older than `timestamp`.
-
-        Decompresses at most the one batch it is in, unless that batch's header lies. Raises
-        CorruptMessage.
-        """
-        position = self._position_before(timestamp, starting_offset)
-        for batch_position, header in self.records.batches_from(position):
-            if header.max_timestamp < timestamp or header.last_offset < starting_offset:
-                continue
-            for record in self.record_heads_at(batch_position, header):
-                if record.timestamp >= timestamp and record.offset >= starting_offset:
-                    return TimestampAndOffset(
-                        record.timestamp, record.offset, header.partition_leader_epoch
-                    )
-        return None
-
-    def max_timestamp_from(self, starting_offset: int) -> int:
-        """The largest timestamp of the records at or above `starting_offset`; -1 if there is none.
-
-        Reads headers from there on, if it lies in the segment's middle. Raises CorruptMessage.
-        """
-        if starting_offset <= self.base_offset:
-            return self.max_timestamp
-        latest = -1
-        for position, header in self.records.batches_from(self.position_of(starting_offset)):
-            times = [header.max_timestamp]
-            if header.base_offset < starting_offset:
-                records = self.record_heads_at(position, header)
-                times = [one.timestamp for one in records if one.offset >= starting_offset]
-            latest = max([latest, *times])
-        return latest
-
-    def _position_before(self, timestamp: int, starting_offset: int) -> int:
-        """A batch's position before which all is older than `timestamp` or below the offset."""
-        try:
-            hint = self.time_index.lookup(timestamp)
-            if hint.offset > starting_offset:
-                place = self.find_offset(hint.offset)
-                header = None if place is None else self.records.header_at(place.position)
-                if header is not None and header.max_timestamp == hint.timestamp:
-                    return self.position_of(hint.offset)
-                self.index_is_suspect = True
-        except CorruptIndex:
-            self.index_is_suspect = True
-        return self.position_of(starting_offset)
-
-    def records_at(self, position: int, header: BatchHeader) -> list[Record]:
-        """The records of the batch at `position`, decompressed. Raises CorruptMessage."""
-        return read_records(self.records.read(position, header.size_bytes), 0, header)
-
-    def record_heads_at(self, position: int, header: BatchHeader) -> Iterator[RecordHead]:
-        """The same without keys and values, and one after the other: of a batch of any size."""
-        data = self.records.read(position, header.size_bytes)
-        return walk_records(read_payload(data, 0, header), header)
-
     # -- cut and check ------------------------------------------------------------------------
 
     def truncate_to(self, offset: int) -> int:
@@ -377,11 +376,9 @@ class LogSegment:
         return cut_bytes
 
     def truncate_to_size(self, size_bytes: int) -> None:
-        """Drop what lies at and above `size_bytes`, where a batch begins or the file ends.
-
-        Finishes what a failed append could not undo. Raises OSError if it still cannot be.
-        """
+        """Undo all appends, failed ones too, since the segment had this size. Raises OSError."""
         self.records.repair()
+        self.indexes.repair()
         if size_bytes < self.size_bytes:
             header = self.records.header_at(size_bytes)
             assert header is not None
@@ -450,9 +447,10 @@ class LogSegment:
         """Write the last time index entry, by which retention judges the segment's age."""
         self.indexes.add_last_entry()
 
-    def forget_recent(self) -> None:
-        """Nothing is appended here any more: look-ups do without what memory has of the end."""
-        self._recent = RecentBatches()  # A new one: a job's look-up may be at work in the old one.
+    def on_sealed(self) -> None:
+        """Free what only appends need: the descriptor, and what memory knows of the end."""
+        self._recent = RecentBatches()  # A new one: a job may be reading the old one.
+        self.records.end_writing()
 
     def sync_files(self) -> list[File]:
         """The open files, to make the segment durable: records first, then the indexes."""
@@ -488,9 +486,11 @@ class LogSegment:
                 self._files.unlink(path)
 
     def close(self) -> None:
-        """Let go of the files; regions handed out keep theirs. Nothing is written."""
-        self.records.file.close()
-        self.release_indexes()
+        """Close the files; regions handed out keep theirs. Harmless the second time."""
+        if not self._is_closed:
+            self._is_closed = True
+            self.records.close()
+            self.release_indexes()
 
     def _note_paths(self) -> None:
         self.records.file.path = self._path(LOG_SUFFIX)

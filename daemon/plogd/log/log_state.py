@@ -49,8 +49,8 @@ class LogHooks:
     """Make a segment that was just rolled durable, in a job, then call `Log.sealed`."""
     retire: Callable[[Log, Sequence[LogSegment]], None]
     """Delete segments that are no longer part of the log, after ``file.delete.delay.ms``."""
-    storage_failed: Callable[[str, OSError], None]
-    """The log directory failed and must go offline."""
     operation_failed: Callable[[str, OSError], None]
     """A write failed: the log directory must go offline, unless it merely has no room."""
     report: Report
+    on_bug: Callable[[str, Exception], None]
+    """An unexpected exception, and where it was raised: to be logged with its traceback."""

@@ -30,7 +30,10 @@ CLEANED_SUFFIX = ".cleaned"
 SWAP_SUFFIX = ".swap"
 """Second suffix of a file that compaction has finished and is putting in place."""
 STRAY_SUFFIX = ".stray"
-"""Second suffix of a file that is out of the log and that nobody but people may delete."""
+"""Last suffix of a file that recovery has taken out of the log; only an operator deletes it.
+
+Neither a start, retention nor Kafka looks at such a file. See `stray_state`.
+"""
 
 DELETE_DIR_SUFFIX = "-delete"
 FUTURE_DIR_SUFFIX = "-future"
@@ -45,6 +48,7 @@ META_PROPERTIES = "meta.properties"
 CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
 LOCK_FILE = ".lock"
 
+_METADATA_DIR = "__cluster_metadata-0"
 _MAX_DIR_NAME = 255
 _SEGMENT_FILE = re.compile(
     r"(\d{20})(\.log|\.index|\.timeindex|\.txnindex|\.snapshot)(\.deleted|\.cleaned|\.swap)?",
@@ -83,6 +87,19 @@ def segment_file_name(base_offset: int, suffix: str, state: str = "") -> str:
     return f"{base_offset:020d}{suffix}{state}"
 
 
+def stray_state(number: int) -> str:
+    """What follows a segment file's name when recovery takes it out of the log.
+
+    `number` tells apart segments of the same base offset that were taken out one after another.
+
+    >>> segment_file_name(42, LOG_SUFFIX, stray_state(1))
+    '00000000000000000042.log.stray'
+    >>> segment_file_name(42, LOG_SUFFIX, stray_state(2))
+    '00000000000000000042.log.2.stray'
+    """
+    return STRAY_SUFFIX if number == 1 else f".{number}{STRAY_SUFFIX}"
+
+
 def segment_path(directory: str, base_offset: int, suffix: str, state: str = "") -> str:
     """The path of one file of a segment in `directory`."""
     return posixpath.join(directory, segment_file_name(base_offset, suffix, state))
@@ -108,6 +125,15 @@ def partition_dir_name(topic_partition: TopicPartition) -> str:
     'page-views-3'
     """
     return f"{topic_partition.topic}-{topic_partition.partition}"
+
+
+def is_metadata_dir(directory: str) -> bool:
+    """Whether a directory holds the log of the embedded metadata store.
+
+    >>> is_metadata_dir("/data/__cluster_metadata-0"), is_metadata_dir("/data/orders-0")
+    (True, False)
+    """
+    return posixpath.basename(directory) == _METADATA_DIR
 
 
 def deleted_dir_name(topic_partition: TopicPartition, unique_id: str) -> str:

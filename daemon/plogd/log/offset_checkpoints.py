@@ -20,10 +20,13 @@ from collections.abc import Callable, Mapping, Sequence
 
 from plog.types import TopicPartition
 from plogd.log import names
+from plogd.log.housekeeping import Housekeeping
 from plogd.log.io_errors import is_refusal
 from plogd.log.log import Log
 from plogd.log.log_dir import LogDir
-from plogd.ports import Jobs, Report
+from plogd.ports import Jobs, Report, gather, spawn
+
+_TASK = "checkpoint"
 
 _OFFSET_OF: Mapping[str, Callable[[Log], int]] = {
     names.LOG_START_OFFSET_CHECKPOINT: lambda log: log.log_start_offset,
@@ -40,31 +43,35 @@ class OffsetCheckpoints:
         *,
         jobs: Jobs,
         report: Report,
+        housekeeping: Housekeeping,
         logs_in: Callable[[str], Sequence[Log]],
         storage_failed: Callable[[str, OSError], None],
     ) -> None:
         self._jobs = jobs
         self._report = report
+        self._housekeeping = housekeeping
         self._logs_in = logs_in
         self._storage_failed = storage_failed
 
     async def write_in_each(self, log_dirs: Sequence[LogDir], name: str) -> None:
-        """Write the checkpoint called `name` in every one of `log_dirs`."""
-        for log_dir in log_dirs:
-            await self.write(log_dir, name)
+        """Write the checkpoint called `name` in each of `log_dirs`, concurrently.
+
+        A directory whose disk hangs or whose checkpoint cannot be written does not delay the rest.
+        """
+        await gather([spawn(self.write(log_dir, name)) for log_dir in log_dirs])
 
     async def write(self, log_dir: LogDir, name: str) -> bool:
-        """Write one checkpoint, unless nothing has moved; whether the file says what is true now.
+        """Write one checkpoint, unless nothing has changed; whether the file is up to date.
 
-        A full disk leaves the old one, which is still true; whatever else goes wrong takes the
-        directory offline.
+        A full disk leaves the old one, which is still true, and so does a bug; any other OSError
+        takes the directory offline.
         """
         if log_dir.offline:
             return False
-        offsets = self._offsets(log_dir, name)
-        if log_dir.has_written(name, offsets):
-            return True
         try:
+            offsets = self._offsets(log_dir, name)
+            if log_dir.has_written(name, offsets):
+                return True
             await self._jobs.submit(log_dir.lane, lambda: log_dir.write_offsets(name, offsets))
         except OSError as error:
             if is_refusal(error):
@@ -77,6 +84,9 @@ class OffsetCheckpoints:
                 )
             else:
                 self._storage_failed(log_dir.path, error)
+            return False
+        except Exception as error:
+            self._housekeeping.failed(_TASK, f"{name} in {log_dir.path}", error)
             return False
         return True
 

@@ -33,8 +33,16 @@ class OffsetIndex:
 
     __slots__ = ("_index", "base_offset", "last_entry")
 
-    def __init__(self, files: Files, path: str, base_offset: int, max_bytes: int) -> None:
-        self._index = IndexFile(files, path, _ENTRY, max_bytes)
+    def __init__(
+        self,
+        files: Files,
+        path: str,
+        base_offset: int,
+        max_bytes: int,
+        *,
+        read_only: bool = False,
+    ) -> None:
+        self._index = IndexFile(files, path, _ENTRY, max_bytes, read_only=read_only)
         self.base_offset = base_offset
         self.last_entry = self._read_last_entry()
         """(base offset, 0) while the index is empty."""
@@ -79,6 +87,10 @@ class OffsetIndex:
         """One entry; the first is number 0. Raises ColdRead, with `nowait`."""
         relative_offset, position = self._index.entry(slot, nowait=nowait)
         return OffsetPosition(self.base_offset + relative_offset, position)
+
+    def repair(self) -> None:
+        """Cut what a failed append has left. Raises OSError."""
+        self._index.repair()
 
     def truncate_to(self, offset: int) -> None:
         """Drop the entries at or above `offset`."""

@@ -6,11 +6,16 @@ one out of order, or as sent by a producer that another has replaced. `Log` asks
 append and tells `update` after it; recovery replays the log's batches through `update`. Snapshots
 let recovery begin at a segment's base instead of at the log's start.
 
-State outlives the batches it speaks of (retention may delete them) and goes when a producer has
-been silent for ``producer.id.expiration.ms``. A producer we know nothing of may begin at any
-sequence number; but where a full disk has refused its first batch, that one has to come first. Else
-the batch it had sent right behind it, smaller or luckier, would be taken, and the order be wrong.
-Kafka need not mind: it gives up a disk that is full.
+State outlives its batches, which retention may delete, and expires when a producer has been
+silent for ``producer.id.expiration.ms``. Silence is measured by the broker's clock and not, as in
+Kafka, by the timestamps of records: a producer that backfills old data must stay known as well. It
+counts from the first check after the last append, or, after a start, from when the segment of the
+newest batch was last written. Either is no earlier than the last append.
+
+An unknown producer may begin at any
+sequence number; but where a full disk has refused its first batch, that one has to come first.
+Otherwise the next batch, which may be smaller, would be accepted and the order would be wrong.
+Kafka has no such rule: it takes a full disk offline.
 
 Called on the reactor's thread, but for the functions that touch files, which are jobs' work.
 
@@ -20,7 +25,7 @@ Source: Kafka 3.9 ProducerStateManager, ProducerAppendInfo, ProducerStateEntry; 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from typing import NamedTuple
 
 from plog.errors import InvalidProducerEpoch, InvalidTxnState, OutOfOrderSequenceNumber
@@ -44,6 +49,9 @@ NO_PRODUCER_EPOCH = -1
 NO_SEQUENCE = -1
 REMEMBERED_BATCHES = 5
 """A producer may have this many requests in flight, so this many may come again."""
+
+_EXPIRED_AT_ONCE = 1000
+"""Producers that one step of `expire` looks at."""
 
 MAX_REFUSED = 10_000
 """So many producers may wait for room at once; beyond it the oldest is forgotten."""
@@ -79,7 +87,8 @@ class _Refused(NamedTuple):
 
     producer_epoch: int
     base_sequence: int
-    noted_ms: int
+    silent_since_ms: float | None = None
+    """Monotonic; None until the first check after it was noted."""
 
 
 class ProducerState:
@@ -93,6 +102,7 @@ class ProducerState:
         "last_timestamp",
         "producer_epoch",
         "producer_id",
+        "silent_since_ms",
     )
 
     def __init__(self, producer_id: int, generation: int = 0) -> None:
@@ -102,6 +112,9 @@ class ProducerState:
         self.producer_epoch = NO_PRODUCER_EPOCH
         self.coordinator_epoch = -1
         self.last_timestamp = -1
+        """Of its newest record, for DescribeProducers and snapshots."""
+        self.silent_since_ms: float | None = None
+        """Monotonic, no earlier than its last append; None until the first check after that."""
         self.current_txn_first_offset: int | None = None
         self.batches: deque[BatchMetadata] = deque(maxlen=REMEMBERED_BATCHES)
 
@@ -240,7 +253,7 @@ class ProducerStateManager:
                 "room, has to come again first"
             )
 
-    def note_refused(self, header: BatchHeader, now_ms: int) -> None:
+    def note_refused(self, header: BatchHeader) -> None:
         """There was no room for a batch that `check` had let pass; its producer will send it again.
 
         Does nothing for a producer that is known: its next sequence number is.
@@ -250,7 +263,7 @@ class ProducerStateManager:
         noted = self._refused.get(header.producer_id)
         if noted is None or noted.producer_epoch < header.producer_epoch:
             self._refused[header.producer_id] = _Refused(
-                header.producer_epoch, header.base_sequence, now_ms
+                header.producer_epoch, header.base_sequence
             )
         if len(self._refused) > MAX_REFUSED:
             del self._refused[next(iter(self._refused))]
@@ -275,20 +288,20 @@ class ProducerStateManager:
     ) -> None:
         """A batch was appended at `first_offset`; `header` may still say another one.
 
-        `max_timestamp` is for a batch that got the broker's time after `header` was read.
+        `max_timestamp` is for a batch that got the broker's time after `header` was read. All or
+        nothing: what may fail comes before the first change.
         """
-        state = self._to_change(header.producer_id)
         timestamp = header.max_timestamp if max_timestamp is None else max_timestamp
         delta = header.last_offset_delta
-        state.enter_epoch(header.producer_epoch)
-        state.batches.append(
-            BatchMetadata(
-                (header.base_sequence + delta) % _SEQUENCE_MODULUS,
-                first_offset + delta,
-                delta,
-                timestamp,
-            )
+        batch = BatchMetadata(
+            (header.base_sequence + delta) % _SEQUENCE_MODULUS,
+            first_offset + delta,
+            delta,
+            timestamp,
         )
+        state = self._to_change(header.producer_id)
+        state.enter_epoch(header.producer_epoch)
+        state.batches.append(batch)
         state.last_timestamp = timestamp
         if header.is_transactional and state.current_txn_first_offset is None:
             state.current_txn_first_offset = first_offset
@@ -307,6 +320,7 @@ class ProducerStateManager:
         """The producer's state, perhaps a new one, that no snapshot holds."""
         state = self.producers.get(producer_id)
         if state is not None and state.generation == self._generation:
+            state.silent_since_ms = None
             return state
         assert producer_id >= 0
         if state is None:
@@ -317,23 +331,41 @@ class ProducerStateManager:
         self.producers[producer_id] = state
         return state
 
-    def remove_expired(self, now_ms: int) -> int:
-        """Forget the producers that have been silent too long; returns how many."""
-        self._refused = {
-            producer_id: refused
-            for producer_id, refused in self._refused.items()
-            if now_ms - refused.noted_ms < self.expiration_ms
-        }
-        expired = [
-            state.producer_id for state in self.producers.values() if self._expired(state, now_ms)
-        ]
-        for producer_id in expired:
-            del self.producers[producer_id]
-        return len(expired)
+    def remove_expired(self, now_ms: float) -> None:
+        """Forget the producers that have been silent too long; `now_ms` is monotonic."""
+        for _ in self.expire(now_ms):
+            pass
 
-    def _expired(self, state: ProducerState, now_ms: int) -> bool:
-        idle_ms = now_ms - state.last_timestamp
-        return state.current_txn_first_offset is None and idle_ms >= self.expiration_ms
+    def expire(self, now_ms: float) -> Iterator[None]:
+        """As `remove_expired`, in steps of a bounded number of producers."""
+        for producer_id, refused in list(self._refused.items()):
+            if refused.silent_since_ms is None:
+                self._refused[producer_id] = refused._replace(silent_since_ms=now_ms)
+            elif now_ms - refused.silent_since_ms >= self.expiration_ms:
+                del self._refused[producer_id]
+        for number, producer_id in enumerate(list(self.producers), 1):
+            state = self.producers.get(producer_id)  # It may have gone since the last step.
+            if state is not None:
+                if state.silent_since_ms is None:
+                    state.silent_since_ms = now_ms
+                if self._expired(state, now_ms):
+                    del self.producers[producer_id]
+            if not number % _EXPIRED_AT_ONCE:
+                yield
+
+    def _expired(self, state: ProducerState, now_ms: float) -> bool:
+        if state.silent_since_ms is None or state.current_txn_first_offset is not None:
+            return False
+        return now_ms - state.silent_since_ms >= self.expiration_ms
+
+    def date_silence(self, appended_ms: Callable[[BatchMetadata], float]) -> None:
+        """Note since when each producer has been silent, after the state was loaded.
+
+        `appended_ms` returns a monotonic time no earlier than the append of a batch.
+        """
+        for state in self.producers.values():
+            if state.batches:
+                state.silent_since_ms = appended_ms(state.batches[-1])
 
     # -- snapshots ----------------------------------------------------------------------------
 
@@ -369,8 +401,8 @@ class ProducerStateManager:
             if name is not None and name.suffix == SNAPSHOT_SUFFIX and not name.state
         )
 
-    def load(self, log_start_offset: int, log_end_offset: int, now_ms: int) -> int | None:
-        """Begin anew from the newest usable snapshot; returns the offset its replay goes on from.
+    def load(self, log_start_offset: int, log_end_offset: int) -> int | None:
+        """Load the newest usable snapshot; returns the offset from which to replay batches.
 
         Snapshots beyond `log_end_offset`, before `log_start_offset`, or damaged are deleted. None
         if none is left.
@@ -383,16 +415,11 @@ class ProducerStateManager:
                 except CorruptSnapshot:
                     self.delete_snapshot(offset)
                     continue
-                self._load_entries(entries, now_ms)
+                for entry in entries:
+                    self.producers[entry.producer_id] = ProducerState.from_snapshot(entry)
                 return offset
             self.delete_snapshot(offset)
         return None
-
-    def _load_entries(self, entries: list[SnapshotEntry], now_ms: int) -> None:
-        for entry in entries:
-            state = ProducerState.from_snapshot(entry)
-            if not self._expired(state, now_ms):
-                self.producers[state.producer_id] = state
 
     def remove_stray_snapshots(self, segment_base_offsets: Collection[int]) -> None:
         """Delete snapshots that belong to no segment, but for one beyond them all.

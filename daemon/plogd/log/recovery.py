@@ -2,77 +2,48 @@
 
 After a clean stop little is read: the last segment's end, the newest producer snapshot, the
 epochs. After a crash every segment from the recovery point on is read again from the disk itself:
-what was not durable may be gone, torn or garbage, so the log is cut at the first batch that is
-not whole, the indexes are rebuilt, and the rest is synced before anybody may rely on it. Nothing
-found in a directory keeps a log from being loaded; only the disk's own errors do.
+what was not durable may be missing, torn or garbage, so the log is cut at the first batch that is
+not whole, the indexes are rebuilt, and the rest is synced before it is used. Nothing found in a
+directory keeps a log from being loaded; only the disk's own errors do.
 
-What was durable once and is gone, because a file was cut short or removed behind our back, cannot
-be brought back; but its offsets are never given to other records. The log then goes on at the
-checkpointed high watermark, in a new segment, and an error names what is missing.
+The checkpoints and the producer snapshots prove what was durable, each without the other. Damage
+below that is bit rot: it is kept and served around. A segment that recovery rejects is renamed to
+``.stray``, never unlinked.
+
+Records that were durable and are missing, because a file was cut short or removed, cannot be
+restored; but their offsets are never given to other records. The log continues after them in a new
+segment, and an error names what is missing.
 
 One segment's recovery is in segment_recovery.py. Everything here is a job and touches only files
-that nobody else uses yet. Source: Kafka 3.9 LogLoader; docs/architecture.md, rules R12 to R14.
-Invariants: nothing below the checkpointed high watermark is cut; no log ends below it.
+that are not in use yet. Source: Kafka 3.9 LogLoader; docs/architecture.md, rules R12 to R14.
+Invariants: nothing below `LoadRequest.durable_end_offset` is cut; no log ends below it.
 """
 
 from __future__ import annotations
 
-import contextlib
 import posixpath
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
-from plog.errors import CorruptMessage
 from plog.records.batch import BatchHeader
-from plog.types import TopicPartition, Uuid
 from plogd.log import names
 from plogd.log.checkpoints import CorruptCheckpoint
 from plogd.log.findings import Findings
 from plogd.log.index_file import CorruptIndex
 from plogd.log.io_errors import is_refusal
 from plogd.log.leader_epochs import LeaderEpochs
+from plogd.log.load_request import LoadRequest
 from plogd.log.log_segment import LogSegment
 from plogd.log.log_state import LogState
-from plogd.log.producer_state import ProducerStateManager
-from plogd.log.segment_recovery import (
-    recover_segment,
-    replay_batch,
-    replay_producers,
-    replay_segment,
-)
+from plogd.log.producer_recovery import load_producers
+from plogd.log.segment_recovery import recover_segment, replay_readable
+from plogd.log.stray_segments import take_out
 from plogd.ports import Files, Report
-from plogd.topic_config import TopicConfig
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoadRequest:
-    """One log to load, with what the log directory's checkpoints say of it."""
-
-    topic_partition: TopicPartition
-    topic_id: Uuid
-    directory: str
-    log_dir: str
-    config: TopicConfig
-    clean: bool
-    """The last stop was a clean one: nothing needs to be recovered."""
-    recovery_point: int
-    high_watermark: int
-    log_start_offset: int
-    producer_id_expiration_ms: int
-    now_ms: int
-    leader_epoch: int | None = None
-    """The epoch the log is about to be led in; None where that is not known."""
-    knows_log_start: bool = False
-    """Whether the checkpoint has an entry for the log; else its start is 0 for want of another."""
-
-    @property
-    def may_have_gaps(self) -> bool:
-        """Whether offsets may be missing between its segments without anything being wrong."""
-        return "compact" in self.config.cleanup_policy
 
 
 def load_log(files: Files, request: LoadRequest, report: Report) -> LogState:
     """Load the log in an existing directory. Raises OSError only."""
+    request = replace(request, durable_end_offset=_durable_end(files, request))
     findings = Findings(request.topic_partition, request.directory, report)
     _remove_leftovers(files, request.directory)
     segments = _open_segments(files, request)
@@ -93,7 +64,7 @@ def load_log(files: Files, request: LoadRequest, report: Report) -> LogState:
     log_start_offset = max(request.log_start_offset, segments[0].base_offset)
     epochs.truncate_from_end(log_end_offset)
     epochs.truncate_from_start(log_start_offset)
-    producer_state = _load_producers(files, request, dropped, segments, log_end_offset, epochs)
+    producer_state = load_producers(files, request, dropped, segments, log_end_offset, epochs)
     findings.epochs_too_high(epochs.too_high)
     epochs.highest = None
     for segment in segments:
@@ -117,6 +88,22 @@ def load_log(files: Files, request: LoadRequest, report: Report) -> LogState:
     )
 
 
+def _durable_end(files: Files, request: LoadRequest) -> int:
+    """The offset below which every record is known to have been on the disk once.
+
+    The checkpoints say so, unless they are missing. The name of a producer snapshot says so as
+    well: sealing and a clean stop write it when all segments below its offset are synced.
+    """
+    snapshots = (
+        parsed.base_offset
+        for name in files.listdir(request.directory)
+        if (parsed := names.parse_segment_file_name(name)) is not None
+        and parsed.suffix == names.SNAPSHOT_SUFFIX
+        and not parsed.state
+    )
+    return max(request.high_watermark, request.recovery_point, *snapshots, 0)
+
+
 def _complete(
     files: Files,
     request: LoadRequest,
@@ -134,7 +121,8 @@ def _complete(
         findings.lost_before(segments, log_start_offset=known_start)
         findings.lost_between(segments, ends)
     log_start_offset = max(request.log_start_offset, segments[0].base_offset)
-    if log_end_offset < max(log_start_offset, request.high_watermark) or segments[-1].ends_damaged:
+    durable_end_offset = max(log_start_offset, request.durable_end_offset)
+    if log_end_offset < durable_end_offset or segments[-1].ends_damaged:
         return _go_on_behind_loss(files, request, segments, log_end_offset, findings)
     return segments
 
@@ -224,13 +212,13 @@ def _load_epochs(
         report("rebuilding the leader epochs: {error}", error=str(error), level="warn")
     epochs = LeaderEpochs(files, request.directory, highest=request.leader_epoch)
     for segment in segments:
-        _walk(segment, segment.base_offset, lambda _, header: _note_epoch(epochs, header))
+        replay_readable(segment, segment.base_offset, lambda _, header: _note_epoch(epochs, header))
     return epochs
 
 
 def _is_whole(segment: LogSegment, request: LoadRequest) -> bool:
     """Whether a clean stop's last segment still has all that it had then."""
-    return _next_offset(segment) >= max(request.recovery_point, request.high_watermark)
+    return _next_offset(segment) >= request.durable_end_offset
 
 
 def _sealed_count(segments: Sequence[LogSegment], recovery_point: int) -> int:
@@ -268,14 +256,14 @@ def _recover(
             segment.delete_files()  # As in _drop_overtaken.
             continue
         is_torn = not kept or not kept[-1].ends_damaged
-        if is_torn and _is_gap(next_offset, segment.base_offset, request.high_watermark):
-            _drop_segments(suspects[number:], findings)
+        if is_torn and _is_gap(next_offset, segment.base_offset, request.durable_end_offset):
+            _take_out(files, suspects[number:], findings)
             break
         segment.records_file.drop_cache()
         following = [one.base_offset for one in suspects[number + 1 :] if one.size_bytes]
         recovered = recover_segment(
             segment,
-            keep_below_offset=min([request.high_watermark, *following]),
+            keep_below_offset=min([request.durable_end_offset, *following]),
             following_base_offset=min(following, default=None),
             on_batch=lambda _, header: _note_epoch(epochs, header),
         )
@@ -286,20 +274,19 @@ def _recover(
     return kept
 
 
-def _is_gap(next_offset: int, following_base_offset: int, high_watermark: int) -> bool:
-    """Whether records are missing between two segments that no acknowledgement has covered.
+def _is_gap(next_offset: int, following_base_offset: int, durable_end_offset: int) -> bool:
+    """Whether records are missing between two segments and none of what follows is acknowledged.
 
-    Compaction leaves gaps, but only in segments that were sealed; and what lies below the
-    checkpointed high watermark was durable, so a gap that begins there is damage to serve around:
-    what follows may have been acknowledged.
+    Compaction leaves gaps, but only in segments that were sealed. A gap below what is known to have
+    been durable is damage to serve around: what follows may have been acknowledged.
     """
-    return high_watermark <= next_offset < following_base_offset
+    return durable_end_offset <= next_offset < following_base_offset
 
 
-def _drop_segments(segments: Sequence[LogSegment], findings: Findings) -> None:
-    findings.dropped(segments)
+def _take_out(files: Files, segments: Sequence[LogSegment], findings: Findings) -> None:
     for segment in reversed(segments):  # What a crash leaves must not have a hole in it.
-        segment.delete_files()
+        take_out(files, segment)
+    findings.taken_out(segments, "records before them were never made durable and are lost")
 
 
 def _sync(files: Files, directory: str, segments: Sequence[LogSegment]) -> None:
@@ -331,7 +318,7 @@ def _mend_indexes(
             following = [one.base_offset for one in segments[number + 1 : number + 2]]
             recovered = recover_segment(
                 segment,
-                keep_below_offset=following[0] if following else request.high_watermark,
+                keep_below_offset=following[0] if following else request.durable_end_offset,
                 following_base_offset=following[0] if following else None,
                 on_batch=_nothing,
             )
@@ -354,19 +341,8 @@ def _next_offset(segment: LogSegment) -> int:
         nonlocal next_offset
         next_offset = max(next_offset, header.next_offset)
 
-    _walk(segment, segment.offset_index.last_entry.offset, note)
+    replay_readable(segment, segment.offset_index.last_entry.offset, note)
     return next_offset
-
-
-def _walk(
-    segment: LogSegment, from_offset: int, on_batch: Callable[[int, BatchHeader], None]
-) -> None:
-    """Tell `on_batch` each batch from `from_offset` on, up to the first place where there is none.
-
-    Nothing here may keep a log from being loaded: whoever reads such a place is told of it then.
-    """
-    with contextlib.suppress(CorruptMessage):
-        replay_segment(segment, from_offset, on_batch)
 
 
 def _go_on_behind_loss(
@@ -376,92 +352,31 @@ def _go_on_behind_loss(
     log_end_offset: int,
     findings: Findings,
 ) -> list[LogSegment]:
-    """The log ends before what was durable, or in damage: go on behind that, in a new segment.
+    """Continue in a new segment a log that ends before what was durable, or in damage.
 
-    Offsets below the high watermark were shown to consumers, and must never show another record.
+    Offsets below that end may have been shown to consumers, and must never show another record.
     """
     log_start_offset = request.log_start_offset
     lost_from = max(log_end_offset, log_start_offset)
-    next_offset = max(lost_from, request.high_watermark)
+    next_offset = max(lost_from, request.durable_end_offset)
     kept = list(segments)
     if log_end_offset < log_start_offset:
         findings.start_beyond_end(log_start_offset, log_end_offset, names.STRAY_SUFFIX)
         for segment in kept:
-            segment.rename(names.STRAY_SUFFIX)
-            segment.close()
+            take_out(files, segment)
         kept = []
     if lost_from < next_offset:
         findings.lost_at_end(lost_from, next_offset)
-    while kept and (not kept[-1].size_bytes or log_end_offset <= log_start_offset):
+    while kept and not kept[-1].size_bytes:
         kept.pop().delete_files()
+    if log_end_offset == log_start_offset and kept:
+        for segment in reversed(kept):
+            take_out(files, segment)
+        findings.taken_out(kept, f"its records below offset {log_start_offset} were deleted")
+        kept = []
     kept.append(LogSegment.create(files, request.directory, next_offset, request.config))
     files.sync_dir(request.directory)
     return kept
-
-
-def _load_producers(
-    files: Files,
-    request: LoadRequest,
-    dropped: Sequence[LogSegment],
-    segments: Sequence[LogSegment],
-    log_end_offset: int,
-    epochs: LeaderEpochs,
-) -> ProducerStateManager:
-    """The newest usable snapshot, and all batches after it; then what was dropped is deleted.
-
-    A snapshot is written by a job after each roll. Where a crash came in between, the segments
-    before the active one, even below the log's start, are all that tells of their producers; it is
-    written now, for soon they may be deleted.
-    """
-    state = ProducerStateManager(
-        files, request.directory, expiration_ms=request.producer_id_expiration_ms
-    )
-    told = [*dropped, *segments]
-    state.remove_stray_snapshots([segment.base_offset for segment in told])
-    offset = state.load(told[0].base_offset, log_end_offset, request.now_ms)
-    if offset is None:
-        offset = told[0].base_offset
-    if offset < segments[0].base_offset:
-        for segment in dropped:
-            _replay_dropped(segment, offset, state)
-    is_noted = True
-    for segment, following in zip(segments, [*segments[1:], None], strict=True):
-        if following is None and offset < segment.base_offset:
-            is_noted = _write_snapshot(state, segment.base_offset)
-        if following is None or following.base_offset > offset:
-            _walk(segment, offset, _bind_replay(segment, state, epochs))
-    for segment in dropped:
-        if is_noted:
-            segment.delete_files()
-        else:  # The next start finds them again.
-            segment.close()
-    state.remove_expired(request.now_ms)
-    return state
-
-
-def _replay_dropped(segment: LogSegment, from_offset: int, state: ProducerStateManager) -> None:
-    """Tell `state` of the producers in it; nobody has looked whether its indexes are whole."""
-    with contextlib.suppress(CorruptMessage):
-        for position, header in segment.records.batches_from(0):
-            if header.last_offset >= from_offset:
-                replay_producers(segment, position, header, state)
-
-
-def _write_snapshot(state: ProducerStateManager, end_offset: int) -> bool:
-    """As `_write_epochs`, of the producers below `end_offset`."""
-    try:
-        state.write_snapshot(end_offset)
-    except OSError as error:
-        if not is_refusal(error):
-            raise
-        return False
-    return True
-
-
-def _bind_replay(
-    segment: LogSegment, state: ProducerStateManager, epochs: LeaderEpochs
-) -> Callable[[int, BatchHeader], None]:
-    return lambda position, header: replay_batch(segment, position, header, state, epochs)
 
 
 def _note_epoch(epochs: LeaderEpochs, header: BatchHeader) -> None:

@@ -22,17 +22,18 @@ INDEX_BYTES = 4096
 def keep_room(log: Log, jobs: Jobs) -> Later[bool]:
     """Reserve what `log` may need on a full disk; whether there is so much."""
     files = log.segments.active.sync_files()
-    for file in files:
-        file.retain()
+    # A file that is not open is opened by the job.
+    held = [file.retain() if file.is_open else None for file in files]
 
     def reserve() -> bool:
-        records, *indexes = files
+        records, *indexes = (open_file or file for open_file, file in zip(held, files, strict=True))
         try:
             reserved = [records.reserve(RECORDS_BYTES)]
             reserved += [index.reserve(INDEX_BYTES) for index in indexes]
         finally:
-            for file in files:
-                file.close()
+            for open_file in held:
+                if open_file is not None:
+                    open_file.close()
         return all(reserved)
 
     return jobs.submit(lane_of(log.log_dir), reserve)

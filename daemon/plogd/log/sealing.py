@@ -1,12 +1,17 @@
-"""Sealing: making durable all of a segment that was just rolled, so that recovery may skip it.
+"""Sealing: make all of a rolled segment durable, so that recovery may skip it.
 
-A seal syncs the segment's records and indexes, and writes what a start needs beside it: the
-snapshot of the producers' state at its end, and the leader epochs. It runs beside the sync rounds
-of flush.py, as a job on the log directory's lane. `Log` rolls, and moves its recovery point when it
-hears that the seal is done.
+A seal syncs the segment's records and indexes, and writes what a start needs besides them: the
+snapshot of the producers' state at its end, and the leader epochs. It runs in parallel with the
+sync rounds of flush.py, as a job on the log directory's lane. `Log` rolls, and advances its
+recovery point when the seal is done.
+
+An OSError from a sync takes the directory offline. A full disk, or an error that is a bug, costs
+only this seal, which is tried again after `RETRY_MS` unless the log has been closed since: its
+directory may belong to another topic of the same name by then.
 
 Source: Kafka 3.9 UnifiedLog.roll, UnifiedLog.flush; docs/architecture.md, rules R11 and R12.
-Invariant: a segment counts as sealed only when everything above is on disk.
+Invariants: a segment counts as sealed only when everything above is on disk; a snapshot in a log's
+directory proves that all segments below its offset were sealed.
 """
 
 from __future__ import annotations
@@ -14,19 +19,20 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from plogd.log.deletion import lane_of
+from plogd.log.housekeeping import RETRY_MS, Housekeeping
+from plogd.log.index_rebuild import IndexRebuilds
 from plogd.log.io_errors import is_refusal
 from plogd.log.log import Log
 from plogd.log.log_segment import LogSegment
-from plogd.ports import Jobs, Report, Timers
+from plogd.ports import Jobs, Timers
 
-RETRY_MS = 60_000
-"""How long to wait when there was no room for the snapshot or the epochs."""
+_TASK = "seal"
 
 
 class Sealing:
     """The seals of all logs of a broker; called on the reactor's thread.
 
-    `storage_failed(log_dir, error)` hears what the disk could not do.
+    `storage_failed(log_dir, error)` takes a log directory offline.
     """
 
     def __init__(
@@ -34,12 +40,14 @@ class Sealing:
         *,
         jobs: Jobs,
         timers: Timers,
-        report: Report,
+        housekeeping: Housekeeping,
+        index_rebuilds: IndexRebuilds,
         storage_failed: Callable[[str, OSError], None],
     ) -> None:
         self._jobs = jobs
         self._timers = timers
-        self._report = report
+        self._housekeeping = housekeeping
+        self._index_rebuilds = index_rebuilds
         self._storage_failed = storage_failed
 
     def seal(self, log: Log, segment: LogSegment, end_offset: int) -> None:
@@ -47,19 +55,19 @@ class Sealing:
         self._submit(log, segment, log.producer_state.prepare_snapshot(end_offset))
 
     def _submit(self, log: Log, segment: LogSegment, write_snapshot: Callable[[], None]) -> None:
-        sync_files = segment.sync_files()
-        for file in sync_files:
-            file.retain()
+        files = segment.sync_files()
+        held = [file.retain() for file in files if file.is_open]
+        closed = [file for file in files if not file.is_open]  # The job opens them.
         # Prepared here, where nobody assigns an epoch meanwhile.
         write_epochs = log.leader_epochs.prepare_flush()
 
         def seal() -> OSError | None:
-            """A job; what is returned is no failure, but there was no room."""
+            """A job; the error it returns means that there was no room, and is no failure."""
             try:
-                for file in sync_files:
+                for file in (*held, *closed):
                     file.sync()
             finally:
-                for file in sync_files:
+                for file in held:
                     file.close()
             try:
                 write_epochs()
@@ -73,46 +81,52 @@ class Sealing:
         def done(refusal: OSError | None) -> None:
             if refusal is None:
                 log.sealed(segment)
+                if segment.index_is_suspect:  # While it was active, that had to wait.
+                    self._index_rebuilds.check(log, segment)
             else:
                 self._put_off(log, segment, write_snapshot, refusal)
 
         def failed(error: Exception) -> None:
-            if not log.closed:  # Else it was deleted meanwhile, its directory may be gone.
-                cause = error if isinstance(error, OSError) else OSError(f"seal failed: {error!r}")
-                self._storage_failed(log.log_dir, cause)
+            if log.closed:  # It was deleted meanwhile, its directory may be gone.
+                return
+            if isinstance(error, OSError):
+                self._storage_failed(log.log_dir, error)
+            else:
+                log.leader_epochs.is_dirty = True  # They may not have been written.
+                self._put_off(log, segment, write_snapshot, error)
 
         self._jobs.submit(lane_of(log.log_dir), seal).then(done, failed)
 
     def _put_off(
-        self, log: Log, segment: LogSegment, write_snapshot: Callable[[], None], error: OSError
+        self, log: Log, segment: LogSegment, write_snapshot: Callable[[], None], error: Exception
     ) -> None:
-        """A full disk breaks nothing: until it has room, recovery would read the segment again."""
-        self._report(
-            "cannot seal a segment of {topic_partition} yet: {error}",
-            topic_partition=str(log.topic_partition),
-            error=str(error),
-            level="warn",
-        )
+        """Try again later; until then, recovery would read the segment again."""
+        self._housekeeping.failed(_TASK, str(log.topic_partition), error)
 
         def again() -> None:
-            if log.closed or log.offline:
-                return
             if log.is_unsealed(segment):
                 self._submit(log, segment, write_snapshot)
-            else:
+            else:  # Retention has deleted it: only the snapshot knows its producers.
                 self._note_producers(log, write_snapshot)
 
-        self._timers.call_later(RETRY_MS, again)
+        self._retry(log, again)
+
+    def _retry(self, log: Log, again: Callable[[], None]) -> None:
+        def retry() -> None:
+            # The directory of a closed log may be that of a new topic of the same name.
+            if not (log.closed or log.offline):
+                again()
+
+        self._timers.call_later(RETRY_MS, retry)
 
     def _note_producers(self, log: Log, write_snapshot: Callable[[], None]) -> None:
-        """The segment was deleted meanwhile: nothing but the snapshot tells of its producers."""
-
         def failed(error: Exception) -> None:
             if log.closed or log.offline:
                 return
             if isinstance(error, OSError) and not is_refusal(error):
                 self._storage_failed(log.log_dir, error)
             else:
-                self._timers.call_later(RETRY_MS, lambda: self._note_producers(log, write_snapshot))
+                self._housekeeping.failed(_TASK, str(log.topic_partition), error)
+                self._retry(log, lambda: self._note_producers(log, write_snapshot))
 
         self._jobs.submit(lane_of(log.log_dir), write_snapshot).then(lambda _: None, failed)

@@ -1,13 +1,13 @@
-"""What is left of a segment after a crash: its whole batches, and indexes made anew from them.
+"""Check a segment's batches one by one, and recover a segment after a crash.
 
-Every batch is checked: its size, its checksum, its place in the order of offsets. Where that
-fails the segment is cut, because what a crash leaves torn, zeroed or stale is never the last good
-word. Below `keep_below_offset` (what was known to be durable and replicated) it is no torn tail
-but a disk that forgot: the damaged bytes are kept and noted, and the walk goes on behind them, so
-that all else can still be read.
+Every batch is checked: its size, its checksum, its place in the order of offsets. Recovery cuts the
+segment where that fails, because a crash leaves the end torn, zeroed or stale. Below
+`keep_below_offset` (known to be durable) a batch that fails is bit rot and not a torn tail: the
+damaged bytes are kept and noted, and scanning continues after them, so that all else can be read.
 
-Which segments need this is decided in recovery.py, which calls it in a job. Also here: walking a
-sound segment's headers to learn again what producers and leaders wrote in it.
+recovery.py decides which segments to recover and calls this in a job; index_rebuild.py scans a
+segment in use. Also here: reading a sound segment's headers to restore the state of producers and
+leader epochs.
 
 Source: Kafka 3.9 LogSegment.recover.
 Invariant: afterwards ``[0, size_bytes)`` is sound batches in rising order of offsets, but for
@@ -16,9 +16,11 @@ Invariant: afterwards ``[0, size_bytes)`` is sound batches in rising order of of
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import contextlib
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 
+from plog.errors import CorruptMessage
 from plog.records.batch import (
     ATTRIBUTES_POSITION,
     HEADER_SIZE,
@@ -33,6 +35,7 @@ from plog.records.control import (
     decode_end_txn_value,
 )
 from plog.records.crc32c import crc32c
+from plog.records.reader import read_records
 from plogd.log.file_records import CorruptRange, FileRecords
 from plogd.log.index_file import MAX_RELATIVE_OFFSET
 from plogd.log.io_errors import is_refusal
@@ -41,6 +44,8 @@ from plogd.log.log_segment import LogSegment
 from plogd.log.producer_state import ProducerStateManager
 
 _CHUNK_BYTES = 1 << 20
+_SEARCH_BYTES = 64 * 1024
+"""What a search for the next sound batch looks at in one step."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,27 +73,20 @@ def recover_segment(
     `following_base_offset` is that of the segment behind it, if there is one. `on_batch` hears
     position and header of each sound batch, in order. Reads every byte. Raises OSError only.
     """
-    scan = _Scan(segment.records, segment.base_offset)
+    scan = SegmentScan(
+        segment.records,
+        segment.base_offset,
+        keep_below_offset=keep_below_offset,
+        following_base_offset=following_base_offset,
+    )
     segment.reset_indexes()
-    corrupt: list[CorruptRange] = []
-    position, next_offset, reason = 0, segment.base_offset, ""
-    while position < segment.size_bytes:
-        header = scan.sound_batch(position, next_offset)
-        if header is not None and not scan.is_misplaced(
-            position, header, next_offset, keep_below_offset, following_base_offset
-        ):
-            after_damage = bool(corrupt) and corrupt[-1].end_position == position
-            segment.index_batch(position, header, always=after_damage)
+    for found in scan.steps():
+        if found is not None:
+            position, header = found
+            segment.index_batch(position, header, always=scan.is_after_damage)
             on_batch(position, header)
-            position, next_offset = position + header.size_bytes, header.next_offset
-            continue
-        reason = scan.reason
-        if next_offset >= keep_below_offset:
-            break
-        damaged = scan.damaged_range(position, next_offset, keep_below_offset)
-        corrupt.append(damaged)
-        position, next_offset, reason = damaged.end_position, damaged.end_offset, ""
-    truncated_bytes = segment.records.truncate(position)
+    corrupt = scan.corrupt_ranges
+    truncated_bytes = segment.records.truncate(scan.position)
     segment.records.corrupt_ranges = corrupt
     try:
         segment.on_become_inactive()
@@ -96,9 +94,9 @@ def recover_segment(
         if not is_refusal(error):  # No room for one more hint: the next start makes it good.
             raise
     return RecoveredSegment(
-        next_offset=next_offset,
+        next_offset=scan.next_offset,
         truncated_bytes=truncated_bytes,
-        reason=reason,
+        reason=scan.reason if truncated_bytes else "",
         corrupt_ranges=tuple(corrupt),
     )
 
@@ -116,6 +114,14 @@ def replay_segment(
     for position, header in segment.records.batches_from(start):
         if header.last_offset >= from_offset:
             on_batch(position, header)
+
+
+def replay_readable(
+    segment: LogSegment, from_offset: int, on_batch: Callable[[int, BatchHeader], None]
+) -> None:
+    """As `replay_segment`, up to the first bytes that are no batch; a reader meets those later."""
+    with contextlib.suppress(CorruptMessage):
+        replay_segment(segment, from_offset, on_batch)
 
 
 def replay_batch(
@@ -141,7 +147,8 @@ def replay_producers(
         producer_state.update(header, first_offset=header.base_offset)
         return
     # A marker whose record compaction has removed, or that is not one, ends nothing.
-    for record in segment.records_at(position, header):
+    data = segment.records.read(position, header.size_bytes)
+    for record in read_records(data, 0, header):
         if decode_control_key(record.key) in (ControlType.ABORT, ControlType.COMMIT):
             producer_state.complete_transaction(
                 header,
@@ -150,15 +157,54 @@ def replay_producers(
             )
 
 
-class _Scan:
-    """Reads a segment's file in large pieces and judges what it finds; `reason` tells why not."""
+class SegmentScan:
+    """Reads a segment's batches in order and judges each; notes damage below `keep_below_offset`.
 
-    def __init__(self, records: FileRecords, base_offset: int) -> None:
+    Bytes and offsets up to `position` and `next_offset` are scanned; `reason` says what is wrong
+    with the batch there, if the scan ended before the file does.
+    """
+
+    def __init__(
+        self,
+        records: FileRecords,
+        base_offset: int,
+        *,
+        keep_below_offset: int,
+        following_base_offset: int | None,
+    ) -> None:
+        self.position = 0
+        self.next_offset = base_offset
+        self.corrupt_ranges: list[CorruptRange] = []
+        self.is_after_damage = False
+        """Whether damage ends where the batch just found begins."""
+        self.reason = ""
         self._records = records
         self._base_offset = base_offset
+        self._keep_below_offset = keep_below_offset
+        self._following_base_offset = following_base_offset
         self._chunk = memoryview(b"")
         self._chunk_position = 0
-        self.reason = ""
+
+    def steps(self) -> Iterator[tuple[int, BatchHeader] | None]:
+        """Position and header of each sound batch; None between pieces of a search through damage.
+
+        The file may not change meanwhile.
+        """
+        while self.position < self._records.size_bytes:
+            position, next_offset = self.position, self.next_offset
+            header = self.sound_batch(position, next_offset)
+            if header is not None and not self._is_misplaced(position, header, next_offset):
+                self.is_after_damage = (
+                    bool(self.corrupt_ranges) and self.corrupt_ranges[-1].end_position == position
+                )
+                yield position, header
+                self.position, self.next_offset = position + header.size_bytes, header.next_offset
+                continue
+            if next_offset >= self._keep_below_offset:
+                return
+            damaged = yield from self._damaged_range(position, next_offset)
+            self.corrupt_ranges.append(damaged)
+            self.position, self.next_offset = damaged.end_position, damaged.end_offset
 
     def sound_batch(self, position: int, expected_offset: int) -> BatchHeader | None:
         """The header of the batch at `position`, if all of it is as it must be there."""
@@ -168,14 +214,7 @@ class _Scan:
             return None
         return header
 
-    def is_misplaced(
-        self,
-        position: int,
-        header: BatchHeader,
-        expected_offset: int,
-        keep_below_offset: int,
-        following_base_offset: int | None,
-    ) -> bool:
+    def _is_misplaced(self, position: int, header: BatchHeader, expected_offset: int) -> bool:
         """Whether a sound batch cannot be at the offset it says: no checksum covers that.
 
         Compaction leaves gaps, so an offset above the expected one may be true. It is not if the
@@ -186,7 +225,8 @@ class _Scan:
         if header.base_offset == expected_offset:
             return False
         following = self.sound_batch(position + header.size_bytes, expected_offset)
-        end_offset = following_base_offset if following is None else following.base_offset
+        end_offset = self._following_base_offset if following is None else following.base_offset
+        keep_below_offset = self._keep_below_offset
         leaps = following is None and expected_offset < keep_below_offset < header.next_offset
         self.reason = f"the batch at byte {position} cannot have offset {header.base_offset}"
         return leaps or (end_offset is not None and header.next_offset > end_offset)
@@ -236,16 +276,17 @@ class _Scan:
             self._chunk_position, start = position, 0
         return self._chunk[start : start + length]
 
-    def damaged_range(
-        self, position: int, expected_offset: int, end_offset_at_end: int
-    ) -> CorruptRange:
+    def _damaged_range(
+        self, position: int, expected_offset: int
+    ) -> Generator[None, None, CorruptRange]:
         """The bytes from `position` to the next sound batch, or to the end of the file.
 
         Where the damaged batch's own header leads to the next one, or to the end of the file, it is
-        believed in that; else a sound batch is looked for at every byte. Damage up to the end is
-        taken for all that there was below `end_offset_at_end`: with a damaged header's offsets the
-        log might go on where nobody has written.
+        believed in that; otherwise a sound batch is looked for at every byte. Damage up to the end
+        of the file stands for all offsets below `keep_below_offset`: with a damaged header's
+        offsets the log might go on where no record was ever written.
         """
+        end_offset_at_end = self._keep_below_offset
         header = self._plausible_header(position, expected_offset)
         if header is not None:
             end_position, end_offset = position + header.size_bytes, header.next_offset
@@ -255,16 +296,20 @@ class _Scan:
             if following is not None:
                 return CorruptRange(position, end_position, expected_offset, following.base_offset)
         for start in self._candidates(position + 1):
+            if start is None:
+                yield
+                continue
             following = self.sound_batch(start, expected_offset)
             if following is not None:
                 return CorruptRange(position, start, expected_offset, following.base_offset)
         return CorruptRange(position, self._records.size_bytes, expected_offset, end_offset_at_end)
 
-    def _candidates(self, position: int) -> Iterator[int]:
-        """Where from `position` on a batch might begin: where its magic is."""
-        while window := self._records.read(position + MAGIC_POSITION, _CHUNK_BYTES):
+    def _candidates(self, position: int) -> Iterator[int | None]:
+        """Where from `position` on a batch might begin: where its magic is. None after a piece."""
+        while window := self._records.read(position + MAGIC_POSITION, _SEARCH_BYTES):
             index = window.find(MAGIC)
             while index >= 0:
                 yield position + index
                 index = window.find(MAGIC, index + 1)
             position += len(window)
+            yield None

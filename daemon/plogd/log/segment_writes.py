@@ -1,23 +1,24 @@
-"""Writing one batch to a log's active segment, or a new segment behind it: the file work alone.
+"""The file work of appends and rolls: all or nothing, whatever is raised on the way.
 
-What it means for the log is log.py's business, where appends are made at once, and lane_writes.py's
-where a job makes them, on a thread of its own. Nothing here knows of offsets but what it is given.
+Both ways to append use it: log.py writes at once, lane_writes.py in a job on a thread of its own.
+What a write means for the log (offsets, epochs, producers) is their business; what has to happen
+together with the write is passed in as `then`.
 
-Source: Kafka 3.9 LocalLog.append, LocalLog.roll.
+Source: Kafka 3.9 LocalLog.append, LocalLog.roll; docs/architecture.md, rule R15.
+Invariant: after any exception the segment and its indexes are as before, or HalfWritten is raised.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from plog.errors import RecordListTooLarge
 from plog.types import TopicPartition
 from plogd.log.batch_validator import ValidatedBatch
+from plogd.log.io_errors import HalfWritten
 from plogd.log.log_segment import LogSegment
 from plogd.ports import Files
 from plogd.topic_config import TopicConfig
-
-
-class HalfWritten(OSError):
-    """Part of a batch stays in the file: nothing may be appended behind it."""
 
 
 def check_fits(topic_partition: TopicPartition, nbytes: int, config: TopicConfig) -> None:
@@ -39,36 +40,31 @@ def must_roll(
 def make_successor(
     files: Files, directory: str, old: LogSegment, base_offset: int, config: TopicConfig
 ) -> LogSegment:
-    """A new segment behind `old`, which gets no more batches. Raises OSError."""
+    """Return a new segment at `base_offset`, where `old` ends.
+
+    Whatever is raised, appends may go on in `old`. Raises OSError.
+    """
     old.on_become_inactive()
     return LogSegment.create(files, directory, base_offset, config)
 
 
-def write_batch(segment: LogSegment, batch: ValidatedBatch, last_offset: int) -> None:
-    """Append to the segment; on failure what was written of it is taken back.
+def write_batch(
+    segment: LogSegment, batch: ValidatedBatch, last_offset: int, then: Callable[[], None]
+) -> None:
+    """Append `batch` to `segment` and call `then`: both, or neither has happened.
 
-    Raises OSError, and HalfWritten where even that fails.
+    `then` must not change anything before the last step that can fail. Raises what the append or
+    `then` has raised; HalfWritten if the batch cannot be removed again.
     """
-    size_before = segment.size_bytes
+    view, header, max_timestamp, max_timestamp_delta, _ = batch
+    size_before = segment.records.size_bytes
+    first_offset = last_offset - header.last_offset_delta
     try:
-        first_offset = last_offset - batch.header.last_offset_delta
-        segment.append(
-            batch.view,
-            last_offset,
-            batch.max_timestamp,
-            first_offset + batch.max_timestamp_offset_delta,
-        )
-    except OSError as error:
-        reason = take_back(segment, size_before, error)
-        if reason is error:
-            raise
-        raise reason from error
-
-
-def take_back(segment: LogSegment, size_bytes: int, error: OSError) -> OSError:
-    """Undo what an append that met `error` has left; `error`, or HalfWritten if that fails."""
-    try:
-        segment.truncate_to_size(size_bytes)
-    except OSError:
-        return HalfWritten(*error.args)
-    return error
+        segment.append(view, last_offset, max_timestamp, first_offset + max_timestamp_delta)
+        then()
+    except Exception as error:
+        try:
+            segment.truncate_to_size(size_before)
+        except Exception as problem:
+            raise HalfWritten(f"{error}; part of a batch is left: {problem!r}") from error
+        raise

@@ -46,8 +46,16 @@ class TimeIndex:
 
     __slots__ = ("_index", "base_offset", "last_entry")
 
-    def __init__(self, files: Files, path: str, base_offset: int, max_bytes: int) -> None:
-        self._index = IndexFile(files, path, _ENTRY, max_bytes)
+    def __init__(
+        self,
+        files: Files,
+        path: str,
+        base_offset: int,
+        max_bytes: int,
+        *,
+        read_only: bool = False,
+    ) -> None:
+        self._index = IndexFile(files, path, _ENTRY, max_bytes, read_only=read_only)
         self.base_offset = base_offset
         self.last_entry = self._read_last_entry()
         """(-1, base offset) while the index is empty."""
@@ -92,6 +100,10 @@ class TimeIndex:
         """One entry; the first is number 0."""
         timestamp, relative_offset = self._index.entry(slot)
         return TimestampOffset(timestamp, self.base_offset + relative_offset)
+
+    def repair(self) -> None:
+        """Cut what a failed append has left. Raises OSError."""
+        self._index.repair()
 
     def truncate_to(self, offset: int) -> None:
         """Drop the entries at or above `offset`."""

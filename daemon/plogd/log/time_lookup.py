@@ -1,32 +1,156 @@
 """From a timestamp to a record of a log: the segments' time indexes, then one batch.
 
-May read cold data from disk and decompress a batch, so it is a job's work on a big log; ListOffsets
-asks for it (replica/offset_lookup.py). Source: Kafka 3.9 UnifiedLog.fetchOffsetByTimestamp.
+May read cold data from the disk and decompress a batch, so it is a job's work. A look-up is an
+iterator of steps, each a bounded number of batches or records: between two steps it may be given
+up, and other look-ups may run. It opens each segment's files once more for itself, so that the
+reactor may append, roll, delete and close in the meantime.
+
+Called by replica/offset_lookup.py, on any thread. Source: Kafka 3.9
+UnifiedLog.fetchOffsetByTimestamp.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Generator, Iterator
+from functools import partial
+from typing import TypeAlias, TypeVar
+
+from plog.records.batch import BatchHeader
+from plog.records.codec import RecordHead, walk_records
+from plog.records.reader import read_payload
+from plogd.log.index_file import CorruptIndex
 from plogd.log.log import Log
-from plogd.log.time_index import TimestampAndOffset
+from plogd.log.log_segment import LogSegment
+from plogd.log.time_index import NO_TIMESTAMP, TimestampAndOffset
+
+T = TypeVar("T")
+
+Steps: TypeAlias = Generator[None, None, T]
+"""A look-up under way: each `next` is a step, StopIteration has the result."""
+
+_BATCHES_PER_STEP = 256
+_RECORDS_PER_STEP = 4096
 
 
-def offset_for_timestamp(log: Log, timestamp_ms: int) -> TimestampAndOffset | None:
+def offset_for_timestamp(log: Log, timestamp_ms: int) -> Steps[TimestampAndOffset | None]:
     """The first record whose timestamp is at least `timestamp_ms`, or None.
 
     Raises KafkaStorageError, CorruptMessage, OSError.
     """
-    if log.offline or log.closed:
-        raise log.not_open()
-    for segment in list(log.segments):  # A job must not stumble over a roll or retention.
-        if segment.max_timestamp >= timestamp_ms:
-            found = segment.find_offset_by_timestamp(timestamp_ms, log.log_start_offset)
-            if found is not None:
-                return found
+    for segment in list(log.segments):
+        if segment.max_timestamp < timestamp_ms:
+            continue
+        look_up = partial(
+            find_in_segment, timestamp=timestamp_ms, starting_offset=log.log_start_offset
+        )
+        found = yield from _read(log, segment, look_up)
+        if found is not None:
+            return found
     return None
 
 
-def max_timestamp_offset(log: Log) -> TimestampAndOffset | None:
-    """The first record that carries the log's largest timestamp, or None if it is empty."""
-    start = log.log_start_offset
-    latest = max(segment.max_timestamp_from(start) for segment in list(log.segments))
-    return offset_for_timestamp(log, latest) if latest >= 0 else None
+def max_timestamp_offset(log: Log) -> Steps[TimestampAndOffset | None]:
+    """The first record that carries the log's largest timestamp, or None if it is empty.
+
+    Raises as above.
+    """
+    start, latest = log.log_start_offset, -1
+    for segment in list(log.segments):
+        if segment.base_offset >= start:
+            latest = max(latest, segment.max_timestamp)
+        elif segment.max_timestamp > latest:
+            look_up = partial(max_timestamp_from, starting_offset=start)
+            found = yield from _read(log, segment, look_up)
+            if found is not None:
+                latest = max(latest, found)
+    if latest < 0:
+        return None
+    return (yield from offset_for_timestamp(log, latest))
+
+
+def _read(
+    log: Log, segment: LogSegment, look_up: Callable[[LogSegment], Steps[T]]
+) -> Steps[T | None]:
+    """What `look_up` finds in `segment`; None if retention has deleted that meanwhile."""
+    if log.offline or log.closed:
+        raise log.not_open()
+    try:
+        at = segment.open_for_reading()
+    except FileNotFoundError:
+        if segment in log.segments:
+            raise
+        return None
+    try:
+        return (yield from look_up(at))
+    finally:
+        at.close()
+        if at.index_is_suspect:
+            segment.index_is_suspect = True
+
+
+def find_in_segment(
+    segment: LogSegment, timestamp: int, starting_offset: int
+) -> Steps[TimestampAndOffset | None]:
+    """The first record at or above `starting_offset` that is not older than `timestamp`.
+
+    Decompresses at most the one batch it is in, unless that batch's header lies. Raises
+    CorruptMessage.
+    """
+    position = _position_before(segment, timestamp, starting_offset)
+    for number, (batch_position, header) in enumerate(segment.records.batches_from(position), 1):
+        if not number % _BATCHES_PER_STEP:
+            yield
+        if header.max_timestamp < timestamp or header.last_offset < starting_offset:
+            continue
+        for count, record in enumerate(_record_heads(segment, batch_position, header), 1):
+            if record.timestamp >= timestamp and record.offset >= starting_offset:
+                return TimestampAndOffset(
+                    record.timestamp, record.offset, header.partition_leader_epoch
+                )
+            if not count % _RECORDS_PER_STEP:
+                yield
+    return None
+
+
+def max_timestamp_from(segment: LogSegment, starting_offset: int) -> Steps[int]:
+    """The largest timestamp of the records at or above `starting_offset`; -1 if there is none.
+
+    Reads headers from there on, if it lies in the segment's middle. Raises CorruptMessage.
+    """
+    if starting_offset <= segment.base_offset:
+        return segment.max_timestamp
+    latest = -1
+    batches = segment.records.batches_from(segment.position_of(starting_offset))
+    for number, (position, header) in enumerate(batches, 1):
+        if not number % _BATCHES_PER_STEP:
+            yield
+        if header.base_offset >= starting_offset:
+            latest = max(latest, header.max_timestamp)
+            continue
+        for count, record in enumerate(_record_heads(segment, position, header), 1):
+            if record.offset >= starting_offset:
+                latest = max(latest, record.timestamp)
+            if not count % _RECORDS_PER_STEP:
+                yield
+    return latest
+
+
+def _position_before(segment: LogSegment, timestamp: int, starting_offset: int) -> int:
+    """A batch's position before which all is older than `timestamp` or below the offset."""
+    try:
+        hint = segment.time_index.lookup(timestamp)
+        if hint.offset > starting_offset and hint.timestamp != NO_TIMESTAMP:
+            place = segment.find_offset(hint.offset)
+            header = None if place is None else segment.records.header_at(place.position)
+            if header is not None and header.max_timestamp == hint.timestamp:
+                return segment.position_of(hint.offset)
+            segment.index_is_suspect = True
+    except CorruptIndex:
+        segment.index_is_suspect = True
+    return segment.position_of(starting_offset)
+
+
+def _record_heads(segment: LogSegment, position: int, header: BatchHeader) -> Iterator[RecordHead]:
+    """The records of the batch at `position`, one by one, without keys and values."""
+    data = segment.records.read(position, header.size_bytes)
+    return walk_records(read_payload(data, 0, header), header)

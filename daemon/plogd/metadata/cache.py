@@ -51,6 +51,10 @@ class MetadataCache:
     def __init__(self) -> None:
         self._topics: dict[str, TopicState] = {}
         self._names: dict[Uuid, str] = {}
+        self._sorted: list[str] | None = []
+        """The names in order; None while that is out of date."""
+        self.version = 0
+        """Rises with each change."""
 
     def topic(self, name: str) -> TopicState | None:
         """The topic of this name."""
@@ -62,7 +66,9 @@ class MetadataCache:
 
     def topics(self) -> Iterable[TopicState]:
         """Every topic, by name."""
-        return [self._topics[name] for name in sorted(self._topics)]
+        if self._sorted is None:
+            self._sorted = sorted(self._topics)
+        return [self._topics[name] for name in self._sorted]
 
     @property
     def topic_count(self) -> int:
@@ -72,7 +78,10 @@ class MetadataCache:
     def update(self, topic: TopicState) -> None:
         """The topic is as `topic` says from now on."""
         old = self._topics.get(topic.name)
-        if old is not None:
+        self.version += 1
+        if old is None:
+            self._sorted = None
+        else:
             del self._names[old.topic_id]
         self._topics[topic.name] = topic
         self._names[topic.topic_id] = topic.name
@@ -80,4 +89,6 @@ class MetadataCache:
     def remove(self, name: str) -> None:
         """The topic is gone."""
         topic = self._topics.pop(name)
+        self._sorted = None
+        self.version += 1
         del self._names[topic.topic_id]

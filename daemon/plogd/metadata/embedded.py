@@ -7,6 +7,8 @@ served to clients.
 Writes queue. While one batch is on its way to the disk the next ones gather, and those that touch
 different topics share the batch after it. The image moves on, watchers hear and outcomes are told
 only when the batch is durable; a crash before that leaves either the whole batch or nothing of it.
+Every write gets an outcome or an error, whatever is raised on the way. After an error nothing of it
+is in the log; if the image could not follow the log, the store takes no more writes.
 
 Called on the reactor's thread. Source: Kafka 4.0 metadata; KIP-595 for the log's name and topic id.
 """
@@ -80,6 +82,8 @@ class _Write:
     registration: BrokerRegistration | None = None
     conflicts: dict[int, Conflict] = field(default_factory=dict)
     """Of the changes, by index, that were not made."""
+    error: Exception | None = None
+    """Why none of them was made, where that was unexpected."""
 
     def roots(self) -> set[Key]:
         """What the write touches: whole topics, else single keys."""
@@ -266,7 +270,7 @@ class EmbeddedStore:
             if not self._in_flight:
                 self._append(self._unwritten)
                 assert self._in_flight_base == base_offset, "the image has it there already"
-        except KafkaError as error:
+        except Exception as error:
             write.later.fail(error)
         else:
             self._in_flight.append(write)
@@ -275,22 +279,25 @@ class EmbeddedStore:
     def _registered(self, _: list[Outcome]) -> None:
         self._unwritten = []
 
-    def _put_off(self, group: Sequence[_Write], records: list[MetadataRecord]) -> None:
+    def _put_off(
+        self, group: list[_Write], records: list[MetadataRecord]
+    ) -> Iterable[Callable[[], None]]:
         """The image moves on without the log; the records will have the same offsets in it."""
         self._unwritten = records
         for offset, record in enumerate(records, self._log.log_end_offset):
             self._image.replay(record, offset)
-        call_each(self._outcomes(group))
+        return self._outcomes(group)
 
     def storage_failed(self) -> None:
-        """The log directory is offline: whoever waits, and whoever comes, hears of it."""
-        self._failure = KafkaStorageError(
-            f"the metadata log is offline: {self._log.log_dir} failed"
-        )
+        """The log directory is offline: fail all writes, those that wait and those to come."""
+        self._fail(KafkaStorageError(f"the metadata log is offline: {self._log.log_dir} failed"))
+
+    def _fail(self, failure: KafkaStorageError) -> None:
+        self._failure = failure
         waiting = [*self._in_flight, *self._queue]
-        self._in_flight = []
+        self._in_flight, self._in_flight_records = [], []
         self._queue.clear()
-        call_each(partial(write.later.fail, self._failure) for write in waiting)
+        call_each(partial(write.later.fail, failure) for write in waiting)
 
     def _submit(self, write: _Write) -> Later[list[Outcome]]:
         keys = [change.key for change in write.changes]
@@ -311,25 +318,33 @@ class EmbeddedStore:
 
     def _pump(self) -> None:
         """Append the next group, unless one is on its way."""
-        while self._queue and not self._in_flight:
-            group, records = self._take_group()
-            if not records:
-                call_each(self._outcomes(group))
-                continue
-            try:
-                self._append(records)
-            except KafkaError as error:
-                if group[0].registration is not None and self._failure is None:
-                    self._put_off(group, records)
-                    continue
-                call_each([partial(write.later.fail, error) for write in group])
-            else:
-                self._in_flight, self._in_flight_records = group, records
+        try:
+            while self._queue and not self._in_flight:
+                group: list[_Write] = []
+                call_each(self._append_group(group))
+        finally:  # A writer's bug must not stop the writes after it.
+            if self._queue and not self._in_flight:
+                self._turn.defer(self._pump)
 
-    def _take_group(self) -> tuple[list[_Write], list[MetadataRecord]]:
-        """The writes that may share a batch, in order, with their records."""
-        group: list[_Write] = []
+    def _append_group(self, group: list[_Write]) -> Iterable[Callable[[], None]]:
+        """Append the next writes, now in `group`; the answers that are due already."""
         records: list[MetadataRecord] = []
+        try:
+            self._take_group(group, records)
+            if not records:
+                return self._outcomes(group)
+            self._append(records)
+        except Exception as error:
+            # Nothing of the group is in the log.
+            is_refused = isinstance(error, KafkaError) and self._failure is None
+            if is_refused and group[0].registration is not None:
+                return self._put_off(group, records)
+            return [partial(write.later.fail, error) for write in group]
+        self._in_flight, self._in_flight_records = group, records
+        return ()
+
+    def _take_group(self, group: list[_Write], records: list[MetadataRecord]) -> None:
+        """Fill in the writes that may share a batch, in order, and their records."""
         touched: set[Key] = set()
         while self._queue and len(records) < _GROUP_RECORDS:
             write = self._queue[0]
@@ -338,10 +353,13 @@ class EmbeddedStore:
             self._queue.popleft()
             group.append(write)
             if write.registration is not None:
-                return group, self._registration_records(write.registration)
-            touched |= write.roots()
-            records += self._records_of(write)
-        return group, records
+                records += self._registration_records(write.registration)
+                return
+            try:
+                touched |= write.roots()
+                records += self._records_of(write)
+            except Exception as error:  # The others in the group are not to blame.
+                write.error = error
 
     def _registration_records(self, registration: BrokerRegistration) -> list[MetadataRecord]:
         records: list[MetadataRecord] = []
@@ -403,7 +421,7 @@ class EmbeddedStore:
                 self._turn.defer(self._finish)
 
     @property
-    def _refusal(self) -> KafkaStorageError | None:
+    def _refusal(self) -> KafkaError | None:
         """Why the batch on its way will not be in the log."""
         return None if self._in_flight_writing is None else self._in_flight_writing.error
 
@@ -413,19 +431,24 @@ class EmbeddedStore:
         if not self._in_flight or error is None:
             return
         group, self._in_flight, self._in_flight_records = self._in_flight, [], []
-        for write in group:
-            write.later.fail(error)
-        self._pump()
+        call_each([*(partial(write.later.fail, error) for write in group), self._pump])
 
     def _finish(self) -> None:
         """The batch is durable: the image moves on, then everybody is told."""
         if not self._in_flight or self._log.durable_end_offset < self._in_flight_end:
             return  # Told twice of the same sync.
-        group, self._in_flight = self._in_flight, []
         changed: dict[Key, None] = {}
-        for index, record in enumerate(self._in_flight_records):
-            changed.update(dict.fromkeys(self._image.replay(record, self._in_flight_base + index)))
-        self._in_flight_records = []
+        try:
+            for offset, record in enumerate(self._in_flight_records, self._in_flight_base):
+                changed.update(dict.fromkeys(self._image.replay(record, offset)))
+        except Exception as error:
+            self._fail(
+                KafkaStorageError(
+                    f"cannot apply a record of {METADATA_PARTITION}: {error!r}; restart the broker"
+                )
+            )
+            raise
+        group, self._in_flight, self._in_flight_records = self._in_flight, [], []
         call_each([*self._news(changed), *self._outcomes(group), self._pump])
 
     def _news(self, changed: Iterable[Key]) -> Iterator[Callable[[], None]]:
@@ -439,6 +462,9 @@ class EmbeddedStore:
     def _outcomes(self, group: Sequence[_Write]) -> Iterator[Callable[[], None]]:
         """To tell each of those who wrote what has become of it."""
         for write in group:
+            if write.error is not None:
+                yield partial(write.later.fail, write.error)
+                continue
             outcomes: list[Outcome] = [
                 write.conflicts.get(index) or Written(version=self._image.get(change.key)[1])
                 for index, change in enumerate(write.changes)

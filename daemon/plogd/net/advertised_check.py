@@ -6,7 +6,7 @@ that this machine cannot resolve an advertised name; later, that a client was to
 looks wrong for it, and that nothing but questions came from its machine since. Either alone is no
 proof: names may be known elsewhere, and a port of a container may be forwarded from localhost.
 
-Wired by service.py; reactor thread only, names are resolved in jobs. Source: faults around KIP-103
+Wired by service.py; reactor thread only. Source: faults around KIP-103
 and KIP-302, and what people ask about Kafka in containers.
 """
 
@@ -20,12 +20,12 @@ from twisted.logger import Logger
 from plogd.apis.context import ConnectionContext
 from plogd.config import BrokerConfig, Listener
 from plogd.net.connections import Connections
+from plogd.ports import Later
 
 log = Logger()
 
 WAIT_MS = 10_000.0
 HOSTS_MAX = 1000
-LANE = "dns"
 _WILDCARDS = ("", "0.0.0.0", "::")
 _REMEDY = "set advertised.listeners to an address that clients can reach"
 
@@ -34,11 +34,11 @@ class AdvertisedCheck:
     """Watches what clients are told and whether they come back.
 
     Args:
-        resolve: the addresses of a name, or OSError; may block, runs in a job.
+        resolve: looks up a name; fails with OSError if it is unknown.
     """
 
     def __init__(
-        self, config: BrokerConfig, shared: Connections, *, resolve: Callable[[str], object]
+        self, config: BrokerConfig, shared: Connections, *, resolve: Callable[[str], Later[object]]
     ) -> None:
         self._advertised = config.advertised_by_name()
         self._bound = {listener.name: listener for listener in config.bound_listeners()}
@@ -122,7 +122,7 @@ class AdvertisedCheck:
                 remedy=_REMEDY,
             )
 
-        self._shared.jobs.submit(LANE, lambda: self._resolve(host)).then(lambda _: None, failed)
+        self._resolve(host).then(lambda _: None, failed)
 
 
 def _is_name(host: str) -> bool:

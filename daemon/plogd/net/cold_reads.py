@@ -38,7 +38,7 @@ def read(jobs: Jobs, file: File, position: int, nbytes: int) -> Later[bytes]:
 
 
 def _submit(jobs: Jobs, file: File, function: Callable[[], T]) -> Later[T]:
-    file.retain()
+    file = file.retain()
     outcome: Later[T] = Later()
 
     def succeed(value: T) -> None:

@@ -32,6 +32,13 @@ if TYPE_CHECKING:
 log = Logger()
 
 TURN_MAX_MS = 2.0
+SHORT_TURN_MAX_MS = 0.1
+"""A turn while many connections are ready at the same time: usually one request."""
+NOTABLE_TURN_MS = 0.25
+"""Turns that are shorter are not counted: hundreds of them fit before another client notices."""
+PROMPT_API_KEYS = frozenset(key.to_bytes(2, "big") for key in (0, 1, 12, 18))
+"""Produce, Fetch, Heartbeat and ApiVersions do little work for one element. They start as they
+arrive even if many connections are ready; other requests then wait in the run queue."""
 _NO_BYTES = memoryview(b"")
 CLOSE_MAX_MS = 30_000.0
 """How long a connection that is closing may take to accept its last answers."""
@@ -45,8 +52,17 @@ class Wire(Protocol):
         """Answers that wait to be sent."""
         ...
 
+    @property
+    def sent_bytes(self) -> int:
+        """What has left so far."""
+        ...
+
     def write_answer(self, answer: Answer) -> None:
-        """Send an answer behind those before it; call `Connection.drained` as they go."""
+        """Send an answer after those before it.
+
+        Call `Connection.drained` as they leave, and `Connection.unsent` when the bytes in memory
+        have become more or fewer.
+        """
         ...
 
     def cork(self) -> None:
@@ -96,6 +112,7 @@ class Connection:
         self._inbox = ReceiveBuffer(
             shared.shared_buffer,
             shared.memory,
+            host=self.host,
             max_frame_bytes=settings.socket_request_max_bytes,
             on_memory=self._memory_granted,
         )
@@ -111,7 +128,7 @@ class Connection:
         self._blocked = Blocked.NO
         self._is_greeted = False
         self._at_end_of_stream = False
-        self._is_finishing = self._is_closing = self._is_lost = False
+        self._is_finishing = self._is_closing = self._is_aborted = self._is_lost = False
         self._active_ms = shared.clock.monotonic_ms()
         self._bytes_in = 0
         # Since when the first request in the inbox is unfinished, and what had come by then.
@@ -122,6 +139,23 @@ class Connection:
     def is_closing(self) -> bool:
         """Whether nothing starts any more."""
         return self._is_closing
+
+    @property
+    def sent_bytes(self) -> int:
+        """What the client has accepted of its responses."""
+        return self._wire.sent_bytes
+
+    @property
+    def arriving(self) -> tuple[int, int] | None:
+        """(bytes received so far, size) of a request that occupies memory and is up to the client.
+
+        None if there is none, or if it is the broker that does not read or start it.
+        """
+        inbox = self._inbox
+        is_up_to_client = self._blocked is Blocked.OUTPUT or not self._is_held_up()
+        if self._is_closing or inbox.waits_for_memory or not is_up_to_client:
+            return None
+        return (self._bytes_in, inbox.frame_bytes) if inbox.leased_bytes else None
 
     @property
     def is_parked(self) -> bool:
@@ -136,16 +170,26 @@ class Connection:
 
     def received(self, nbytes: int) -> None:
         """`nbytes` have been put into `target`; start what may start."""
+        shared = self._shared
         self._bytes_in += nbytes
-        self._shared.bytes_in += nbytes
-        self._active_ms = self._shared.clock.monotonic_ms()
+        shared.bytes_in += nbytes
+        self._active_ms = now_ms = shared.clock.monotonic_ms()
         self._inbox.received(nbytes)
         if not self._is_greeted and self._speaks_something_else():
             return
         if self._blocked is Blocked.NO:
-            self.take_turn()
+            run_queue = shared.run_queue
+            if run_queue.is_behind and not self._is_prompt():
+                self._blocked = Blocked.TURN
+                self._inbox.keep(self._may_grow)
+                self._end_turn()
+                return
+            self._turn(now_ms)
+            spent_ms = shared.clock.monotonic_ms() - now_ms
+            if spent_ms > NOTABLE_TURN_MS:
+                run_queue.spent(spent_ms)
         else:
-            self._inbox.keep(may_lease=not self._queue.is_muted)
+            self._inbox.keep(self._may_grow)
             self._read_as_allowed()
 
     def end_of_stream(self) -> None:
@@ -158,14 +202,17 @@ class Connection:
 
     def take_turn(self) -> None:
         """Start requests, in order, as far as this turn goes."""
+        self._turn(self._shared.clock.monotonic_ms())
+
+    def _turn(self, now_ms: float) -> None:
         assert not self._is_closing, "a connection that ends leaves the run queue"
         self._wire.cork()
         try:
             with self._shared.turn:
-                self._blocked = self._start_requests()
+                self._blocked = self._start_requests(now_ms)
                 if not self._is_closing:
                     # Before anything deferred runs: the shared buffer is everybody's again.
-                    self._inbox.keep(may_lease=not self._queue.is_muted)
+                    self._inbox.keep(self._may_grow)
         except BadFrameSize as error:
             self._refuse("bad size", f"sent {error}; socket.request.max.bytes is the upper bound")
         except Exception:
@@ -182,6 +229,11 @@ class Connection:
         if self._blocked is Blocked.OUTPUT and not self._has_too_much_output():
             self._may_start_again()
 
+    def unsent(self, nbytes: int) -> None:
+        """So many bytes of responses are in memory and wait to be sent, not counting files."""
+        if not self._is_aborted:
+            self._shared.responses.count(self, nbytes)
+
     def sweep(self, now_ms: float) -> None:
         """Close this connection if it is overdue in one of the ways a client can be."""
         settings = self._shared.settings
@@ -191,13 +243,7 @@ class Connection:
                 self._wire.abort()
             return
         if self._is_too_slow(now_ms):
-            self._shared.report(
-                self.host,
-                "slow",
-                "closed a connection whose request came in slower than"
-                f" {settings.plog_partial_request_min_rate_bytes} bytes a second",
-            )
-            self.close("its request came in too slowly")
+            self.close_slow("")
         elif 0 <= settings.connections_max_idle_ms < silent_ms and not self._queue.in_progress:
             # It had all that time to take its answers.
             end = self.abort if self._wire.buffered_bytes else self.close
@@ -209,6 +255,22 @@ class Connection:
         ):
             # Otherwise reading, or sending, would have told.
             self.abort("the client has left")
+
+    def close_slow(self, why_now: str) -> None:
+        """End the connection because its request arrives too slowly for its size."""
+        inbox = self._inbox
+        self._refuse(
+            "slow",
+            f"sent a request of {inbox.frame_bytes} bytes too slowly{why_now}:"
+            f" {inbox.nbytes} bytes had arrived; see plog.partial.request.timeout.ms",
+        )
+
+    def close_unread(self, nbytes: int) -> None:
+        """Cut the connection because its client does not read `nbytes` of responses."""
+        what = f"does not read its responses: {nbytes} bytes wait"
+        bound = "all connections together have more than plog.queued.max.response.bytes"
+        self._shared.report(self.host, "unread", f"closed a connection that {what}; {bound}")
+        self.abort("it does not read its responses")
 
     def close(self, reason: str) -> None:
         """End the connection when what was written has left; what is parked is given up."""
@@ -223,6 +285,7 @@ class Connection:
     def abort(self, reason: str) -> None:
         """End the connection without waiting for the client to take its answers."""
         self._stop(reason)
+        self._forget_unsent()
         if not self._is_lost:
             self._wire.abort()
 
@@ -231,17 +294,21 @@ class Connection:
         if not self._is_lost:
             self._stop("it was lost")
             self._is_lost = True
+            self._forget_unsent()
             self._shared.remove(self)
             # They hold methods of ours. Without them all of this is freed now; with them it would
             # stay until the collector looks at what is old, which it seldom does.
             del self._queue, self._inbox
 
-    def _start_requests(self) -> Blocked:
+    def _start_requests(self, now_ms: float) -> Blocked:
         inbox, queue, wire, shared = self._inbox, self._queue, self._wire, self._shared
         monotonic_ms = shared.clock.monotonic_ms
-        until_ms = monotonic_ms() + TURN_MAX_MS
+        turn_ms = SHORT_TURN_MAX_MS if shared.run_queue.is_behind else TURN_MAX_MS
+        until_ms = now_ms + turn_ms
         remaining = shared.settings.plog_request_turn_max_requests
         most_output = shared.settings.plog_response_buffer_max_bytes
+        if shared.responses.used_bytes > shared.responses.limit_bytes:
+            most_output = 0
         while True:
             if wire.buffered_bytes > most_output:
                 return Blocked.OUTPUT
@@ -307,12 +374,27 @@ class Connection:
         return self._queue.is_muted and self._inbox.has_frame()
 
     def _has_too_much_output(self) -> bool:
-        return self._wire.buffered_bytes > self._shared.settings.plog_response_buffer_max_bytes
+        shared = self._shared
+        if shared.responses.is_full:
+            return self._wire.buffered_bytes > 0
+        return self._wire.buffered_bytes > shared.settings.plog_response_buffer_max_bytes
+
+    def _may_grow(self) -> bool:
+        return not self._is_held_up()
+
+    def _is_prompt(self) -> bool:
+        """Whether the next request, if there is one, may start while others wait for a turn."""
+        if not self._inbox.has_frame():
+            return True
+        head = self._inbox.head()
+        return head is not None and head[4:6] in PROMPT_API_KEYS
 
     def _read_as_allowed(self) -> None:
         if not self._is_closing:
             inbox = self._inbox
             has_room = inbox.is_empty or inbox.may_read(is_blocked=self._is_held_up())
+            if not has_room and self._blocked is Blocked.NO and self._queue.is_parked:
+                self._queue.call_when_ready()
             self._wire.set_reading(has_room and not self._at_end_of_stream)
 
     def _memory_granted(self) -> None:
@@ -338,20 +420,26 @@ class Connection:
         """Whether the unfinished request has grown too little; starts the next window if not."""
         if self._partial_since is None or self._inbox.waits_for_memory:
             return False
-        if self._queue.is_muted:
+        if self._queue.is_parked:
             # We read little meanwhile; it has its whole time after that.
             self._partial_since = (now_ms, self._bytes_in)
             return False
         settings = self._shared.settings
         since_ms, bytes_before = self._partial_since
-        elapsed_ms = now_ms - since_ms
-        if elapsed_ms < settings.plog_partial_request_timeout_ms:
+        elapsed_ms, timeout_ms = now_ms - since_ms, settings.plog_partial_request_timeout_ms
+        if elapsed_ms < timeout_ms:
             return False
         rate = (self._bytes_in - bytes_before) * 1000.0 / elapsed_ms
-        if rate < settings.plog_partial_request_min_rate_bytes:
+        # So that the whole request is here after twice that time, whatever its size.
+        proportional_rate = self._inbox.frame_bytes * 1000.0 / (2 * timeout_ms)
+        if rate < max(settings.plog_partial_request_min_rate_bytes, proportional_rate):
             return True
         self._partial_since = (now_ms, self._bytes_in)
         return False
+
+    def _forget_unsent(self) -> None:
+        self._is_aborted = True
+        self._shared.responses.forget(self)
 
     def _close_for(self, reason: str, error: Exception | None) -> None:
         if error is not None:

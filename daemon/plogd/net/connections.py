@@ -1,7 +1,7 @@
 """All client connections of a broker: who is let in, what they share, which of them have to go.
 
 Holds what every connection needs (the dispatch function, the shared receive buffer, the memory
-budget, the run queue), admits within ``max.connections`` and ``max.connections.per.ip``, and
+budgets, the run queue), admits within ``max.connections`` and ``max.connections.per.ip``, and
 counts. `sweep` is the row ``idle-connections`` of the task table: it closes the silent, the slow
 and the dead. How one connection works is connection.py's business.
 
@@ -16,11 +16,14 @@ from typing import TYPE_CHECKING
 from twisted.logger import Logger
 
 from plogd.config.network_settings import NetworkSettings
+from plogd.descriptors import DescriptorBudget
 from plogd.logging import RateLimit
 from plogd.net.receive_buffer import SHARED_BUFFER_BYTES
 from plogd.net.request_memory import RequestMemory
+from plogd.net.response_memory import ResponseMemory
 from plogd.net.run_queue import RunQueue
 from plogd.net.server_protocol import Dispatch, RequestSlots
+from plogd.net.shortage import Shortage
 from plogd.ports import Clock, Jobs, Later, Timers, Turn
 
 if TYPE_CHECKING:
@@ -36,6 +39,7 @@ class Connections:
 
     Attributes:
         settings: the bounds; `apply_settings` changes them.
+        descriptors: how many connections there may be without taking those of the logs.
         accepted, refused, closed: how many connections ever were.
         bytes_in, bytes_out: what ever came and left.
         requests: requests ever started.
@@ -50,7 +54,10 @@ class Connections:
         timers: Timers,
         jobs: Jobs,
         turn: Turn,
+        descriptors: DescriptorBudget | None = None,
     ) -> None:
+        self.descriptors = descriptors or DescriptorBudget()
+        self.descriptors.clients = lambda: len(self._open)
         self.dispatch = dispatch
         self.settings = settings
         self.clock = clock
@@ -58,7 +65,9 @@ class Connections:
         self.jobs = jobs
         self.turn = turn
         self.shared_buffer = memoryview(bytearray(SHARED_BUFFER_BYTES))
-        self.memory = RequestMemory(settings.queued_max_request_bytes)
+        shortage = Shortage(self)
+        self.memory = RequestMemory(settings.queued_max_request_bytes, shortage.begin)
+        self.responses = ResponseMemory(settings.plog_queued_max_response_bytes, shortage.begin)
         self.slots = RequestSlots(settings.queued_max_requests)
         self.run_queue = RunQueue(timers, clock)
         self.accepted = self.refused = self.closed = 0
@@ -75,6 +84,7 @@ class Connections:
         """Use other bounds from now on; connections that are open stay."""
         self.settings = settings
         self.memory.limit_bytes = settings.queued_max_request_bytes
+        self.responses.limit_bytes = settings.plog_queued_max_response_bytes
         self.slots.limit = settings.queued_max_requests
 
     def admit(self, host: str) -> bool:
@@ -115,10 +125,14 @@ class Connections:
             again = f" ({suppressed} more before it)" if suppressed else ""
             log.warn("{host}: {what}{again}", host=host, what=what, again=again)
 
+    def all_open(self) -> list[Connection]:
+        """The connections that are open now."""
+        return list(self._open)
+
     def sweep(self) -> None:
         """Close every connection that is idle, too slow, or whose client has gone."""
         now_ms = self.clock.monotonic_ms()
-        for connection in list(self._open):
+        for connection in self.all_open():
             connection.sweep(now_ms)
 
     def close_all(self) -> Later[None]:
@@ -131,11 +145,11 @@ class Connections:
         self._all_closed = Later()
         if not self._open:
             self._all_closed.succeed(None)
-        for connection in list(self._open):
+        for connection in self.all_open():
             connection.finish("the broker is stopping")
         return self._all_closed
 
     def abort_all(self) -> None:
         """Cut every connection that is still open."""
-        for connection in list(self._open):
+        for connection in self.all_open():
             connection.abort("the broker has stopped")

@@ -55,6 +55,8 @@ class CopyingWire:
         self._is_dead = False  # Nothing more is written.
         self.is_reading = True
         self.buffered_bytes = 0
+        self.sent_bytes = 0
+        self._regions = self._unsent_bytes = 0
         transport.registerProducer(self, True)
 
     def write_answer(self, answer: Answer) -> None:
@@ -68,6 +70,7 @@ class CopyingWire:
                 self._parts.append(part)
             else:
                 self.buffered_bytes += REGION_WEIGHT_BYTES
+                self._regions += 1
                 self._parts.append(cast(FileRegion, part))
         if not self._is_corked:
             self._pump()
@@ -118,7 +121,7 @@ class CopyingWire:
         parts, self._parts = self._parts, deque()
         close_regions(parts)
         self._gathered.clear()
-        self.buffered_bytes = 0
+        self.buffered_bytes = self._regions = 0
 
     # What follows is IPushProducer, for the transport.
 
@@ -147,7 +150,7 @@ class CopyingWire:
 
     def _pump(self) -> None:
         parts = self._parts
-        sent_before = self._shared.bytes_out
+        sent_before = self.sent_bytes
         while parts and not (self._is_paused or self._is_corked or self._is_reading_file):
             part = parts[0]
             if isinstance(part, FileRegion):
@@ -157,8 +160,13 @@ class CopyingWire:
                 self.buffered_bytes -= len(part)
                 self._write(part)
         self._flush()
-        if self.connection is not None and self._shared.bytes_out != sent_before:
-            self.connection.drained()
+        if self.connection is not None:
+            unsent_bytes = self.buffered_bytes - self._regions * REGION_WEIGHT_BYTES
+            if unsent_bytes != self._unsent_bytes:
+                self._unsent_bytes = unsent_bytes
+                self.connection.unsent(unsent_bytes)
+            if self.sent_bytes != sent_before:
+                self.connection.drained()
         if self._is_closing and not parts and not self._is_dead:
             self._is_dead = True
             # A transport does not end its connection while it has a producer.
@@ -202,6 +210,7 @@ class CopyingWire:
         if self._region_sent == region.nbytes:
             self._parts.popleft()
             self.buffered_bytes -= REGION_WEIGHT_BYTES
+            self._regions -= 1
             self._region_sent = 0
             region.close()
         self._write(data)
@@ -224,5 +233,6 @@ class CopyingWire:
         if self._gathered:
             gathered, self._gathered = self._gathered, []
             self._shared.bytes_out += self._gathered_bytes
+            self.sent_bytes += self._gathered_bytes
             self._gathered_bytes = 0
             self._transport.write(b"".join(gathered))

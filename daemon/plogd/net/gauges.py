@@ -37,13 +37,18 @@ def register_connection_gauges(metrics: Registry, connections: Connections) -> N
     )
     metrics.gauge(
         "plog_request_memory_used_bytes",
-        "Reserved for large requests that are arriving or in progress.",
+        "Occupied by requests that are arriving or in progress.",
         lambda: connections.memory.used_bytes,
     )
     metrics.gauge(
         "plog_request_memory_waiting",
         "Connections that wait for memory before they read on.",
         lambda: connections.memory.waiting,
+    )
+    metrics.gauge(
+        "plog_response_memory_used_bytes",
+        "Occupied by responses that wait to be sent.",
+        lambda: connections.responses.used_bytes,
     )
     metrics.gauge(
         "plog_produce_requests_waiting",

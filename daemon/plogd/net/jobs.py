@@ -103,7 +103,7 @@ class ThreadJobs:
     def submit(self, lane: str, function: Callable[[], T]) -> Later[T]:
         """Run `function` on a thread after the lane's earlier jobs; a Later of its outcome.
 
-        Fails with JobsClosed after `close`.
+        Fails with JobsClosed after `close`, and with RuntimeError if there is no thread at all.
         """
         later: Later[T] = Later()
         if self._is_closed:
@@ -122,11 +122,30 @@ class ThreadJobs:
                 self._in_line.append(found)
                 return later
         if worker is None:
-            self._start_thread(found)
+            try:
+                self._start_thread(found)
+            except (RuntimeError, MemoryError) as error:
+                self._do_without(found, error)
         else:
             worker.lane = found
             worker.may_go_on.release()
         return later
+
+    def _do_without(self, lane: _Lane, error: Exception) -> None:
+        """The system has no thread more: leave `lane` to those there are, or fail its jobs."""
+        jobs: list[_Job] = []
+        with self._lock:
+            worker = self._free.pop() if self._free else None
+            if worker is None and self._workers:
+                self._in_line.append(lane)
+            elif worker is None:
+                jobs, lane.is_busy = list(lane.jobs), False
+                lane.jobs.clear()
+        if worker is not None:
+            worker.lane = lane
+            worker.may_go_on.release()
+        for _, later in jobs:
+            later.fail(error)
 
     def close(self) -> None:
         """Take no more jobs and wait until those submitted are done; blocks the caller.
@@ -151,8 +170,8 @@ class ThreadJobs:
         worker = _Worker(lane)
         name = f"plog-jobs-{len(self._workers)}"
         worker.thread = threading.Thread(target=self._work, args=[worker], name=name, daemon=True)
-        self._workers.append(worker)
         worker.thread.start()
+        self._workers.append(worker)
 
     # -- on the threads -----------------------------------------------------------------------
 

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 log = Logger()
 
 ACCEPTS_PER_TURN = 100
+ACCEPT_MAX_MS = 4.0
 ACCEPT_PAUSE_MS = 200.0
 _OUT_OF_FILES = (errno.EMFILE, errno.ENFILE)
 # accept(2) reports errors of the new connection, and EPERM where a firewall forbids it.
@@ -123,8 +124,13 @@ class PlainPort(tcp.Port):
         return sock
 
     def doRead(self) -> None:
-        """Clients wait: accept them, up to a bound so that the others are served too."""
+        """Clients wait: accept them, for a short time so that the others are served too."""
+        monotonic_ms = self._shared.clock.monotonic_ms
+        until_ms = monotonic_ms() + ACCEPT_MAX_MS
         for _ in range(ACCEPTS_PER_TURN):
+            if not self._shared.descriptors.has_room_for_client():
+                self._pause("the other descriptors are reserved for logs")
+                return
             try:
                 accepted, address = self.socket.accept()
             except BlockingIOError:
@@ -132,9 +138,11 @@ class PlainPort(tcp.Port):
             except OSError as error:
                 if error.errno in _THEIR_ERROR:
                     continue
-                self._pause(error)
+                self._pause(error.strerror or "", is_remediable=error.errno in _OUT_OF_FILES)
                 return
             self._begin(accepted, address)
+            if monotonic_ms() >= until_ms:
+                return
 
     def _begin(self, accepted: socket.socket, address: tuple[Any, ...]) -> None:
         """Let the factory decide; an error here is about this connection alone."""
@@ -157,9 +165,9 @@ class PlainPort(tcp.Port):
             else:
                 transport.abortConnection()  # type: ignore[no-untyped-call]
 
-    def _pause(self, error: OSError) -> None:
-        remedy = "; raise LimitNOFILE or ulimit -n" if error.errno in _OUT_OF_FILES else ""
-        what = f"new clients have to wait: {error.strerror}{remedy}"
+    def _pause(self, why: str, *, is_remediable: bool = True) -> None:
+        remedy = "; raise LimitNOFILE or ulimit -n" if is_remediable else ""
+        what = f"new clients have to wait: {why}{remedy}"
         self._shared.report(f"port {self._realPortNumber}", "exhausted", what)
         self.stopReading()  # type: ignore[no-untyped-call]
         self._shared.timers.call_later(ACCEPT_PAUSE_MS, self._resume)

@@ -62,6 +62,7 @@ class OutputQueue:
         "_on_warm",
         "_parts",
         "_region_sent",
+        "_regions",
         "_warm_end",
         "buffered_bytes",
         "sent_bytes",
@@ -72,6 +73,7 @@ class OutputQueue:
         self._on_warm = on_warm
         self._parts: deque[_Bytes | FileRegion] = deque()
         self._region_sent = 0
+        self._regions = 0  # How many wait.
         self._warm_end = 0  # How far into the first region the page cache has been asked for.
         self._is_reading = False
         self._is_closed = False
@@ -81,6 +83,11 @@ class OutputQueue:
 
     def __len__(self) -> int:
         return len(self._parts)
+
+    @property
+    def memory_bytes(self) -> int:
+        """What waits and is in memory: all but the regions of files."""
+        return self.buffered_bytes - self._regions * REGION_WEIGHT_BYTES
 
     def append(self, answer: Answer) -> None:
         """Queue an answer; its regions are closed here, sooner or later."""
@@ -93,6 +100,7 @@ class OutputQueue:
                 self._parts.append(part)
             else:
                 self.buffered_bytes += REGION_WEIGHT_BYTES
+                self._regions += 1
                 self._parts.append(cast(FileRegion, part))
 
     def flush(self, sock: socket.socket) -> Flushed:
@@ -125,7 +133,7 @@ class OutputQueue:
         """Forget what was not sent and let go of its files; harmless the second time."""
         self._is_closed = True
         parts, self._parts = self._parts, deque()
-        self.buffered_bytes = 0
+        self.buffered_bytes = self._regions = 0
         close_regions(parts)
 
     def _send_region(self, sock: socket.socket, region: FileRegion, budget: int) -> None:
@@ -176,6 +184,7 @@ class OutputQueue:
     def _finish_region(self, region: FileRegion) -> None:
         self._parts.popleft()
         self.buffered_bytes -= REGION_WEIGHT_BYTES
+        self._regions -= 1
         self._region_sent = self._warm_end = 0
         region.close()
 

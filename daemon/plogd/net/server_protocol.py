@@ -168,6 +168,10 @@ class RequestQueue:
             self._answered_at_once(result, is_produce=dispatched.is_produce)
         return True
 
+    def call_when_ready(self) -> None:
+        """Call `on_ready` as for a refused request: the caller waits to read one."""
+        self._has_refused = True
+
     def finish(self, reason: str) -> None:
         """Start nothing more; `close` when the Produces under way are answered.
 

@@ -28,6 +28,8 @@ from plogd.config.tls_settings import CONVERT_KEYSTORE, TlsSettings
 from plogd.net.x500_name import rfc2253_name
 
 EXPIRES_SOON = timedelta(days=14)
+_FILE_MAX_BYTES = 8 << 20
+"""All certificates a system trusts take a few hundred kilobytes."""
 
 
 class TlsFileError(PlogError):
@@ -108,9 +110,11 @@ def _read_file(name: str, path: str, how_to_convert: str) -> _Source:
         with open(path, "rb", opener=_without_waiting) as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise TlsFileError(f"{where} is not a regular file")
-            data = file.read()
+            data = file.read(_FILE_MAX_BYTES + 1)
     except OSError as error:
         raise TlsFileError(f"{where} cannot be read: {error.strerror}") from error
+    if len(data) > _FILE_MAX_BYTES:
+        raise TlsFileError(f"{where} has more than {_FILE_MAX_BYTES} bytes: this is no PEM file")
     form = other_form(data)
     if form is not None:
         raise TlsFileError(f"{where} is {form}, not PEM; {how_to_convert}")

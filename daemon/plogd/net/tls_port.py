@@ -33,10 +33,34 @@ from plogd.net.wrong_protocol import explain_not_tls
 from plogd.ports import Timer
 
 
-class TlsPort(PlainPort):
-    """A listening socket as for plain connections, but with Twisted's own transports."""
+class TlsTransport(tcp.Server):
+    """Twisted's own transport, below TLS, which leaves handshakes to a later pass of the reactor.
 
-    transport = tcp.Server  # type: ignore[assignment]
+    A handshake takes a millisecond or more, so those of hundreds of new clients would keep the
+    others waiting; the bytes stay in the socket, and epoll reports them again.
+    """
+
+    def doRead(self) -> Any:
+        """The socket is readable."""
+        tls = self.protocol
+        assert isinstance(tls, _TlsProtocol), "TlsFactory makes the protocols of a TlsPort"
+        connection = tls.wrappedProtocol
+        assert isinstance(connection, TlsConnection), "TlsListenerFactory makes what is above TLS"
+        if not connection.is_handshaking:
+            return super().doRead()
+        shared = connection.shared
+        if shared.run_queue.is_behind:
+            return None
+        started_ms = shared.clock.monotonic_ms()
+        outcome = super().doRead()
+        shared.run_queue.spent(shared.clock.monotonic_ms() - started_ms)
+        return outcome
+
+
+class TlsPort(PlainPort):
+    """A listening socket as for plain connections, but with transports for TLS."""
+
+    transport = TlsTransport  # type: ignore[assignment]
 
 
 @implementer(IHandshakeListener)
@@ -50,6 +74,7 @@ class TlsConnection(ProtocolConnection):
         listener_name: str,
     ) -> None:
         super().__init__(shared, context_of)
+        self.shared = shared
         self._listener_name = listener_name
         self._deadline: Timer | None = None
 
@@ -59,6 +84,11 @@ class TlsConnection(ProtocolConnection):
         # The bound on a request that comes in bit by bit is one on this, too.
         limit_ms = self._shared.settings.plog_partial_request_timeout_ms
         self._deadline = self._shared.timers.call_later(limit_ms, self._handshake_is_overdue)
+
+    @property
+    def is_handshaking(self) -> bool:
+        """Whether the handshake has begun and not ended."""
+        return self._deadline is not None
 
     def handshakeCompleted(self) -> None:
         """The client is who it says, if it says so."""
@@ -74,10 +104,10 @@ class TlsConnection(ProtocolConnection):
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
         """The connection is gone; say why, if it is because of TLS."""
-        has_handshaken = self._deadline is None
+        was_handshaking = self.is_handshaking
         self._cancel_deadline()
         super().connectionLost(reason)
-        if not has_handshaken and isinstance(reason.value, SSL.Error):
+        if was_handshaking and isinstance(reason.value, SSL.Error):
             self._report_handshake(reason.value)
 
     def not_tls(self, first_bytes: bytes) -> None:

@@ -53,6 +53,7 @@ class ServerTransport(tcp.Server):
         self._is_reading = True  # tcp.Server has begun that.
         self._is_writing = False
         self._flush_is_due = False
+        self._unsent_bytes = 0
         self._receive = self.socket.recv_into
         self._connection = Connection(shared, context, self)
 
@@ -109,6 +110,11 @@ class ServerTransport(tcp.Server):
     def buffered_bytes(self) -> int:
         """Answers that wait to be sent."""
         return self._output.buffered_bytes
+
+    @property
+    def sent_bytes(self) -> int:
+        """What has left so far."""
+        return self._output.sent_bytes
 
     def write_answer(self, answer: Answer) -> None:
         """Queue an answer; it leaves at the end of the turn."""
@@ -169,8 +175,13 @@ class ServerTransport(tcp.Server):
                 log.error("cannot send to {peer}: {error}", peer=self.hostname, error=error)
             connection.abort("it cannot be written to")
             return None
-        if output.sent_bytes != sent_before:
+        has_sent = output.sent_bytes != sent_before
+        if has_sent:
             self._shared.bytes_out += output.sent_bytes - sent_before
+        if output.buffered_bytes or self._unsent_bytes:
+            self._unsent_bytes = output.memory_bytes
+            connection.unsent(self._unsent_bytes)
+        if has_sent:
             connection.drained()
         self._watch(outcome)
         return outcome

@@ -1,27 +1,23 @@
-"""The two kinds of request that wait in purgatory: a produce for its records, a fetch for data.
+"""A produce that waits in purgatory until its records are safe.
 
-Each owns a `Later` with the results of all its partitions. When its client leaves, the Later is
-cancelled and the operation forgotten; nothing it appended is undone.
-Source: Kafka 3.9 DelayedProduce, DelayedFetch.
+It completes a `Later` with the results of all its partitions. When its client leaves, the Later is
+cancelled and the operation removed; nothing it appended is undone.
+Source: Kafka 3.9 DelayedProduce.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable
 
 from plog.errors import (
     KafkaError,
     NotEnoughReplicasAfterAppend,
     RequestTimedOut,
-    UnknownTopicId,
-    UnknownTopicOrPartition,
 )
 from plog.types import TopicPartition
 from plogd.log.log_results import AppendInfo
 from plogd.ports import Later
-from plogd.replica.fetch_sessions import FetchItem
-from plogd.replica.partition import ACKS_ALL, Partition, PartitionRead
+from plogd.replica.partition import ACKS_ALL, Partition
 
 
 class PartitionAppend:
@@ -78,7 +74,7 @@ class DelayedProduce:
     def __init__(
         self,
         appends: list[PartitionAppend],
-        waiting: Sequence[PartitionAppend],
+        waiting: list[PartitionAppend],
         required_acks: int,
         on_cancel: Callable[[DelayedProduce], None],
     ) -> None:
@@ -87,97 +83,23 @@ class DelayedProduce:
         self._waiting = waiting
         self.later: Later[list[PartitionAppend]] = Later(lambda: on_cancel(self))
 
-    def try_complete(self) -> bool:
+    def try_complete(self, key: Hashable) -> bool:
         """Answer if all partitions are done."""
-        acks = self._required_acks
-        self._waiting = [append for append in self._waiting if append.is_waiting(acks)]
-        if self._waiting:
-            return False
+        # Not all of them: where thousands wait, thousands of checks follow a sync round.
+        while self._waiting:
+            if self._waiting[-1].is_waiting(self._required_acks):
+                return False
+            self._waiting.pop()
         self.later.succeed(self._appends)
         return True
 
     def expire(self) -> None:
         """Answer that what is still waited for took too long; the records may yet become safe."""
         for append in self._waiting:
+            if not append.is_waiting(self._required_acks):
+                continue
             append.error = RequestTimedOut(
                 f"{append.topic_partition}: the records were appended, but did not become safe in "
                 "the time the request gave"
             )
         self.later.succeed(self._appends)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FetchParams:
-    """What a fetch asks of all its partitions together."""
-
-    max_wait_ms: int
-    min_bytes: int
-    max_bytes: int
-
-
-class DelayedFetch:
-    """A fetch that found too little and waits for more, or for its time to run out.
-
-    `read_all` reads everything anew; it is asked only if one of the partitions may have moved.
-    """
-
-    __slots__ = ("_items", "_min_bytes", "_partition_of", "_read_all", "later")
-
-    def __init__(
-        self,
-        items: Sequence[FetchItem],
-        min_bytes: int,
-        partition_of: Callable[[FetchItem], Partition | None],
-        read_all: Callable[[], list[PartitionRead]],
-        on_cancel: Callable[[DelayedFetch], None],
-    ) -> None:
-        self._items = items
-        """Those that were readable when the wait began."""
-        self._min_bytes = min_bytes
-        self._partition_of = partition_of
-        self._read_all = read_all
-        self.later: Later[list[PartitionRead]] = Later(lambda: on_cancel(self))
-
-    def try_complete(self) -> bool:
-        """Answer if there is enough now, or if a partition is not there any more."""
-        partitions = [self._partition_of(item) for item in self._items]
-        moved = [
-            partition is not None
-            and (
-                partition.high_watermark != item.request.fetch_offset
-                or partition.problem() is not None
-            )
-            for partition, item in zip(partitions, self._items, strict=True)
-        ]
-        lost_one = None in partitions
-        if not (lost_one or any(moved)):
-            return False
-        reads = self._read_all()
-        if not (lost_one or is_enough(reads, self._min_bytes)):
-            for read in reads:
-                read.close()
-            return False
-        self.later.succeed(reads)
-        return True
-
-    def expire(self) -> None:
-        """Answer with what there is."""
-        self.later.succeed(self._read_all())
-
-
-def is_enough(reads: Sequence[PartitionRead], min_bytes: int) -> bool:
-    """Whether a fetch need not wait: enough bytes, or something the client must hear at once.
-
-    A partition we do not know does not end the wait of the others: its client would ask again at
-    once, and for ever.
-    """
-    nbytes, readable = 0, False
-    for read in reads:
-        if read.error is None:
-            readable = True
-            nbytes += read.nbytes
-            if read.diverging_epoch is not None:
-                return True
-        elif not isinstance(read.error, UnknownTopicOrPartition | UnknownTopicId):
-            return True
-    return nbytes >= min_bytes or not readable

@@ -1,11 +1,20 @@
 """Fetch sessions: the broker remembers what a consumer reads, requests name only what changed.
 
 A full fetch (epoch 0) may open a session; the following ones (epoch 1, 2, …) carry changes, and
-their answers leave out partitions where nothing happened. A session is lost when it is evicted or
-the client's epoch is not the next; the client then starts over with a full fetch.
+their responses omit partitions where nothing happened. A session is lost when it is evicted or the
+client's epoch is not the next; the client then starts over with a full fetch.
 
-`FetchSessionCache.begin` turns a request into a `FetchContext`: the partitions to read now, and,
-once they were read, which of them the answer holds. Pure; called by apis/fetch.py.
+Sessions are bounded in number and in partitions, each and in total. A full fetch beyond a bound
+gets no session (id 0), and its client continues with full fetches. A session that would grow beyond
+a bound ends with FETCH_SESSION_ID_NOT_FOUND, and its client starts over.
+
+A session keeps no unknown partition. If a fetch reads one, the response has its error and session
+id 0, which closes the session: a client that believed the partition to be in its session would
+never name it again, and never learn that it exists by now. Clients send full fetches until they
+have removed the topic, which they do as soon as they have refreshed their metadata.
+
+`FetchSessionCache.begin` turns a request into a `FetchContext`: the partitions to read now, each
+once, and, once they were read, which of them the response has. Pure; called by apis/fetch.py.
 
 Source: KIP-227; Kafka 3.9 FetchSession.scala (eviction rules, topic ids of KIP-516).
 """
@@ -16,6 +25,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Protocol
 
 from plog.errors import (
+    ErrorCode,
     FetchSessionIdNotFound,
     FetchSessionTopicIdError,
     InvalidFetchSessionEpoch,
@@ -23,7 +33,8 @@ from plog.errors import (
 )
 from plog.types import ZERO_UUID, Uuid
 from plog.wire.messages.fetch import FetchPartition, FetchRequest
-from plogd.ports import Clock, Random
+from plogd.fair_queue import SLICE, FairQueue, Slices
+from plogd.ports import Clock, MaybeLater, Random, spawn
 
 NO_SESSION: Final = 0
 INITIAL_EPOCH: Final = 0
@@ -32,6 +43,16 @@ MIN_EVICTION_MS: Final = 120_000
 """A session younger or used more recently than this is only evicted for a reason."""
 _FIRST_TOPIC_ID_VERSION = 13
 _MAX_EPOCH = 0x7FFFFFFF
+_UNKNOWN: Final = frozenset(
+    (
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+    )
+)
+_Key = tuple[str | Uuid | None, int]
+_Items = dict[_Key, "FetchItem"]
+"""Partitions by key. Where a request names one repeatedly, its last element counts, as in Kafka."""
 
 
 class FetchItem:
@@ -53,10 +74,7 @@ class FetchItem:
         self.topic = topic
         self.topic_id = topic_id
         self.request = request
-        self.key: tuple[str | Uuid | None, int] = (
-            topic if topic_id == ZERO_UUID else topic_id,
-            request.partition,
-        )
+        self.key: _Key = (topic if topic_id == ZERO_UUID else topic_id, request.partition)
         """What makes it the same partition: the id where ids are used, else the name."""
         self.sent_high_watermark = -1
         self.sent_log_start_offset = -1
@@ -92,33 +110,44 @@ class FetchSession:
         self.created_ms = now_ms
         self.last_used_ms = now_ms
 
-    def update(self, items: Iterable[FetchItem], forgotten: Iterable[FetchItem]) -> None:
-        """Take in what a request changes: new partitions go last."""
-        for item in items:
-            known = self.items.get(item.key)
+    def update(self, items: _Items, forgotten: Iterable[_Key]) -> None:
+        """Apply what a request changes: new partitions go last."""
+        for key, item in items.items():
+            known = self.items.get(key)
             if known is None:
-                self.items[item.key] = item
+                self.items[key] = item
             else:
                 known.request = item.request
-        for item in forgotten:
-            self.items.pop(item.key, None)
+        for key in forgotten:
+            self.items.pop(key, None)
 
 
 class FetchContext:
-    """A fetch without a session: everything asked is read, everything read is answered."""
+    """A fetch without a session: everything asked is read, everything read is answered.
+
+    After the read, either `finish`, or `check`, `is_answered` for each partition in order, `end`.
+    """
 
     error: KafkaError | None = None
-    """Set when the request does not fit its session: it is all the answer says."""
+    """Set when the request does not fit its session: then it is the whole response."""
+    session_id: int = NO_SESSION
 
     def __init__(self, items: Sequence[FetchItem]) -> None:
         self.items = items
 
     def finish(self, results: Sequence[Answerable]) -> tuple[int, list[int]]:
-        """The session id to answer, and the indexes of the results the answer holds."""
+        """The session id to answer, and the indexes of the results the response has."""
         return NO_SESSION, list(range(len(results)))
 
-    def finish_empty(self) -> int:
-        """As `finish`, for an answer that holds nothing: its client will ask the same again."""
+    def check(self) -> None:
+        """Set `error` if the request no longer fits its session."""
+
+    def is_answered(self, item: FetchItem, result: Answerable) -> bool:
+        """Whether the response has this partition; the session remembers that it has."""
+        return True
+
+    def end(self) -> int:
+        """The session id to answer."""
         return NO_SESSION
 
 
@@ -131,44 +160,67 @@ class _FullFetch(FetchContext):
         super().__init__(items)
         self._cache = cache
         self._uses_topic_ids = uses_topic_ids
+        self._has_unknown = False
 
     def finish(self, results: Sequence[Answerable]) -> tuple[int, list[int]]:
         for item, result in zip(self.items, results, strict=True):
-            item.sent_high_watermark = result.high_watermark
-            item.sent_log_start_offset = result.log_start_offset
-        session_id = self._cache.open(self.items, uses_topic_ids=self._uses_topic_ids)
-        return session_id, list(range(len(results)))
+            self.is_answered(item, result)
+        return self.end(), list(range(len(results)))
+
+    def is_answered(self, item: FetchItem, result: Answerable) -> bool:
+        item.sent_high_watermark = result.high_watermark
+        item.sent_log_start_offset = result.log_start_offset
+        if result.error_code in _UNKNOWN:
+            self._has_unknown = True
+        return True
+
+    def end(self) -> int:
+        if self._has_unknown:
+            return NO_SESSION
+        return self._cache.open(self.items, uses_topic_ids=self._uses_topic_ids)
 
 
 class _IncrementalFetch(FetchContext):
     """A later fetch of a session: only partitions with something new are answered."""
 
-    def __init__(self, session: FetchSession) -> None:
+    def __init__(self, session: FetchSession, cache: FetchSessionCache) -> None:
         super().__init__(list(session.items.values()))
         self._session = session
+        self._cache = cache
         self._expected_epoch = session.epoch
+        self._has_unknown = False
+        self.session_id = session.session_id
 
     def finish(self, results: Sequence[Answerable]) -> tuple[int, list[int]]:
-        session = self._session
-        self.finish_empty()
+        self.check()
         if self.error is not None:
-            return session.session_id, []
-        answered: list[int] = []
-        for index, (item, result) in enumerate(zip(self.items, results, strict=True)):
-            if not _is_news(item, result):
-                continue
-            answered.append(index)
-            if result.nbytes and session.items.get(item.key) is item:
-                # Who got data goes last, so that a full answer does not starve the others.
-                del session.items[item.key]
-                session.items[item.key] = item
-        return session.session_id, answered
+            return self.session_id, []
+        pairs = zip(self.items, results, strict=True)
+        answered = [index for index, pair in enumerate(pairs) if self.is_answered(*pair)]
+        return self.end(), answered
 
-    def finish_empty(self) -> int:
+    def check(self) -> None:
         if self._session.epoch != self._expected_epoch:
-            # The client has sent the next request without waiting for this answer.
+            # The client has sent the next request without waiting for this response.
             self.error = InvalidFetchSessionEpoch()
-        return self._session.session_id
+
+    def is_answered(self, item: FetchItem, result: Answerable) -> bool:
+        if not _is_news(item, result):
+            return False
+        if result.error_code in _UNKNOWN:
+            self._has_unknown = True
+        items = self._session.items
+        if result.nbytes and items.get(item.key) is item:
+            # A partition with data goes last, so that a full response does not starve the others.
+            del items[item.key]
+            items[item.key] = item
+        return True
+
+    def end(self) -> int:
+        if not self._has_unknown:
+            return self.session_id
+        self._cache.close(self._session)
+        return NO_SESSION
 
 
 class _RefusedFetch(FetchContext):
@@ -198,27 +250,36 @@ def _next_epoch(epoch: int) -> int:
 
 
 class FetchSessionCache:
-    """All open sessions, at most `max_sessions`.
+    """All open sessions: at most `max_sessions`, with `max_partitions` each, `max_total` in all.
 
-    A new session takes the place of one not used for `MIN_EVICTION_MS`, else of the smallest one
-    that is older than that and smaller than itself, else there is none for it.
+    A new session replaces one not used for `MIN_EVICTION_MS`, else the smallest one that is older
+    than that and smaller than itself. If there is no such session, it is not opened.
     """
 
-    def __init__(self, max_sessions: int, *, clock: Clock, random: Random) -> None:
+    def __init__(
+        self,
+        max_sessions: int,
+        *,
+        max_partitions: int,
+        max_total: int,
+        clock: Clock,
+        random: Random,
+        fair_queue: FairQueue,
+    ) -> None:
         self._max_sessions = max_sessions
+        self._max_partitions = max_partitions
+        self._max_total = max_total
         self._clock = clock
         self._random = random
+        self._queue = fair_queue
         self._sessions: dict[int, FetchSession] = {}
-        """The one used longest ago first."""
+        """The least recently used one first."""
+        self.partition_count = 0
+        """Partitions remembered in all sessions together."""
         self.evictions = 0
 
     def __len__(self) -> int:
         return len(self._sessions)
-
-    @property
-    def partition_count(self) -> int:
-        """Partitions remembered in all sessions together."""
-        return sum(len(session.items) for session in self._sessions.values())
 
     def topics_in(self, session_id: int) -> set[str]:
         """The topics that this session reads; none if there is no such session."""
@@ -228,16 +289,53 @@ class FetchSessionCache:
 
     def begin(
         self, request: FetchRequest, version: int, topic_name: Callable[[Uuid], str | None]
-    ) -> FetchContext:
+    ) -> MaybeLater[FetchContext]:
         """What this request means, given its session if it has one."""
         uses_topic_ids = version >= _FIRST_TOPIC_ID_VERSION
         resolve = topic_name if uses_topic_ids else None
-        items = _items_of(request, resolve)
+        if _is_wide(request):
+            return spawn(self._begin_wide(request, resolve))
+        items: _Items = {}
+        for topic in request.topics:
+            name = topic.topic if resolve is None else resolve(topic.topic_id)
+            for partition in topic.partitions:
+                item = FetchItem(name, topic.topic_id, partition)
+                items[item.key] = item
+        forgotten = _forgotten_of(request) if request.forgotten_topics_data else ()
+        return self._begin(request, items, forgotten, uses_topic_ids)
+
+    async def _begin_wide(
+        self, request: FetchRequest, resolve: Callable[[Uuid], str | None] | None
+    ) -> FetchContext:
+        """As `begin`, with turns for others."""
+        slices = Slices(self._queue)
+        items: _Items = {}
+        async for topic in slices.over(request.topics):
+            name = topic.topic if resolve is None else resolve(topic.topic_id)
+            async for partition in slices.over(topic.partitions):
+                item = FetchItem(name, topic.topic_id, partition)
+                items[item.key] = item
+        forgotten: list[_Key] = []
+        async for gone in slices.over(request.forgotten_topics_data):
+            name_or_id = gone.topic if gone.topic_id == ZERO_UUID else gone.topic_id
+            slices.spend(len(gone.partitions) // 4)
+            forgotten += [(name_or_id, number) for number in gone.partitions]
+        return self._begin(request, items, forgotten, resolve is not None)
+
+    def _begin(
+        self,
+        request: FetchRequest,
+        items: _Items,
+        forgotten: Sequence[_Key],
+        uses_topic_ids: bool,
+    ) -> FetchContext:
         if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
-            self._sessions.pop(request.session_id, None)
+            replaced = self._sessions.get(request.session_id)
+            if replaced is not None:
+                self.close(replaced)
             if request.session_epoch == FINAL_EPOCH:
-                return FetchContext(items)
-            return _FullFetch(items, self, uses_topic_ids=uses_topic_ids)
+                return FetchContext(list(items.values()))
+            return _FullFetch(list(items.values()), self, uses_topic_ids=uses_topic_ids)
         session = self._sessions.get(request.session_id)
         if session is None:
             return _RefusedFetch(FetchSessionIdNotFound())
@@ -245,49 +343,59 @@ class FetchSessionCache:
             return _RefusedFetch(InvalidFetchSessionEpoch())
         if session.uses_topic_ids != uses_topic_ids:
             return _RefusedFetch(FetchSessionTopicIdError())
-        return self._continue(session, request, items, resolve)
+        return self._continue(session, items, forgotten)
 
     def _continue(
-        self,
-        session: FetchSession,
-        request: FetchRequest,
-        items: Sequence[FetchItem],
-        resolve: Callable[[Uuid], str | None] | None,
+        self, session: FetchSession, items: _Items, forgotten: Sequence[_Key]
     ) -> FetchContext:
-        session.update(items, _forgotten_of(request))
-        del self._sessions[session.session_id]
+        added = len(items.keys() - session.items.keys())
+        self.close(session)
+        if not self._has_room(len(session.items) + added):
+            return _RefusedFetch(FetchSessionIdNotFound())
+        session.update(items, forgotten)
         if not session.items:
-            return FetchContext(items)
+            return FetchContext(list(items.values()))
         session.last_used_ms = self._clock.monotonic_ms()
-        self._sessions[session.session_id] = session
+        self._add(session)
         session.epoch = _next_epoch(session.epoch)
-        if resolve is not None:
-            for item in session.items.values():
-                if item.topic is None:
-                    item.topic = resolve(item.topic_id)
-        return _IncrementalFetch(session)
+        return _IncrementalFetch(session, self)
+
+    # -- the bounds ---------------------------------------------------------------------------
 
     def open(self, items: Sequence[FetchItem], *, uses_topic_ids: bool) -> int:
-        """Open a session for `items`; its id, or `NO_SESSION` if there is no place for it."""
+        """Open a session for `items`; its id, or `NO_SESSION` if there is no room for it."""
         now_ms = self._clock.monotonic_ms()
         if not items or not self._make_room(len(items), now_ms):
             return NO_SESSION
         session_id = NO_SESSION
         while session_id == NO_SESSION or session_id in self._sessions:
             session_id = self._random.randrange(_MAX_EPOCH)
-        self._sessions[session_id] = FetchSession(
-            session_id, items, uses_topic_ids=uses_topic_ids, now_ms=now_ms
-        )
+        self._add(FetchSession(session_id, items, uses_topic_ids=uses_topic_ids, now_ms=now_ms))
         return session_id
 
+    def close(self, session: FetchSession) -> None:
+        """Forget `session`; harmless if it is forgotten already."""
+        if self._sessions.get(session.session_id) is session:
+            del self._sessions[session.session_id]
+            self.partition_count -= len(session.items)
+
+    def _add(self, session: FetchSession) -> None:
+        self._sessions[session.session_id] = session
+        self.partition_count += len(session.items)
+
+    def _has_room(self, size: int) -> bool:
+        return size <= self._max_partitions and self.partition_count + size <= self._max_total
+
     def _make_room(self, size: int, now_ms: float) -> bool:
-        if len(self._sessions) < self._max_sessions:
-            return True
-        if not self._sessions:
+        if size > self._max_partitions or not self._max_sessions:
             return False
-        oldest = next(iter(self._sessions.values()))
-        if now_ms - oldest.last_used_ms > MIN_EVICTION_MS:
-            return self._evict(oldest)
+        while not self._fits(size):
+            oldest = next(iter(self._sessions.values()), None)
+            if oldest is None or now_ms - oldest.last_used_ms <= MIN_EVICTION_MS:
+                break
+            self._evict(oldest)
+        else:
+            return True
         evictable = [
             session
             for session in self._sessions.values()
@@ -296,27 +404,36 @@ class FetchSessionCache:
         smallest = min(evictable, key=lambda session: len(session.items), default=None)
         if smallest is None or len(smallest.items) >= size:
             return False
-        return self._evict(smallest)
-
-    def _evict(self, session: FetchSession) -> bool:
-        del self._sessions[session.session_id]
-        self.evictions += 1
+        room = self._max_total - self.partition_count + len(smallest.items)
+        if size > room:
+            return False
+        self._evict(smallest)
         return True
 
+    def _fits(self, size: int) -> bool:
+        return len(self._sessions) < self._max_sessions and self._has_room(size)
 
-def _items_of(
-    request: FetchRequest, resolve: Callable[[Uuid], str | None] | None
-) -> list[FetchItem]:
-    items: list[FetchItem] = []
-    for topic in request.topics:
-        name = topic.topic if resolve is None else resolve(topic.topic_id)
-        items += [FetchItem(name, topic.topic_id, partition) for partition in topic.partitions]
-    return items
+    def _evict(self, session: FetchSession) -> None:
+        self.close(session)
+        self.evictions += 1
 
 
-def _forgotten_of(request: FetchRequest) -> list[FetchItem]:
+def _is_wide(request: FetchRequest) -> bool:
+    """Whether the request names more partitions than are handled in one turn."""
+    topics, forgotten = request.topics, request.forgotten_topics_data
+    if len(topics) == 1 and not forgotten:
+        return len(topics[0].partitions) > SLICE
+    if len(topics) > SLICE or len(forgotten) > SLICE:
+        return True
+    count = sum(len(topic.partitions) for topic in topics)
+    if forgotten:
+        count += sum(len(topic.partitions) for topic in forgotten)
+    return count > SLICE
+
+
+def _forgotten_of(request: FetchRequest) -> list[_Key]:
     return [
-        FetchItem(topic.topic, topic.topic_id, FetchPartition(partition=number))
+        (topic.topic if topic.topic_id == ZERO_UUID else topic.topic_id, number)
         for topic in request.forgotten_topics_data
         for number in topic.partitions
     ]

@@ -64,6 +64,18 @@ def _register_replicas(metrics: Registry, manager: ReplicaManager) -> None:
         "Partitions with fewer replicas in sync than they have.",
         lambda: sum(len(one.isr) < len(one.replicas) for one in manager.partitions),
     )
+    metrics.gauge(
+        "plog_produce_parked_bytes",
+        "Bytes of produced records that wait to be appended.",
+        lambda: manager.append_queues.parked_bytes,
+    )
+    metrics.ask(
+        "plog_produce_parked_refused_total",
+        "Appends refused because plog.produce.parked.max.bytes was used up.",
+        (),
+        lambda: [((), manager.append_queues.refused)],
+        kind="counter",
+    )
     metrics.ask(
         "kafka_server_delayedoperationpurgatory_purgatorysize",
         "Requests that wait.",
@@ -107,13 +119,20 @@ def _register_logs(metrics: Registry, manager: ReplicaManager, log_manager: LogM
         "Log directories that have failed.",
         lambda: len(log_manager.offline_dirs),
     )
+    metrics.ask(
+        "plog_log_task_errors_total",
+        "Errors of background work in one log or log directory; each is tried again.",
+        ("task",),
+        lambda: [((task,), n) for task, n in log_manager.housekeeping.errors_by_task.items()],
+        kind="counter",
+    )
 
 
 def _of_each_log(
     manager: ReplicaManager, of: Callable[[Log], float]
 ) -> Callable[[], Iterator[tuple[tuple[str, ...], float]]]:
     def samples() -> Iterator[tuple[tuple[str, ...], float]]:
-        for partition in manager.partitions:
+        for partition in list(manager.partitions):  # Topics come and go between two of them.
             topic, number = partition.topic_partition
             yield (topic, str(number)), of(partition.log)
 

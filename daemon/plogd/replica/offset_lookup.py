@@ -1,8 +1,8 @@
 """From a time, or a word for one, to an offset: the work behind ListOffsets.
 
 The words are negative timestamps. A look-up by time reads the disk, perhaps far from what is
-cached, so it is a job unless the segments' largest timestamps say that there is nothing to find.
-What consumers cannot see is not found either: the end is the high watermark.
+cached, so it goes to time_lookup_queue.py unless the segments' largest timestamps say that there
+is nothing to find. What consumers cannot see is not found either: the end is the high watermark.
 
 Source: Kafka 4.3 ListOffsetsRequest, UnifiedLog.fetchOffsetByTimestamp; KIP-734, KIP-405, KIP-1005,
 KIP-1023. Nothing is tiered here: the words for tiered storage mean what they mean without it.
@@ -12,13 +12,10 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from plog.errors import KafkaStorageError
-from plogd.log.deletion import lane_of
-from plogd.log.log import Log
-from plogd.log.time_index import TimestampAndOffset
 from plogd.log.time_lookup import max_timestamp_offset, offset_for_timestamp
-from plogd.ports import Jobs, MaybeLater, spawn
+from plogd.ports import MaybeLater, spawn
 from plogd.replica.partition import Partition
+from plogd.replica.time_lookup_queue import TimeLookupQueue
 
 LATEST: Final = -1
 EARLIEST: Final = -2
@@ -40,7 +37,7 @@ NOT_FOUND: Final = FoundOffset()
 
 
 def look_up_offset(
-    partition: Partition, timestamp: int, *, leader_epoch: int, jobs: Jobs
+    partition: Partition, timestamp: int, *, leader_epoch: int, queue: TimeLookupQueue
 ) -> MaybeLater[FoundOffset]:
     """The offset for `timestamp`, or for the word it is. Raises the KafkaError a client sees."""
     partition.check_leader(leader_epoch)
@@ -58,12 +55,17 @@ def look_up_offset(
     largest = max(segment.max_timestamp for segment in log.segments)
     if largest < max(timestamp, 0):
         return NOT_FOUND
-    return spawn(_look_up_by_time(partition, timestamp, jobs))
+    return spawn(_look_up_by_time(partition, timestamp, queue))
 
 
-async def _look_up_by_time(partition: Partition, timestamp: int, jobs: Jobs) -> FoundOffset:
+async def _look_up_by_time(
+    partition: Partition, timestamp: int, queue: TimeLookupQueue
+) -> FoundOffset:
     log = partition.log
-    found = await jobs.submit(lane_of(log.log_dir), lambda: _search(log, timestamp))
+    if timestamp == MAX_TIMESTAMP:
+        found = await queue.submit(log, lambda: max_timestamp_offset(log))
+    else:
+        found = await queue.submit(log, lambda: offset_for_timestamp(log, timestamp))
     # The job took its time: the partition may have gone, and the high watermark may have moved.
     partition.check_leader()
     if found is None:
@@ -72,13 +74,3 @@ async def _look_up_by_time(partition: Partition, timestamp: int, jobs: Jobs) -> 
         partition.check_offset_is_known()
         return NOT_FOUND
     return FoundOffset(found.timestamp, found.offset, found.leader_epoch)
-
-
-def _search(log: Log, timestamp: int) -> TimestampAndOffset | None:
-    """A job: read indexes and one batch."""
-    try:
-        if timestamp == MAX_TIMESTAMP:
-            return max_timestamp_offset(log)
-        return offset_for_timestamp(log, timestamp)
-    except OSError as error:
-        raise KafkaStorageError(f"{log.topic_partition}: {error}") from error

@@ -28,8 +28,9 @@ from plog.errors import (
 )
 from plog.records.batch import ATTRIBUTES_POSITION, TRANSACTIONAL_BIT
 from plog.types import TopicPartition, Uuid
-from plogd.log.batch_validator import AppendOrigin
+from plogd.log.batch_validator import AppendOrigin, RecordCheck, ValidatedBatch
 from plogd.log.file_records import FileRegion
+from plogd.log.flush import SyncRounds
 from plogd.log.leader_epochs import UNDEFINED_EPOCH, UNDEFINED_OFFSET
 from plogd.log.log import Log
 from plogd.log.log_results import AppendInfo
@@ -80,11 +81,14 @@ class Partition:
         "broker_id",
         "epoch_start_offset",
         "gone",
+        "has_queue",
         "isr",
         "leader",
         "leader_epoch",
         "log",
+        "record_check",
         "replicas",
+        "sync_rounds",
         "topic_id",
         "topic_partition",
     )
@@ -93,10 +97,18 @@ class Partition:
         self,
         *,
         log: Log,
+        sync_rounds: SyncRounds,
         broker_id: int,
         on_progress: Callable[[Partition], None],
+        record_check: RecordCheck | None = None,
     ) -> None:
         self.log = log
+        self.sync_rounds = sync_rounds
+        """Those of the file system its log is on."""
+        self.record_check = record_check
+        """What records from clients must pass; None but for internal topics."""
+        self.has_queue = False
+        """Whether appends wait in its queue (append_queue.py): the next ones wait after them."""
         self.broker_id = broker_id
         self.topic_partition: TopicPartition = log.topic_partition
         self.topic_id: Uuid = log.topic_id
@@ -156,22 +168,33 @@ class Partition:
     # -- append -------------------------------------------------------------------------------
 
     @property
+    def appends_at_once(self) -> bool:
+        """Whether an append from a client can be made immediately, whatever its records are."""
+        return (
+            not self.has_queue
+            and self.log.rules.is_plain
+            and self.record_check is None
+            and self.sync_rounds.has_room
+        )
+
+    @property
     def min_isr(self) -> int:
         """In-sync replicas acks=all needs: never more than there are replicas (KIP-966)."""
         return min(self.log.config.min_insync_replicas, len(self.replicas))
 
     def append_records_to_leader(
         self,
-        records: memoryview,
+        records: memoryview | ValidatedBatch,
         *,
         required_acks: int,
         now_ms: int,
         origin: AppendOrigin = AppendOrigin.CLIENT,
     ) -> AppendInfo:
-        """Append one batch. Raises the KafkaError a client is to see; then nothing was appended.
+        """Append one batch. Raises the KafkaError for the client; then nothing was appended.
 
         On a slow disk that may come later: see `AppendInfo.writing`.
         """
+        view = records.view if isinstance(records, ValidatedBatch) else records
         log = self.log
         if self.gone or log.offline or self.leader != self.broker_id:
             self.check_leader()
@@ -180,10 +203,7 @@ class Partition:
                 f"{self.topic_partition}: {len(self.isr)} in-sync replicas, min.insync.replicas "
                 f"is {self.min_isr}"
             )
-        if (
-            len(records) > _ATTRIBUTES_LOW_BYTE
-            and records[_ATTRIBUTES_LOW_BYTE] & TRANSACTIONAL_BIT
-        ):
+        if len(view) > _ATTRIBUTES_LOW_BYTE and view[_ATTRIBUTES_LOW_BYTE] & TRANSACTIONAL_BIT:
             raise InvalidTxnState(
                 f"{self.topic_partition}: a transactional batch outside of any transaction: "
                 "this broker does not serve transactions yet"

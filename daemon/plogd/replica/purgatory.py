@@ -1,9 +1,10 @@
 """Where requests wait for something to happen to a partition, or for their time to run out.
 
-An operation watches keys. Whoever changes what lies behind a key calls `check` with it, always
-from a `Turn` and never from inside an append or a high watermark's move; the operation then looks
-again whether it can be completed. Each operation ends exactly once: completed, expired, or removed
-because its client has left. One that raises is a bug, reported and removed; the others go on.
+An operation watches keys, or all of them. When a partition has changed, `check` is called with its
+key, always from a `Turn` and never from inside an append or a move of the high watermark; the
+operation then finds out whether it can be completed. Each operation ends exactly once: completed,
+expired, or removed because its client has left. One that raises is a bug, reported and removed; the
+others go on.
 
 Deadlines sit on one wheel: a bucket for each tick, and a single timer for the first bucket, so that
 a request costs a dictionary entry instead of a timer. An operation expires at most one tick late.
@@ -15,7 +16,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Hashable, Iterable
-from math import ceil
+from math import ceil, inf
 from typing import Protocol
 
 from plogd.ports import Clock, Timer, Timers
@@ -26,8 +27,8 @@ TICK_MS = 10
 class Operation(Protocol):
     """Something that waits. Hashable by identity."""
 
-    def try_complete(self) -> bool:
-        """Complete if it can be done now; whether it was."""
+    def try_complete(self, key: Hashable) -> bool:
+        """Complete if that is possible now that `key` has changed; whether it was."""
         ...
 
     def expire(self) -> None:
@@ -45,6 +46,8 @@ class Purgatory:
         self._timers = timers
         self._on_bug = on_bug
         self._watchers: dict[Hashable, dict[Operation, None]] = {}
+        self._watch_all: dict[Operation, None] = {}
+        """Those that are asked about every key."""
         self._places: dict[Operation, tuple[tuple[Hashable, ...], int]] = {}
         """The keys and the bucket of each operation."""
         self._buckets: dict[int, dict[Operation, None]] = {}
@@ -59,32 +62,52 @@ class Purgatory:
 
     def watch(self, operation: Operation, keys: Iterable[Hashable], timeout_ms: float) -> None:
         """Let `operation` wait for a check of one of `keys`, at most `timeout_ms`."""
-        deadline_ms = self._clock.monotonic_ms() + timeout_ms
-        bucket = ceil(deadline_ms / TICK_MS)
-        own_keys = tuple(dict.fromkeys(keys))  # A fetch may name a partition twice.
-        self._places[operation] = (own_keys, bucket)
+        own_keys = tuple(dict.fromkeys(keys))  # A produce may name a partition twice.
+        self._wait(operation, own_keys, timeout_ms)
         for key in own_keys:
             self._watchers.setdefault(key, {})[operation] = None
+
+    def watch_all(self, operation: Operation, timeout_ms: float) -> None:
+        """As `watch`, for an operation with too many keys: it is asked about every key checked."""
+        self._wait(operation, (), timeout_ms)
+        self._watch_all[operation] = None
+
+    def _wait(self, operation: Operation, keys: tuple[Hashable, ...], timeout_ms: float) -> None:
+        deadline_ms = self._clock.monotonic_ms() + timeout_ms
+        bucket = ceil(deadline_ms / TICK_MS)
+        # First, for it may fail: an operation without a deadline could wait forever.
+        if self._timer is None or bucket < self._timer_bucket:
+            self._set_timer(min([bucket, *self._bucket_order[:1]]))
         waiting = self._buckets.get(bucket)
         if waiting is None:
             waiting = self._buckets[bucket] = {}
             heapq.heappush(self._bucket_order, bucket)
-            self._set_timer()
         waiting[operation] = None
+        self._places[operation] = (keys, bucket)
 
     def check(self, key: Hashable) -> None:
-        """What lies behind `key` has changed: let its watchers look again."""
+        """The partition `key` has changed: ask the operations that watch it."""
         watchers = self._watchers.get(key)
-        if watchers is None:
+        if watchers is None and not self._watch_all:
             return
-        for operation in list(watchers):
+        for operation in [*(watchers or ()), *self._watch_all]:
             # Completing one may have ended another.
-            if operation in self._places and self._try_complete(operation):
+            if operation in self._places and self._try_complete(operation, key):
                 self.remove(operation)
 
-    def _try_complete(self, operation: Operation) -> bool:
+    def check_one(self, operation: Operation, keys: Iterable[Hashable]) -> bool:
+        """Ask one operation about `keys`; whether it still waits."""
+        for key in keys:
+            if operation not in self._places:
+                return False
+            if self._try_complete(operation, key):
+                self.remove(operation)
+                return False
+        return True
+
+    def _try_complete(self, operation: Operation, key: Hashable) -> bool:
         try:
-            return operation.try_complete()
+            return operation.try_complete(key)
         except Exception as error:
             self._on_bug("completing a request that waited", error)
             return True
@@ -95,6 +118,7 @@ class Purgatory:
         if place is None:
             return
         keys, bucket = place
+        self._watch_all.pop(operation, None)
         for key in keys:
             watchers = self._watchers[key]
             watchers.pop(operation, None)
@@ -105,27 +129,32 @@ class Purgatory:
         if waiting is not None:
             waiting.pop(operation, None)
 
-    def _set_timer(self) -> None:
-        first = self._bucket_order[0]
-        if self._timer is not None:
-            if self._timer_bucket <= first:
-                return
-            self._timer.cancel()
+    def _set_timer(self, first: int) -> None:
+        """Look after the bucket `first`, and after those before it, when its time comes."""
         delay_ms = first * TICK_MS - self._clock.monotonic_ms()
-        self._timer_bucket = first
-        self._timer = self._timers.call_later(max(0.0, delay_ms), self._expire_due)
+        timer = self._timers.call_later(max(0.0, delay_ms), self._expire_due)
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer, self._timer_bucket = timer, first
 
     def _expire_due(self) -> None:
         self._timer = None
-        now_ms = self._clock.monotonic_ms()
+        self._expire_until(self._clock.monotonic_ms())
+        if self._bucket_order:
+            try:
+                self._set_timer(self._bucket_order[0])
+            except Exception:
+                # Without a timer these would wait forever: better too early than never.
+                self._expire_until(inf)
+                raise
+
+    def _expire_until(self, now_ms: float) -> None:
         while self._bucket_order and self._bucket_order[0] * TICK_MS <= now_ms:
             for operation in self._buckets.pop(heapq.heappop(self._bucket_order)):
                 if operation in self._places:
                     self.remove(operation)
                     self.expired += 1
                     self._expire(operation)
-        if self._bucket_order:
-            self._set_timer()
 
     def _expire(self, operation: Operation) -> None:
         try:

@@ -1,9 +1,8 @@
 """All partitions this broker hosts: appends and reads over several of them, and who waits.
 
 Handlers of Produce, Fetch and ListOffsets come here. What is ready is returned as a plain value;
-what has to wait goes into purgatory and comes back as a `Later`. Also starts and stops the replicas
-of a topic, as the controller says (it is the `Brokers` of one broker), and tells whoever waits when
-a log directory fails.
+what has to wait goes into purgatory and comes back as a `Later`. Topics are created and deleted in
+hosted_topics.py.
 
 Called on the reactor's thread. Source: Kafka 3.9 ReplicaManager; docs/architecture.md for R1-R8.
 Invariant: a completion never runs inside an append or a sync's end, but from the turn after it.
@@ -11,54 +10,40 @@ Invariant: a completion never runs inside an append or a sync's end, but from th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Sequence
 
 from plog.errors import (
-    InconsistentTopicId,
     KafkaError,
     KafkaStorageError,
-    NotLeaderOrFollower,
-    UnknownTopicId,
     UnknownTopicOrPartition,
 )
-from plog.types import ZERO_UUID, TopicPartition
+from plog.types import TopicPartition
 from plogd.config import BrokerConfig
-from plogd.log.cold_read import ColdRead
-from plogd.log.creation import NewLog
-from plogd.log.flush import SyncRounds
+from plogd.fair_queue import FairQueue
+from plogd.log.batch_validator import ValidatedBatch
 from plogd.log.log import Log
 from plogd.log.log_manager import LogManager
-from plogd.metadata.cache import MetadataCache, TopicState
-from plogd.ports import Clock, Jobs, Later, MaybeLater, Timers, Turn, gather, settle, spawn
-from plogd.replica.delayed import (
-    DelayedFetch,
-    DelayedProduce,
-    FetchParams,
-    PartitionAppend,
-    is_enough,
-)
+from plogd.metadata.cache import MetadataCache
+from plogd.ports import Clock, Jobs, MaybeLater, Timers, Turn, settle, spawn
+from plogd.replica.append_queue import AppendQueues, AppendRequest
+from plogd.replica.delayed import DelayedProduce, PartitionAppend
+from plogd.replica.delayed_fetch import FetchParams
+from plogd.replica.fetch_reader import FetchReader
 from plogd.replica.fetch_sessions import FetchItem
+from plogd.replica.hosted_topics import HostedTopics
 from plogd.replica.partition import ACKS_ALL, Partition, PartitionRead
 from plogd.replica.purgatory import Purgatory
 from plogd.replica.topic_stats import TopicStats
-from plogd.topic_config import TopicConfig
 
 _OWN_DISK_TIMEOUT_MS = 30_000
 """How long acks=1 waits at least: the timeout is about followers, and in Kafka acks=1 waits for
 nothing. Told too early, it would send again what is about to be durable."""
 
-_WARMINGS = 8
-"""How often a fetch may find something cold: an index, its entries, batches, twice over."""
+_AT_ONCE = 128
+"""How many partitions of a request are appended to before other requests have their turn."""
 
 Entry = tuple[TopicPartition, memoryview]
 """Records for one partition."""
-
-_COLD = PartitionRead(None)
-"""In place of a read that has to wait for the disk."""
-
-Cold = list[tuple[str, Callable[[], None]]]
-"""Log directories, and the jobs that read there."""
 
 
 class ReplicaManager:
@@ -74,30 +59,44 @@ class ReplicaManager:
         timers: Timers,
         jobs: Jobs,
         turn: Turn,
+        fair_queue: FairQueue,
         stats: TopicStats,
         on_bug: Callable[[str, Exception], None],
     ) -> None:
-        self.config = config
-        """Replaced when settings change."""
+        self.topics = HostedTopics(
+            config=config,
+            log_manager=log_manager,
+            cache=cache,
+            stats=stats,
+            on_progress=self._progress,
+        )
+        self._partitions = self.topics.partitions
         self._log_manager = log_manager
-        self._cache = cache
         self._clock = clock
         self._jobs = jobs
         self._turn = turn
-        self._stats = stats
         self._on_bug = on_bug
-        self._partitions: dict[tuple[str, int], Partition] = {}
-        self._without_log: set[tuple[str, int]] = set()
-        """Partitions of a log directory that could not be read at the start."""
-        self._refuses_writes = False
         self._to_check: dict[TopicPartition, None] = {}
         self._listeners: dict[TopicPartition, Callable[[], None]] = {}
-        self.on_topic_started: Callable[[TopicState], None] = _nobody
-        """Hears of a topic whose partitions this broker leads from now on."""
-        self.on_topic_stopped: Callable[[TopicState], None] = _nobody
-        """Hears of a topic that is not served any more."""
+        self.append_queues = AppendQueues(
+            clock=clock,
+            timers=timers,
+            jobs=jobs,
+            turn=turn,
+            config=lambda: self.topics.config,
+            make_append=self._append,
+            on_bug=on_bug,
+        )
         self.delayed_produces = Purgatory(clock, timers, on_bug=on_bug)
         self.delayed_fetches = Purgatory(clock, timers, on_bug=on_bug)
+        self._fetch_reader = FetchReader(
+            partitions=self._partitions,
+            look_up=self.partition,
+            delayed_fetches=self.delayed_fetches,
+            fair_queue=fair_queue,
+            begin_read=log_manager.begin_read,
+            on_bug=on_bug,
+        )
 
     # -- look-ups -----------------------------------------------------------------------------
 
@@ -110,58 +109,60 @@ class ReplicaManager:
     def offline_count(self) -> int:
         """Partitions that cannot be used because their log directory failed."""
         offline = sum(partition.log.offline for partition in self._partitions.values())
-        return offline + len(self._without_log)
+        return offline + len(self.topics.without_log)
 
     def partition(self, topic: str, number: int) -> Partition:
         """The partition. Raises UnknownTopicOrPartition, or KafkaStorageError if it has no log."""
         partition = self._partitions.get((topic, number))
         if partition is not None:
             return partition
-        if (topic, number) in self._without_log:
+        if (topic, number) in self.topics.without_log:
             raise KafkaStorageError(f"the log directory of {topic}-{number} is offline")
         raise UnknownTopicOrPartition(f"this broker hosts no partition {topic}-{number}")
 
     def is_offline(self, topic: str, number: int) -> bool:
         """Whether the partition's log directory has failed."""
         partition = self._partitions.get((topic, number))
-        return partition.log.offline if partition else (topic, number) in self._without_log
+        return partition.log.offline if partition else (topic, number) in self.topics.without_log
 
     # -- produce ------------------------------------------------------------------------------
 
     def append_records(
         self, entries: Sequence[Entry], *, required_acks: int, timeout_ms: int
     ) -> MaybeLater[list[PartitionAppend]]:
-        """Append to each partition; done when all are as safe as `required_acks` asks.
+        """Append to each partition; done when all records are as safe as `required_acks` requires.
 
-        The records are taken before this returns: its caller may reuse their memory.
+        The records are taken before this returns: its caller may reuse their memory. Where an
+        append has to wait (append_queue.py) and its time ends, it is not made.
         """
-        for rounds in self._log_manager.sync_rounds:
-            if not rounds.has_room:
-                copies = [(key, memoryview(bytearray(records))) for key, records in entries]
-                full = self._full_rounds()
-                return spawn(self._append_later(full, copies, required_acks, timeout_ms))
-        return self._append_now(entries, required_acks, timeout_ms)
-
-    def _full_rounds(self) -> SyncRounds:
-        """A file system with as many unsynced bytes as it may have.
-
-        One that is waited for already, if there is one: two lines would mix up their order.
-        """
-        full = [rounds for rounds in self._log_manager.sync_rounds if not rounds.has_room]
-        return max(full, key=lambda rounds: rounds.is_awaited)
+        appends: list[PartitionAppend] = []
+        request: AppendRequest | None = None
+        for key, records in entries:
+            append = PartitionAppend(key)
+            appends.append(append)
+            partition = append.partition = self._partitions.get(key)
+            if partition is not None:
+                is_one_of_many = len(appends) > _AT_ONCE
+                if is_one_of_many or not partition.appends_at_once:
+                    request = request or self.append_queues.new_request(required_acks)
+                    if self.append_queues.takes(append, records, request, is_one_of_many):
+                        continue
+            self._append(append, records, required_acks)
+        if request is not None and request.unsettled:
+            return spawn(self._append_later(appends, request, timeout_ms))
+        return self._answer_when_safe(appends, required_acks, timeout_ms)
 
     async def _append_later(
-        self, full: SyncRounds, entries: Sequence[Entry], required_acks: int, timeout_ms: int
+        self, appends: list[PartitionAppend], request: AppendRequest, timeout_ms: int
     ) -> list[PartitionAppend]:
-        await full.room()
-        appended = self._append_now(entries, required_acks, timeout_ms)
-        return await appended if isinstance(appended, Later) else appended
+        began_ms = self._clock.monotonic_ms()
+        await self.append_queues.watch(request, timeout_ms)
+        left_ms = max(0, timeout_ms - int(self._clock.monotonic_ms() - began_ms))
+        return await settle(self._answer_when_safe(appends, request.required_acks, left_ms))
 
-    def _append_now(
-        self, entries: Sequence[Entry], required_acks: int, timeout_ms: int
+    def _answer_when_safe(
+        self, appends: list[PartitionAppend], required_acks: int, timeout_ms: int
     ) -> MaybeLater[list[PartitionAppend]]:
-        now_ms = self._clock.now_ms()
-        appends = [self._append(key, records, required_acks, now_ms) for key, records in entries]
         waiting = [append for append in appends if append.is_waiting(required_acks)]
         if not waiting:
             return appends
@@ -173,13 +174,14 @@ class ReplicaManager:
         return delayed.later
 
     def _append(
-        self, key: TopicPartition, records: memoryview, required_acks: int, now_ms: int
-    ) -> PartitionAppend:
-        append = PartitionAppend(key)
+        self, append: PartitionAppend, records: memoryview | ValidatedBatch, required_acks: int
+    ) -> None:
+        """Make one append, and set its info or its error."""
+        key = append.topic_partition
         try:
-            partition = append.partition = self._partitions.get(key) or self.partition(*key)
+            partition = append.partition or self.partition(*key)
             append.info = partition.append_records_to_leader(
-                records, required_acks=required_acks, now_ms=now_ms
+                records, required_acks=required_acks, now_ms=self._clock.now_ms()
             )
         except KafkaError as error:
             append.error = error.bare()
@@ -188,138 +190,23 @@ class ReplicaManager:
             append.error = KafkaError("unexpected error, see the broker's log")
         if append.partition is not None:
             append.log_start_offset = append.partition.log.log_start_offset
-        return append
 
     # -- fetch --------------------------------------------------------------------------------
 
     def fetch_records(
         self, items: Sequence[FetchItem], params: FetchParams
     ) -> MaybeLater[list[PartitionRead]]:
-        """Read each partition as far as consumers may see it; waits for `min_bytes` if it must.
-
-        The results have the order of `items`; whoever gets them closes their regions.
-        """
-        cold: Cold = []
-        reads = self._read_all(items, params, cold)
-        if cold:
-            return spawn(self._fetch_cold(items, params, reads, cold))
-        return self._answer_or_wait(items, params, reads)
-
-    async def _fetch_cold(
-        self,
-        items: Sequence[FetchItem],
-        params: FetchParams,
-        reads: Sequence[PartitionRead],
-        cold: Cold,
-    ) -> list[PartitionRead]:
-        """As `fetch_records`, after jobs have read what the look-ups need and `reads` lack."""
-        for left in reversed(range(_WARMINGS)):
-            for read in reads:
-                read.close()
-            laters = [self._jobs.submit(f"read:{path}", warm) for path, warm in cold]
-            cold = []
-            try:
-                await gather(laters)
-            except OSError:
-                left = 0  # The look-up meets the error again, and knows what to tell of it.
-            # A page cache under pressure might forget for ever: the last one waits for the disk.
-            reads = self._read_all(items, params, cold if left else None)
-            if not cold:
-                break
-        return await settle(self._answer_or_wait(items, params, list(reads)))
-
-    def _answer_or_wait(
-        self, items: Sequence[FetchItem], params: FetchParams, reads: list[PartitionRead]
-    ) -> MaybeLater[list[PartitionRead]]:
-        if params.max_wait_ms <= 0 or is_enough(reads, params.min_bytes):
-            return reads
-        for read in reads:
-            read.close()
-        readable = [item for item, read in zip(items, reads, strict=True) if read.error is None]
-        delayed = DelayedFetch(
-            readable,
-            params.min_bytes,
-            self._find,
-            lambda: self._read_all(items, params),
-            self.delayed_fetches.remove,
-        )
-        keys = [TopicPartition(item.topic or "", item.request.partition) for item in readable]
-        self.delayed_fetches.watch(delayed, keys, params.max_wait_ms)
-        return delayed.later
-
-    def _find(self, item: FetchItem) -> Partition | None:
-        return self._partitions.get((item.topic or "", item.request.partition))
-
-    def _read_all(
-        self, items: Sequence[FetchItem], params: FetchParams, cold: Cold | None = None
-    ) -> list[PartitionRead]:
-        """Read in order until `max_bytes` are together; the first batch found comes whole.
-
-        With a list `cold`, a look-up that would wait for the disk is noted there instead of made.
-        """
-        left = params.max_bytes
-        at_least_one = True
-        reads: list[PartitionRead] = []
-        for item in items:
-            read = self._read(item, left, at_least_one, cold)
-            reads.append(read)
-            if read is _COLD:  # As if it had found all it may.
-                at_least_one = False
-                left = max(0, left - item.request.partition_max_bytes)
-            if read.region is not None:
-                at_least_one = False
-                left = max(0, left - read.region.nbytes)
-        return reads
-
-    def _read(
-        self, item: FetchItem, max_bytes: int, at_least_one: bool, cold: Cold | None
-    ) -> PartitionRead:
-        request = item.request
-        partition = self._partitions.get((item.topic or "", request.partition))
-        if partition is None:
-            return PartitionRead(self._why_unknown(item).bare())
-        if item.topic_id not in (ZERO_UUID, partition.topic_id):
-            return PartitionRead(
-                InconsistentTopicId(f"{partition.topic_partition} belongs to another topic now")
-            )
-        try:
-            read = partition.read(
-                request.fetch_offset,
-                max(0, min(request.partition_max_bytes, max_bytes)),
-                leader_epoch=request.current_leader_epoch,
-                last_fetched_epoch=request.last_fetched_epoch,
-                at_least_one=at_least_one,
-                nowait=cold is not None,
-            )
-        except ColdRead as found:
-            assert cold is not None
-            cold.append((partition.log.log_dir, found.warm))
-            return _COLD
-        except OSError as error:
-            return PartitionRead(KafkaStorageError(f"{partition.topic_partition}: {error}"))
-        except Exception as error:  # As for appends: the other partitions are not to blame.
-            self._on_bug(f"read of {partition.topic_partition}", error)
-            return PartitionRead(KafkaError("unexpected error, see the broker's log"))
-        if read.error is not None:
-            read.error.bare()
-        return read
-
-    def _why_unknown(self, item: FetchItem) -> KafkaError:
-        if item.topic is None:
-            return UnknownTopicId()
-        try:
-            self.partition(item.topic, item.request.partition)
-        except KafkaError as error:
-            return error
-        return NotLeaderOrFollower()  # It has just come back.
+        """Read each partition as far as consumers may see it; see `FetchReader.fetch`."""
+        return self._fetch_reader.fetch(items, params)
 
     # -- what wakes the waiting ---------------------------------------------------------------
 
     def _progress(self, partition: Partition) -> None:
         """Look after the waiting requests of `partition` when the current turn ends."""
-        if not self._to_check:
-            self._turn.defer(self._check_waiting)
+        is_first = not self._to_check
         self._to_check[partition.topic_partition] = None
+        if is_first:
+            self._turn.defer(self._check_waiting)
 
     def _check_waiting(self) -> None:
         to_check, self._to_check = self._to_check, {}
@@ -354,146 +241,3 @@ class ReplicaManager:
             partition = self._partitions.get(log.topic_partition)
             if partition is not None:
                 self._progress(partition)
-
-    # -- topics come and go -------------------------------------------------------------------
-
-    def start_topic(self, topic: TopicState) -> Later[None]:
-        """Make or take over the logs of `topic`, lead its partitions, and tell clients of it."""
-        return spawn(self.start_topics([topic]))
-
-    async def start_topics(self, topics: Sequence[TopicState]) -> None:
-        """As `start_topic`, for many at once. Raises KafkaStorageError."""
-        missing = [new for topic in topics for new in self._missing_logs(topic)]
-        if missing:
-            await self._log_manager.create(missing)
-        for topic in topics:
-            self._lead(topic)
-
-    def _missing_logs(self, topic: TopicState) -> list[NewLog]:
-        return [
-            NewLog(
-                topic_partition=TopicPartition(topic.name, state.partition),
-                topic_id=topic.topic_id,
-                config=self._topic_config(topic),
-            )
-            for state in topic.partitions
-            if self._log_manager.get(TopicPartition(topic.name, state.partition)) is None
-            and (topic.name, state.partition) not in self._without_log
-        ]
-
-    def make_logs(self, topic: TopicState) -> Later[None]:
-        """Make the logs `topic` lacks; they are served once `start_topic` says so."""
-        return spawn(self._make_logs(topic))
-
-    async def _make_logs(self, topic: TopicState) -> None:
-        await self._log_manager.create(self._missing_logs(topic))
-
-    def remove_unserved_logs(self, topic: TopicState) -> Later[None]:
-        """Remove the logs of `topic` that no partition serves: it will not have them after all."""
-        return spawn(self._remove_unserved_logs(topic))
-
-    async def _remove_unserved_logs(self, topic: TopicState) -> None:
-        keys = [TopicPartition(topic.name, state.partition) for state in topic.partitions]
-        unserved = [key for key in keys if key not in self._partitions]
-        await self._log_manager.delete(*(key for key in unserved if self._log_manager.get(key)))
-
-    def _topic_config(self, topic: TopicState) -> TopicConfig:
-        return TopicConfig.resolve(self.config, topic.config)
-
-    def _lead(self, topic: TopicState) -> None:
-        topic_config = self._topic_config(topic)  # It may have changed since its logs were made.
-        for state in topic.partitions:
-            key = TopicPartition(topic.name, state.partition)
-            log = self._log_manager.get(key)
-            if log is None or key in self._partitions:  # Served already: others were added to it.
-                continue
-            partition = Partition(
-                log=log, broker_id=self.config.node_id, on_progress=self._progress
-            )
-            partition.update_config(topic_config)
-            partition.make_leader(state)
-            log.refuses_writes = self._refuses_writes
-            self._partitions[key] = partition
-        self._cache.update(topic)
-        self.on_topic_started(topic)
-
-    def update_config(self, config: BrokerConfig) -> None:
-        """The broker's settings have changed: those that topics fall back to, too."""
-        self.config = config
-        for topic in self._cache.topics():
-            self._update_logs(topic)
-
-    def update_topic_config(self, name: str, overrides: Mapping[str, str]) -> None:
-        """The settings of a topic's own have changed; nothing if it is not served (yet)."""
-        topic = self._cache.topic(name)
-        if topic is not None:
-            topic = replace(topic, config=overrides)
-            self._cache.update(topic)
-            self._update_logs(topic)
-
-    def _update_logs(self, topic: TopicState) -> None:
-        topic_config = self._topic_config(topic)
-        for state in topic.partitions:
-            partition = self._partitions.get((topic.name, state.partition))
-            if partition is not None:
-                partition.update_config(topic_config)
-
-    def set_without_log(self, keys: Iterable[TopicPartition]) -> None:
-        """These partitions lie in a log directory that cannot be read: they are offline."""
-        self._without_log.update(keys)
-
-    def without_logs(self, topics: Sequence[TopicState]) -> list[TopicPartition]:
-        """The partitions of `topics` that have no log and should have one."""
-        return [new.topic_partition for topic in topics for new in self._missing_logs(topic)]
-
-    def make_logs_of(self, keys: Collection[TopicPartition]) -> Later[None]:
-        """Make the logs of partitions that are offline for want of one, and lead those.
-
-        Fails with KafkaStorageError.
-        """
-        return spawn(self._make_logs_of(keys))
-
-    async def _make_logs_of(self, keys: Collection[TopicPartition]) -> None:
-        wanted = self._without_log & set(keys)  # The others were deleted meanwhile.
-        topics = [
-            topic for topic in self._cache.topics() if any(topic.name == k[0] for k in wanted)
-        ]
-        self._without_log -= wanted
-        missing = [new for topic in topics for new in self._missing_logs(topic)]
-        self._without_log |= wanted
-        await self._log_manager.create(missing)
-        self._without_log -= wanted
-        for topic in topics:
-            self._lead(topic)
-
-    def refuse_writes(self, refuses: bool) -> None:
-        """Whether every append is refused, in all partitions there are and will be."""
-        self._refuses_writes = refuses
-        for partition in self._partitions.values():
-            partition.log.refuses_writes = refuses
-
-    def stop_topic(self, topic: TopicState) -> Later[None]:
-        """Serve `topic` no longer; done when its logs are out of sight."""
-        return spawn(self._stop_topic(topic))
-
-    async def _stop_topic(self, topic: TopicState) -> None:
-        if self._cache.topic(topic.name) is not None:
-            self._cache.remove(topic.name)
-        hosted: list[TopicPartition] = []
-        for state in topic.partitions:
-            key = TopicPartition(topic.name, state.partition)
-            self._without_log.discard(key)
-            partition = self._partitions.pop(key, None)
-            if partition is not None:
-                partition.gone = True
-                self._progress(partition)
-            if self._log_manager.get(key) is not None:
-                hosted.append(key)
-        deletion = self._log_manager.delete(*hosted)
-        self._stats.forget(topic.name)
-        self.on_topic_stopped(topic)
-        await deletion
-
-
-def _nobody(topic: TopicState) -> None:
-    """Nobody wants to know."""

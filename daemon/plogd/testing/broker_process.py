@@ -30,7 +30,7 @@ from plogd.testing.running_broker import BrokerFailed as BrokerFailed  # For who
 
 
 class BrokerProcess(RunningBroker):
-    """See the module's text and `RunningBroker`.
+    """A broker in a process of its own, started as ``python -m plogd``.
 
     Settings go before those of `config_file`, a server.properties; `environment` is added to ours.
     `controls` is for hooks, `advance_time` and the topics a test makes without a client.

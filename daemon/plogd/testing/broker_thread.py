@@ -45,7 +45,7 @@ _LISTENING = "listening on "
 
 
 class BrokerThread(RunningBroker):
-    """See the module's text and `RunningBroker`.
+    """A broker in a thread of this process, with a reactor of its own.
 
     `kill` ends the broker as a SIGKILL would: what the system was told to write is written, nothing
     else, and clients see their connections break.

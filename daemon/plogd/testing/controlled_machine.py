@@ -100,6 +100,10 @@ class HeldFiles(OsFiles):
         """Open for append and read, creating an empty file if there is none."""
         return _HeldFile(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, self._open)
 
+    def open_existing(self, path: str) -> File:
+        """As `open_append`, but raises FileNotFoundError for a missing file."""
+        return _HeldFile(path, os.O_RDWR | os.O_APPEND, self._open)
+
     def open_read(self, path: str) -> File:
         """Open for reading. Raises FileNotFoundError."""
         return _HeldFile(path, os.O_RDONLY, self._open)
@@ -147,7 +151,5 @@ class _HeldFile(OsFile):
 
         Without the lock: in the child of a fork, a thread that is not there may have it.
         """
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
+        self._fd = -1
         self._among.discard(self)

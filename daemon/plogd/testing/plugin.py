@@ -41,7 +41,9 @@ class BrokerFactory(Protocol):
 
     def __call__(
         self, settings: dict[str, str] | None = None, *, kind: Kind | None = None
-    ) -> Any: ...
+    ) -> RunningBroker:
+        """Return a `RunningBroker` that serves; it ends with the test session."""
+        ...
 
 
 class _Brokers:

@@ -39,7 +39,7 @@ class RunningBroker(ABC):
         bootstrap_servers: ``HOST:PORT`` for clients; the port stays the same over a restart.
         addresses: the same for every listener, in the order of ``listeners``.
         started_in_ms: how long the last start took, until clients could connect.
-        hooks: what is to become of the next requests (hooks.py).
+        hooks: faults for the next requests, such as delays and errors.
     """
 
     def __init__(self, directory: Path, settings: Mapping[str, str] | None = None) -> None:

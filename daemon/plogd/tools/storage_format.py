@@ -21,7 +21,7 @@ from collections.abc import Iterator, Sequence
 
 from plog.cli.feature_tools import level_of
 from plog.cli.options import UsageError, key_value
-from plog.cli.parser import add_examples
+from plog.cli.parser import add_examples, fail
 from plog.errors import PlogError
 from plog.release_features import FEATURES, UnknownFeature, release_level
 from plog.types import uuid_to_text
@@ -36,6 +36,7 @@ from plogd.log.checkpoints import (
 )
 from plogd.os_files import OsFiles
 from plogd.ports import Files
+from plogd.security.enforcement import NOT_ENFORCED
 from plogd.tools.metadata_log import STAGING_DIR, level_record, write_metadata_log
 from plogd.tools.storage_scram import scram_records
 from plogd.tools.storage_source import METADATA_DIR
@@ -149,7 +150,10 @@ def run_format(arguments: argparse.Namespace) -> int:
         users=users,
         now_ms=time.time_ns() // 1_000_000,
     )
-    return _print(lines)
+    _print(lines)
+    if users:
+        fail(f"SCRAM users: {NOT_ENFORCED}")
+    return 0
 
 
 def check_levels(release: str | None, features: Sequence[tuple[str, str]]) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from plog.client.admin.base import AdminBase
-from plog.client.admin.results import Results, outcome, raise_if_error
+from plog.client.admin.results import Results, log_notes, outcome, raise_if_error
 from plog.enums import AclOperation, AclPatternType, AclPermission, AclResourceType
 from plog.errors import ErrorCode, KafkaError
 from plog.wire.messages.acls import (
@@ -65,6 +65,7 @@ class AclAdmin(AdminBase):
                 x.error_code == ErrorCode.NOT_CONTROLLER for x in answer.results
             ),
         )
+        log_notes("ACLs", ((x.error_code, x.error_message) for x in response.results))
         return Results(
             {
                 acl: outcome(result.error_code, result.error_message, f"the rule {acl}", None)
@@ -77,6 +78,7 @@ class AclAdmin(AdminBase):
         request = describe_acls_request(which or AclFilter())
         response = await self._cluster.ask_any(request, DescribeAclsResponse)
         raise_if_error(response.error_code, response.error_message, "the rules")
+        log_notes("ACLs", [(response.error_code, response.error_message)])
         return described_acls(response)
 
     async def delete_acls(
@@ -91,6 +93,7 @@ class AclAdmin(AdminBase):
                 x.error_code == ErrorCode.NOT_CONTROLLER for x in answer.filter_results
             ),
         )
+        log_notes("ACLs", ((x.error_code, x.error_message) for x in response.filter_results))
         return Results(
             {
                 one: outcome(

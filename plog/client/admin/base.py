@@ -1,22 +1,66 @@
-"""What the admin client's families have in common: the cluster they ask."""
+"""What the families of admin operations have in common: the cluster, checks and a time limit.
+
+Every public coroutine method of a subclass of `AdminBase` is an operation: its arguments are
+checked when it is called (arguments.py), and all of it ends after ``default.api.timeout.ms``.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import copy
+import functools
+import inspect
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Self
 
+from plog.client.admin.arguments import checked
 from plog.client.admin.values import BrokerDescription
 from plog.client.errors import BrokerNotAvailable
 
 if TYPE_CHECKING:
+    from plog.client.bounded_cluster import BoundedCluster
     from plog.client.cluster import Cluster
     from plog.wire.schema import ApiMessage
 
 
+def is_operation(name: str, method: object) -> bool:
+    """Whether a method of a family is public and sends requests."""
+    inner = inspect.unwrap(method) if callable(method) else method
+    return not name.startswith("_") and inspect.iscoroutinefunction(inner)
+
+
+def _operation(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Return `method` with its arguments checked at the call, and within one time limit."""
+
+    @functools.wraps(method)
+    def call(self: AdminBase, /, *arguments: Any, **options: Any) -> Any:
+        bound = checked(method, *arguments, **options)
+        return method(self._for_call(), *bound.args[1:], **bound.kwargs)
+
+    return call
+
+
 class AdminBase:
-    """A family of questions to a cluster. Used from the thread of the cluster's network only."""
+    """A family of operations on a cluster. Used from the thread of the cluster's network only."""
+
+    _cluster: BoundedCluster
+    """The cluster within the time limit of a call; only while one runs."""
 
     def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
+        self._shared = cluster
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        for name, method in tuple(vars(cls).items()):
+            if is_operation(name, method):
+                setattr(cls, name, _operation(method))
+
+    def _for_call(self) -> Self:
+        """Return this for one call; an operation within another shares its time limit."""
+        if "_cluster" in vars(self):
+            return self
+        bounded = copy.copy(self)
+        bounded._cluster = self._shared.within()
+        return bounded
 
     @property
     def _request_timeout_ms(self) -> int:
@@ -34,17 +78,17 @@ class AdminBase:
         return (await self._cluster.connection(node_id)).version_of(request)
 
     async def _some_broker(self) -> int:
-        """A broker that is there, or the active controller of a client that asks those."""
+        """A live broker, or the active controller of a client that asks controllers."""
         brokers = (await self._cluster.refresh(())).brokers
         if not brokers:
-            raise BrokerNotAvailable("the cluster tells of no broker: try again")
+            raise BrokerNotAvailable("the cluster has no live broker; try again")
         controller = self._cluster.metadata.controller_id
         if self._cluster.settings.uses_controllers and controller in brokers:
             return controller
         return min(brokers)
 
     async def _broker(self, node_id: int) -> BrokerDescription:
-        """A broker that has just answered. Its address is not known if it has left since."""
+        """A broker that has just answered; its address is unknown if it has left since."""
         known = self._cluster.metadata.brokers.get(node_id)
         if known is None:
             known = (await self._cluster.refresh(())).brokers.get(node_id)

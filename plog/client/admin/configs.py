@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar
 
+from plog.client.admin.arguments import ConfigValue, config_text
 from plog.client.admin.base import AdminBase
 from plog.client.admin.results import Results, outcome, raise_if_error
 from plog.client.admin.routing import Answers, ask_nodes, settle
@@ -113,13 +114,14 @@ class ConfigAdmin(AdminBase):
     async def alter_config(
         self,
         resource: ConfigResource,
-        configs: Mapping[str, str | None],
+        configs: Mapping[str, ConfigValue | None],
         *,
         validate_only: bool = False,
     ) -> None:
         """Set single settings of one resource; a value of None restores the default.
 
-        Raises what `incremental_alter_configs` gives for it.
+        Values are texts, or numbers and truth values: ``{"retention.ms": 5}``. Raises what
+        `incremental_alter_configs` gives for it.
         """
         changes = [
             AlterConfig(name, value)
@@ -134,7 +136,7 @@ class ConfigAdmin(AdminBase):
 
     async def alter_configs(
         self,
-        configs: Mapping[ConfigResource, Mapping[str, str]],
+        configs: Mapping[ConfigResource, Mapping[str, ConfigValue]],
         *,
         validate_only: bool = False,
     ) -> Results[ConfigResource, None]:
@@ -232,7 +234,9 @@ def incremental_alter_configs_request(
                 resource_name=resource.name,
                 configs=[
                     IncrementalAlterableConfig(
-                        name=change.name, config_operation=change.operation, value=change.value
+                        name=change.name,
+                        config_operation=change.operation,
+                        value=None if change.value is None else config_text(change.value),
                     )
                     for change in some
                 ],
@@ -244,7 +248,7 @@ def incremental_alter_configs_request(
 
 
 def alter_configs_request(
-    configs: Mapping[ConfigResource, Mapping[str, str]], *, validate_only: bool
+    configs: Mapping[ConfigResource, Mapping[str, ConfigValue]], *, validate_only: bool
 ) -> AlterConfigsRequest:
     """The request to replace all settings of each resource."""
     return AlterConfigsRequest(
@@ -252,7 +256,10 @@ def alter_configs_request(
             AlterConfigsResource(
                 resource_type=resource.type,
                 resource_name=resource.name,
-                configs=[AlterableConfig(name=name, value=value) for name, value in some.items()],
+                configs=[
+                    AlterableConfig(name=name, value=config_text(value))
+                    for name, value in some.items()
+                ],
             )
             for resource, some in configs.items()
         ],

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from plog.client.admin.base import AdminBase
-from plog.client.admin.results import Results, outcome, raise_if_error
+from plog.client.admin.results import Results, log_notes, outcome, raise_if_error
 from plog.enums import WireEnum
 from plog.errors import ErrorCode, KafkaError
 from plog.wire.messages.user_scram_credentials import (
@@ -88,6 +88,7 @@ class CredentialAdmin(AdminBase):
         )
         response = await self._cluster.ask_any(request, DescribeUserScramCredentialsResponse)
         raise_if_error(response.error_code, response.error_message, "the SCRAM credentials")
+        log_notes("SCRAM users", ((x.error_code, x.error_message) for x in response.results))
         return Results(described_credentials(response))
 
     async def alter_user_scram_credentials(
@@ -105,6 +106,7 @@ class CredentialAdmin(AdminBase):
                 x.error_code == ErrorCode.NOT_CONTROLLER for x in answer.results
             ),
         )
+        log_notes("SCRAM users", ((x.error_code, x.error_message) for x in response.results))
         return Results(altered_credentials(response))
 
 

@@ -5,11 +5,14 @@ Every admin method about many things gives `Results`; trouble of the whole is ra
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeVar, cast
 
 from plog.client.errors import error_about
 from plog.errors import KafkaError, error_from_code
+
+log = logging.getLogger("plog.client")
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -97,6 +100,16 @@ def outcome(code: int, message: str | None, about: str, value: V) -> V | KafkaEr
     if message:
         return error_from_code(code, message)
     return error_about(code, about)
+
+
+def log_notes(about: str, outcomes: Iterable[tuple[int, str | None]]) -> None:
+    """Log what a broker says of things that have no error, each text once.
+
+    plog says so of rules that are stored, not enforced; Apache Kafka says nothing.
+    """
+    notes = dict.fromkeys(message for code, message in outcomes if code == 0 and message)
+    for note in notes:
+        log.warning("%s: %s", about, note)
 
 
 def raise_if_error(code: int, message: str | None, about: str) -> None:

@@ -19,7 +19,7 @@ from plog.errors import ErrorCode, KafkaError, error_from_code
 from plog.types import TopicPartition
 
 if TYPE_CHECKING:
-    from plog.client.cluster import Cluster
+    from plog.client.bounded_cluster import BoundedCluster
     from plog.client.metadata import ClusterMetadata
 
 K = TypeVar("K")
@@ -75,7 +75,7 @@ def is_passing_for_leaders(error: KafkaError, tries: int) -> bool:
 
 
 async def settle(
-    cluster: Cluster,
+    cluster: BoundedCluster,
     items: Iterable[K],
     ask: Callable[[list[K]], Asking[K, V]],
     passing: Passing = is_passing,
@@ -93,9 +93,11 @@ async def settle(
         tries += 1
         outcomes |= {item: answers[item] for item in waiting if item in answers}
         waiting = [item for item in waiting if _may_pass(outcomes[item], passing, tries)]
-        if not waiting or backoff.is_over:
+        if not waiting:
             break
         await backoff.wait()
+        if backoff.is_over:  # Asking without time would only hide the errors there are.
+            break
     return Results(outcomes)
 
 
@@ -108,7 +110,7 @@ def _unanswered(item: object) -> KafkaError:
 
 
 async def ask_nodes(
-    cluster: Cluster,
+    cluster: BoundedCluster,
     items_by_node: Mapping[int, Sequence[K]],
     ask: Callable[[int, Sequence[K]], Asking[K, V]],
 ) -> dict[K, V | KafkaError]:
@@ -128,7 +130,7 @@ async def ask_nodes(
 
 
 async def by_leader(
-    cluster: Cluster,
+    cluster: BoundedCluster,
     partitions: Iterable[TopicPartition],
     ask: Callable[[int, Sequence[TopicPartition]], Asking[TopicPartition, V]],
 ) -> Results[TopicPartition, V]:
@@ -167,7 +169,7 @@ def _why_no_leader(partition: TopicPartition, metadata: ClusterMetadata) -> Kafk
 
 
 async def by_coordinator(
-    cluster: Cluster,
+    cluster: BoundedCluster,
     groups: Iterable[str],
     ask: Callable[[int, Sequence[str]], Asking[str, V]],
 ) -> Results[str, V]:
@@ -198,7 +200,7 @@ async def by_coordinator(
 
 
 async def ask_coordinator(
-    cluster: Cluster, group: str, ask: Callable[[int], Coroutine[Any, Any, V]]
+    cluster: BoundedCluster, group: str, ask: Callable[[int], Coroutine[Any, Any, V]]
 ) -> V:
     """What the coordinator of one group answers. Raises what is wrong with it."""
 
@@ -209,7 +211,7 @@ async def ask_coordinator(
 
 
 async def by_broker(
-    cluster: Cluster,
+    cluster: BoundedCluster,
     brokers: Iterable[int] | None,
     ask: Callable[[int], Coroutine[Any, Any, V]],
 ) -> Results[int, V]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from plog.client.admin.arguments import ConfigValue, config_text
 from plog.client.admin.base import AdminBase
 from plog.client.admin.results import Results, outcome, several
 from plog.client.admin.routing import is_throttled, settle
@@ -78,10 +79,13 @@ class TopicAdmin(AdminBase):
         replication_factor: int | None = None,
         *,
         assignments: Mapping[int, Sequence[int]] | None = None,
-        configs: Mapping[str, str] | None = None,
+        configs: Mapping[str, ConfigValue] | None = None,
         validate_only: bool = False,
     ) -> CreatedTopic:
-        """Create one topic. Raises what `create_topics` gives for it."""
+        """Create one topic. Raises what `create_topics` gives for it.
+
+        The values in `configs` are texts, or numbers and truth values: ``{"retention.ms": 5}``.
+        """
         topic = NewTopic(
             name=name,
             partitions=partitions,
@@ -176,7 +180,8 @@ def _creatable(topic: NewTopic) -> CreatableTopic:
             for index, brokers in (topic.assignments or {}).items()
         ],
         configs=[
-            CreatableTopicConfig(name=name, value=value) for name, value in topic.configs.items()
+            CreatableTopicConfig(name=name, value=config_text(value))
+            for name, value in topic.configs.items()
         ],
     )
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from typing import NamedTuple, Self
 
+from plog.client.admin.arguments import ConfigValue
 from plog.enums import AclOperation, AlterOperation, ConfigResourceType, ConfigSource, WireEnum
 from plog.errors import KafkaError
 from plog.types import ZERO_UUID, TopicPartition, Uuid
@@ -48,7 +49,7 @@ class NewTopic:
     partitions: int | None = None
     replication_factor: int | None = None
     assignments: Mapping[int, Sequence[int]] | None = None
-    configs: Mapping[str, str] = field(default_factory=dict)
+    configs: Mapping[str, ConfigValue] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,7 +206,7 @@ class AlterConfig(NamedTuple):
     """
 
     name: str
-    value: str | None = None
+    value: ConfigValue | None = None
     operation: AlterOperation = AlterOperation.SET
 
 

@@ -36,6 +36,8 @@ from plog.wire.schema import WireError
 
 log = logging.getLogger("plog.client")
 
+_ABORT = "abort_transaction()"
+
 
 class Outbox(Protocol):
     """The producer's records, as far as transactions have to do with them."""
@@ -129,7 +131,9 @@ class Transactions:
         await self._do("init_transactions()", self.state.begin_init, self._init, timeout_s)
 
     async def begin(self) -> None:
-        """See `TransactionCalls.begin_transaction`."""
+        """See `TransactionCalls.begin_transaction`. An abort under way is waited for."""
+        if self._call is not None and self._call.name == _ABORT:
+            await self.abort()
         await self._do("begin_transaction()", self.state.check_may_begin, self._begin, None)
 
     async def add_offsets(
@@ -175,7 +179,7 @@ class Transactions:
 
     async def abort(self, timeout_s: float | None = None) -> None:
         """See `TransactionCalls.abort_transaction`."""
-        await self._do("abort_transaction()", self._begin_abort, self._abort, timeout_s)
+        await self._do(_ABORT, self._begin_abort, self._abort, timeout_s)
 
     @property
     def is_open(self) -> bool:

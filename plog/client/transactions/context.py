@@ -1,7 +1,9 @@
-"""A transaction as a block: committed at its end, aborted if an exception comes out of it.
+"""A transaction as a block: committed at its end, aborted if the block raises an exception.
 
-What comes out of the block goes on, and so does what comes of the commit. TransactionAbortable
-means that the block may be tried again: the transaction was aborted.
+The exception of the block is raised again, and so is one of the commit. After TransactionAbortable
+the block may be tried again: the transaction was aborted. An exception leaves the block within
+moments even if no broker can be reached: the abort goes on in the background, and the next
+transaction waits for it before it begins.
 """
 
 from __future__ import annotations
@@ -13,19 +15,22 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from plog.errors import PlogError, TransactionAbortable
 
+EXIT_TIMEOUT_S = 2.0
+"""How long leaving the block by an exception waits for the abort."""
+
 log = logging.getLogger("plog.client")
 
 
 class _Blocking(Protocol):
     def begin_transaction(self) -> None: ...
     def commit_transaction(self) -> None: ...
-    def abort_transaction(self) -> None: ...
+    def abort_transaction(self, timeout_s: float | None = None) -> None: ...
 
 
 class _Waiting(Protocol):
     def begin_transaction(self) -> Awaitable[None]: ...
     def commit_transaction(self) -> Awaitable[None]: ...
-    def abort_transaction(self) -> Awaitable[None]: ...
+    def abort_transaction(self, timeout_s: float | None = None) -> Awaitable[None]: ...
 
 
 P = TypeVar("P", bound=_Blocking)
@@ -46,7 +51,7 @@ class Transaction(Generic[P]):
         self, kind: Any, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         if error is not None:
-            self._abort()
+            self._abort(EXIT_TIMEOUT_S)
             return
         try:
             self._producer.commit_transaction()
@@ -54,9 +59,9 @@ class Transaction(Generic[P]):
             self._abort()
             raise
 
-    def _abort(self) -> None:
+    def _abort(self, timeout_s: float | None = None) -> None:
         try:
-            self._producer.abort_transaction()
+            self._producer.abort_transaction(timeout_s)
         except PlogError as error:  # The first one says more.
             log.warning("a transaction was not aborted: %s", error)
 
@@ -75,7 +80,7 @@ class AsyncTransaction(Generic[W]):
         self, kind: Any, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         if error is not None:
-            await self._abort()
+            await self._abort(EXIT_TIMEOUT_S)
             return
         try:
             await self._producer.commit_transaction()
@@ -83,8 +88,8 @@ class AsyncTransaction(Generic[W]):
             await self._abort()
             raise
 
-    async def _abort(self) -> None:
+    async def _abort(self, timeout_s: float | None = None) -> None:
         try:
-            await self._producer.abort_transaction()
+            await self._producer.abort_transaction(timeout_s)
         except PlogError as error:  # The first one says more.
             log.warning("a transaction was not aborted: %s", error)

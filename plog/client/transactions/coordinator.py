@@ -10,12 +10,14 @@ Source: Kafka 4.3 TransactionManager's handlers; KIP-98, KIP-360, KIP-447, KIP-8
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Collection, Mapping
 from typing import TypeVar
 
 from plog.client.backoff import Backoff
 from plog.client.cluster import Cluster, CoordinatorKind
 from plog.client.connection import Connection
+from plog.client.deadline import Deadline
 from plog.client.errors import error_about
 from plog.client.group_metadata import GroupMetadata
 from plog.client.metadata import NO_NODE
@@ -251,7 +253,7 @@ class TransactionCoordinator:
             self._network,
             first_s=_FIRST_BACKOFF_S,
             longest_s=self._settings.retry_backoff_max_ms / 1000,
-            timeout_s=float("inf"),
+            deadline=Deadline(self._network, math.inf),
         )
 
 

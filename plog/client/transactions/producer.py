@@ -9,11 +9,10 @@ from typing import Any, TypeVar
 
 from plog.client.accumulator import Claim
 from plog.client.cluster import Cluster
-from plog.client.endings import AtTheEnd
 from plog.client.errors import ClosedError, IllegalState, TransactionAborted
 from plog.client.network import Cancelled, Network
 from plog.client.producer import ProducerCore
-from plog.client.producer_batch import OnDelivery, ProducerBatch, SendHandle
+from plog.client.producer_batch import OnDelivery, ProducerBatch, RecordHandle
 from plog.client.producer_state import NO_SEQUENCE
 from plog.client.record_checks import Headers
 from plog.client.settings import ProducerSettings
@@ -24,7 +23,7 @@ from plog.errors import PlogError
 
 log = logging.getLogger("plog.client")
 
-H = TypeVar("H", bound=SendHandle)
+H = TypeVar("H", bound=RecordHandle)
 
 _LOOK_S = 0.005
 """How often to see whether the last request has ended whose records have an outcome already."""
@@ -39,7 +38,6 @@ class TransactionalCore(ProducerCore[H]):
         assert settings.transactional_id is not None
         self._state = TransactionState(settings.transactional_id)
         self._gate = RLock()
-        self._waiting_sends = 0
         super().__init__(cluster, network, settings, transaction=self._state, **options)
         self._append = self._append_in_transaction
         self._deliveries.on_failure = self._on_failure
@@ -111,24 +109,14 @@ class TransactionalCore(ProducerCore[H]):
                 )
             return self.send(*record, Claim.FIRST)
 
-        self._waiting_sends += 1
-        with AtTheEnd(self._send_ended):
-            try:
-                handle = None if self._line else attempt()
-                while handle is None:
-                    await self._find(topic, partition, deadline_s)
-                    handle = await self._in_turn(attempt, topic, partition, deadline_s)
-                return handle
-            except Cancelled:
-                raise
-            except PlogError as error:
-                if self._state.number == number:
-                    self._state.send_failed(error)
-                raise
-
-    def _send_ended(self) -> None:
-        self._waiting_sends -= 1
-        self._progress.set()
+        try:
+            return await self._until_taken(attempt, topic, partition, deadline_s)
+        except Cancelled:
+            raise
+        except PlogError as error:
+            if self._state.number == number:
+                self._state.send_failed(error)
+            raise
 
     def _on_failure(self, batch: ProducerBatch, error: Exception) -> None:
         assert self.transactions is not None
@@ -171,7 +159,7 @@ class TransactionalCore(ProducerCore[H]):
     # -- for the transactions -------------------------------------------------------------------
 
     async def _gather(self) -> None:
-        while self._waiting_sends:
+        while self._blocked:
             self._progress.clear()
             await self._progress.wait()
 

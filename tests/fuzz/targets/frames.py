@@ -44,7 +44,11 @@ def _received(stream: bytes, piece: int) -> Iterator[bytes | int]:
     memory = RequestMemory(-1)
     shared = bytearray(_SHARED_BYTES)
     buffer = ReceiveBuffer(
-        memoryview(shared), memory, max_frame_bytes=_MAX_FRAME_BYTES, on_memory=lambda: None
+        memoryview(shared),
+        memory,
+        host="fuzz",
+        max_frame_bytes=_MAX_FRAME_BYTES,
+        on_memory=lambda: None,
     )
     position = 0
     while position < len(stream):

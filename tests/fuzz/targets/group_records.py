@@ -1,4 +1,4 @@
-"""Records of `__consumer_offsets`: replayed into a shard, or WireError, at which a load stops.
+"""Records of `__consumer_offsets`: refused, or replayed into a shard without an error.
 
 Two lengths (key, value; 65535 means null) and the bytes, for one record after the other.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from plog.errors import InvalidRecord
 from plog.wire.internal.group_records import (
     GroupMetadataKey,
     GroupMetadataValue,
@@ -17,7 +18,7 @@ from plog.wire.internal.group_records import (
     encode_value,
 )
 from plog.wire.messages.describe_groups import DescribeGroupsResponse
-from plog.wire.primitives import WireError
+from plogd.coordinator.group_record_check import check_group_record
 from plogd.coordinator.group_shard import GroupShard
 from plogd.coordinator.offsets import Offsets
 from plogd.coordinator.result import CoordinatorRecord
@@ -35,16 +36,17 @@ def fuzz(data: bytes) -> None:
     shard = GroupShard(site.groups, offsets)
     for offset, (key, value) in enumerate(_split(data)):
         try:
-            record = decode(key, value)
-        except WireError:
+            check_group_record(key, value)
+        except InvalidRecord:
             continue
-        if record is not None:
-            shard.replay(CoordinatorRecord(*record), offset=offset, producer_id=offset % 3 - 1)
+        record = decode(key, value)
+        assert record is not None
+        shard.replay(CoordinatorRecord(*record), offset=offset, producer_id=offset % 3 - 1)
     shard.replay_end_marker(1, committed=True)
     shard.on_loaded()
     for group_id in list(site.groups.group_ids()):
         DescribeGroupsResponse(groups=[site.groups.describe(group_id)]).encode(6)
-        offsets.fetch(group_id, None, require_stable=True)
+        offsets.fetch(group_id, offsets.committed_partitions(group_id), require_stable=True)
     site.ports.advance(60_000)
 
 

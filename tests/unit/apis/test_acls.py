@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from plog.wire.messages.acls import (
     DeleteAclsRequest,
     DescribeAclsRequest,
 )
+from plogd.security.enforcement import NOT_ENFORCED
 from tests.helpers.sim_broker import SimBroker
 
 every_version = pytest.mark.parametrize("version", [1, 2, 3])
@@ -39,7 +41,10 @@ def creation(name: str = "t", **fields: Any) -> AclCreation:
 
 def create(broker: SimBroker, *creations: AclCreation, version: int = 3) -> list[int]:
     answer = broker.ask(CreateAclsRequest(creations=list(creations)), version)
-    assert all(bool(one.error_message) is bool(one.error_code) for one in answer.results)
+    assert all(one.error_message for one in answer.results)
+    assert all(
+        (one.error_message == NOT_ENFORCED) is (one.error_code == 0) for one in answer.results
+    )
     return [one.error_code for one in answer.results]
 
 
@@ -188,14 +193,31 @@ def test_acls_survive_a_power_loss_and_so_does_their_deletion() -> None:
     assert len(again.broker.store.load(("acl",))) == 1
 
 
-def test_the_log_says_once_that_they_are_not_enforced() -> None:
+def test_every_change_of_acls_logs_a_warning_that_they_are_not_enforced() -> None:
     broker = make()
+    create(broker, creation("a"), creation("b"))
     create(broker, creation("a"))
-    create(broker, creation("b"))
-    assert len([line for line in broker.reports if "not enforced" in line]) == 1
+    filters = [DeleteAclsFilter(**filter_fields(resource_name_filter="a"))]
+    deleted = broker.ask(DeleteAclsRequest(filters=filters), 3)
+    assert [one.error_message for one in deleted.filter_results] == [NOT_ENFORCED]
+    again = broker.ask(DeleteAclsRequest(filters=filters), 3)
+    assert [one.error_message for one in again.filter_results] == [None]
+    assert [line.partition(":")[0] for line in broker.reports if NOT_ENFORCED in line] == [
+        "created 2 ACLs",
+        "deleted 1 ACLs",
+    ]
 
 
-def test_a_failed_disk_is_told_to_every_acl() -> None:
+def test_description_and_metrics_say_that_acls_are_not_enforced() -> None:
+    broker = make()
+    request = DescribeAclsRequest(**filter_fields())
+    assert broker.ask(request, 3).error_message is None
+    create(broker, creation("a"), creation("b"))
+    assert broker.ask(request, 3).error_message == NOT_ENFORCED
+    assert b"plog_acls_stored_not_enforced 2\n" in broker.metrics.expose()
+
+
+def test_failed_disk_is_reported_for_every_acl() -> None:
     broker = make()
     broker.broker.store.storage_failed()
     assert create(broker, creation("a"), creation("b")) == [ErrorCode.KAFKA_STORAGE_ERROR] * 2
@@ -204,14 +226,57 @@ def test_a_failed_disk_is_told_to_every_acl() -> None:
     assert result.error_code == 0, "there was nothing to delete"
 
 
+def overlapping_filters() -> list[DeleteAclsFilter]:
+    """64 filters that differ and match every ACL that `creation` makes."""
+    choices = itertools.product(
+        (AclResourceType.ANY, AclResourceType.TOPIC),
+        (AclPatternType.ANY, AclPatternType.LITERAL),
+        (None, "User:a"),
+        (None, "*"),
+        (AclOperation.ANY, AclOperation.READ),
+        (AclPermission.ANY, AclPermission.ALLOW),
+    )
+    names = (
+        "resource_type_filter",
+        "pattern_type_filter",
+        "principal_filter",
+        "host_filter",
+        "operation",
+        "permission_type",
+    )
+    return [
+        DeleteAclsFilter(**filter_fields(**dict(zip(names, choice, strict=True))))
+        for choice in choices
+    ]
+
+
 def test_filters_that_match_the_same_again_and_again_are_refused() -> None:
     broker = make()
     create(broker, *(creation(f"t{number}") for number in range(200)))
-    everything = DeleteAclsFilter(**filter_fields())
-    answer = broker.ask(DeleteAclsRequest(filters=[everything] * 51), 3)
+    filters = overlapping_filters()
+    answer = broker.ask(DeleteAclsRequest(filters=filters[:51]), 3)
     assert {one.error_code for one in answer.filter_results} == {ErrorCode.POLICY_VIOLATION}
-    answer = broker.ask(DeleteAclsRequest(filters=[everything] * 50), 3)
+    answer = broker.ask(DeleteAclsRequest(filters=filters[:50]), 3)
     assert {len(one.matching_acls) for one in answer.filter_results} == {200}
+
+
+def test_filter_named_repeatedly_is_handled_once() -> None:
+    broker = make()
+    create(broker, *(creation(f"t{number}") for number in range(200)))
+    everything = DeleteAclsFilter(**filter_fields())
+    answer = broker.ask(DeleteAclsRequest(filters=[everything] * 1000), 3)
+    assert {one.error_code for one in answer.filter_results} == {0}
+    assert [len(one.matching_acls) for one in answer.filter_results] == [200] + [0] * 999
+
+
+def test_too_many_comparisons_are_refused() -> None:
+    broker = make()
+    create(broker, *(creation(f"t{number}") for number in range(600)))
+    filters = [
+        DeleteAclsFilter(**filter_fields(resource_name_filter=f"x{n}")) for n in range(9_000)
+    ]
+    answer = broker.ask(DeleteAclsRequest(filters=filters), 3)
+    assert {one.error_code for one in answer.filter_results} == {ErrorCode.POLICY_VIOLATION}
 
 
 def test_many_comparisons_leave_the_thread_to_others_in_between() -> None:

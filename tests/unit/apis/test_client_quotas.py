@@ -16,6 +16,7 @@ from plog.wire.messages.client_quotas import (
     EntityData,
     OpData,
 )
+from plogd.metadata.embedded import EmbeddedStore
 from tests.helpers.sim_broker import SimBroker
 
 RATE = "producer_byte_rate"
@@ -251,3 +252,23 @@ def test_a_failed_disk_is_told_to_every_entity() -> None:
     broker.broker.store.storage_failed()
     codes = alter(broker, entry({"user": "u"}, **OK), entry({"user": "v"}, **OK))
     assert codes == [ErrorCode.KAFKA_STORAGE_ERROR] * 2
+
+
+def test_quotas_of_many_entities_are_changed_without_a_scan_for_each(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    broker = make()
+    scans: list[object] = []
+    load = EmbeddedStore.load
+
+    def counted(self: EmbeddedStore, prefix: Any) -> Any:
+        scans.append(prefix)
+        return load(self, prefix)
+
+    monkeypatch.setattr(EmbeddedStore, "load", counted)
+    entries = [entry({"user": f"u{n}"}, producer_byte_rate=n + 1.0) for n in range(500)]
+    assert alter(broker, *entries) == [0] * 500
+    assert scans == []
+    assert len(describe(broker)) == 500
+    assert len(scans) == 1
+    assert len(describe(broker.restart())) == 500

@@ -171,7 +171,7 @@ def test_a_topic_deleted_meanwhile_is_not_told_of_as_if_it_were_there() -> None:
     asked = broker.begin(request(("t", 0, 3)), 2)
     state = broker.broker.cache.topic("t")
     assert state is not None
-    broker.broker.replica_manager.stop_topic(state)
+    broker.broker.replica_manager.topics.stop_topic(state)
     broker.settle()
     assert results(asked.response()) == [("t", 0, -1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)]
 

@@ -6,7 +6,7 @@ import pytest
 
 from plog.errors import ErrorCode
 from plog.wire.messages.describe_groups import OPERATIONS_NOT_ASKED, DescribeGroupsRequest
-from plogd.apis.in_slices import AT_ONCE
+from plogd.apis.in_slices import IN_PROGRESS
 from tests.helpers.group_frames import GROUP, join_request, stable
 from tests.helpers.offsets import commit
 from tests.helpers.sim_broker import SimBroker, create_topic
@@ -65,7 +65,7 @@ def test_every_group_has_its_own_answer_and_has_it_once(broker: SimBroker) -> No
 
 def test_many_groups_leave_the_thread_to_others_in_between(broker: SimBroker) -> None:
     stable(broker)
-    names = [f"g{number}" for number in range(2 * AT_ONCE)]
+    names = [f"g{number}" for number in range(2 * IN_PROGRESS)]
     many = broker.begin(DescribeGroupsRequest(groups=names), 6)
     other = broker.begin(DescribeGroupsRequest(groups=[GROUP]), 6)
     assert (other.is_done, many.is_done) == (True, False)

@@ -15,6 +15,7 @@ from plog.wire.header import RequestHeader, encode_request
 from plog.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from plog.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from plog.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from plog.wire.messages.describe_groups import DescribeGroupsRequest
 from plog.wire.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from plog.wire.messages.find_coordinator import FindCoordinatorRequest
 from plog.wire.messages.init_producer_id import InitProducerIdRequest
@@ -40,6 +41,7 @@ from plog.wire.schema import ApiMessage, Struct
 from plogd.apis.context import RequestContext
 from plogd.apis.dispatch import CloseConnection, Dispatched
 from plogd.apis.table import HANDLERS
+from plogd.fair_queue import SLICE
 from plogd.ports import Cancelled, Later
 from tests.helpers.sim_broker import (
     SimBroker,
@@ -327,3 +329,65 @@ def test_an_unsupported_version_from_a_handler_is_told_like_any_error(failing: A
     broker = failing(3, UnsupportedVersion())
     answer = broker.ask(MetadataRequest(topics=[MetadataRequestTopic(topic_id=ZERO_UUID)]), 12)
     assert codes(answer) - {0} == {ErrorCode.UNSUPPORTED_VERSION}
+
+
+# -- large requests and responses --------------------------------------------------------------
+
+
+def groups_request(count: int) -> DescribeGroupsRequest:
+    return DescribeGroupsRequest(groups=[f"group-{number}" for number in range(count)])
+
+
+def test_other_clients_are_served_between_the_slices_of_a_large_request() -> None:
+    broker = SimBroker().start()
+    create_topic(broker, "t")
+    large = broker.begin(groups_request(2000), 5)
+    served = 0
+    while not large.is_done:
+        assert broker.begin(MetadataRequest(topics=None), 9).is_done
+        served += 1
+        broker.ports.timers.run_next()
+    assert len(large.response().groups) == 2000
+    assert served > 2 * 2000 // SLICE  # To decode it, and to encode its response.
+
+
+def test_large_request_that_cannot_be_read_ends_the_connection() -> None:
+    broker = SimBroker().start()
+    header = RequestHeader(DescribeGroupsRequest.api_key, 5, 1, "test")
+    frame = encode_request(header, groups_request(2000))[4:]
+    dispatched = broker.dispatch_frame(frame[: len(frame) // 2])
+    broker.settle()
+    with pytest.raises(CloseConnection, match="no DescribeGroups request"):
+        outcome(dispatched.result)
+
+
+def test_client_of_a_large_request_may_leave_in_any_slice() -> None:
+    broker = SimBroker().start()
+    for passes in range(30):
+        asked = broker.begin(groups_request(1000), 5)
+        for _ in range(passes):
+            if broker.ports.timers.next_due_ms == broker.ports.clock.monotonic_ms():
+                broker.ports.timers.run_next()
+        if asked.is_done:
+            break
+        asked.cancel()
+        broker.settle()
+    assert asked.is_done
+    assert broker.bugs == []
+
+
+def test_response_that_would_be_too_large_is_refused() -> None:
+    broker = SimBroker(plog_response_max_bytes=1 << 20).start()
+    names = [f"{number:0200}" for number in range(9_000)]
+    request = DescribeGroupsRequest(groups=names)
+    [error] = {one.error_code for one in broker.ask(request, 5).groups}
+    assert error == ErrorCode.POLICY_VIOLATION
+    assert broker.bugs == []
+
+
+def test_large_request_without_records_ends_the_connection() -> None:
+    broker = SimBroker(plog_request_without_records_max_bytes=1 << 20).start()
+    header = RequestHeader(DescribeGroupsRequest.api_key, 5, 1, "test")
+    frame = encode_request(header, DescribeGroupsRequest(groups=["x" * 30_000] * 40))[4:]
+    with pytest.raises(CloseConnection, match=r"plog\.request\.without\.records\.max\.bytes"):
+        broker.dispatch_frame(frame)

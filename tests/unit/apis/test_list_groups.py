@@ -36,8 +36,15 @@ def test_groups_of_all_partitions_are_listed(broker: SimBroker, version: int) ->
 @pytest.mark.parametrize(
     ("states", "types", "listed"),
     [
+        ([], [], {GROUP, "simple"}),
         (["Empty"], [], {"simple"}),
+        ([" EMPTY "], [], {"simple"}),
         (["stable", "dead"], [], {GROUP}),
+        (["stable", "empty"], [], {GROUP, "simple"}),
+        (["Dead"], [], set()),
+        (["nonsense"], [], set()),
+        ([], ["Consumer", "CLASSIC"], {GROUP, "simple"}),
+        ([], ["nonsense"], set()),
         ([], ["classic"], {GROUP, "simple"}),
         ([], ["consumer"], set()),
         (["Empty"], ["Classic"], {"simple"}),

@@ -9,9 +9,15 @@ import pytest
 
 from plog.errors import ErrorCode
 from plog.types import ZERO_UUID, TopicPartition
+from plog.wire.messages.delete_topics import DeleteTopicsRequest
 from plog.wire.messages.list_offsets import ListOffsetsRequest
-from plog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
-from tests.helpers.sim_broker import SimBroker, connection, create_topic
+from plog.wire.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+)
+from plog.wire.schema import ApiMessage
+from tests.helpers.sim_broker import LOG_DIR, SimBroker, connection, create_topic
 
 
 def make(**settings: Any) -> SimBroker:
@@ -278,3 +284,81 @@ def test_whoever_is_told_an_address_is_watched_until_it_works() -> None:
     for _ in range(2):
         broker.ask(ListOffsetsRequest(), 5, connection=client)
     assert working == [client.listener_name], "once a connection"
+
+
+# -- many topics -------------------------------------------------------------------------------
+
+MANY = 40
+
+
+def many() -> SimBroker:
+    broker = make()
+    for number in range(MANY):
+        create_topic(broker, f"many-{number:03}", 8)
+    return broker
+
+
+def test_all_topics_are_encoded_once_for_clients_that_ask_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    broker = many()
+    encoded: list[ApiMessage] = []
+    encode = MetadataResponse.encode_in_slices
+
+    def counted(self: MetadataResponse, *args: Any) -> Any:
+        encoded.append(self)
+        return encode(self, *args)
+
+    monkeypatch.setattr(MetadataResponse, "encode_in_slices", counted)
+    asked = [broker.begin(MetadataRequest(topics=None), 9) for _ in range(20)]
+    asked[0].cancel()  # The one for which it is encoded has left.
+    broker.settle()
+    responses = [one.response() for one in asked[1:]]
+    assert len(encoded) == 1
+    assert all(one == responses[0] for one in responses)
+    names = [topic.name for topic in responses[0].topics]
+    assert names == sorted(names)
+    assert len([name for name in names if name.startswith("many-")]) == MANY
+    broker.ask(MetadataRequest(topics=None), 9)
+    assert len(encoded) == 1
+    broker.ask(MetadataRequest(topics=None), 8)  # Another version is another response.
+    assert len(encoded) == 2
+
+
+def test_change_is_seen_by_the_next_client_that_asks_for_all_topics() -> None:
+    broker = many()
+    earlier = broker.begin(MetadataRequest(topics=None), 9)
+    create_topic(broker, "new")
+    later = broker.begin(MetadataRequest(topics=None), 9)
+    broker.settle()
+    assert "new" not in {topic.name for topic in earlier.response().topics}
+    assert "new" in {topic.name for topic in later.response().topics}
+    broker.ask(DeleteTopicsRequest(topic_names=["new"]), 5)
+    assert "new" not in {topic.name for topic in broker.ask(MetadataRequest(topics=None), 9).topics}
+    broker.broker.log_manager.storage_failed(LOG_DIR, OSError("broken"))
+    broker.settle()
+    codes = {
+        partition.error_code
+        for topic in broker.ask(MetadataRequest(topics=None), 9).topics
+        for partition in topic.partitions
+    }
+    assert codes == {ErrorCode.LEADER_NOT_AVAILABLE}
+
+
+def test_address_in_a_shared_response_is_that_of_each_client() -> None:
+    broker = many()
+    by_another = connection(local_address=("198.51.100.7", 9999))
+    for one, host in ((None, "192.0.2.1"), (by_another, "198.51.100.7")):
+        response = broker.ask(MetadataRequest(topics=None), 9, connection=one)
+        assert [node.host for node in response.brokers] == [host]
+
+
+def test_many_topics_by_name_are_answered_once_each() -> None:
+    broker = many()
+    names = [f"many-{number:03}" for number in range(MANY)]
+    unknown = [f"unknown-{number}" for number in range(100)]
+    asked = named(*names, *unknown, *names, allow_auto_topic_creation=False)
+    topics = broker.ask(asked, 9).topics
+    assert [topic.name for topic in topics] == [*names, *unknown]
+    assert [topic.error_code for topic in topics[:MANY]] == [0] * MANY
+    assert {topic.error_code for topic in topics[MANY:]} == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}

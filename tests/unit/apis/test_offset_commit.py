@@ -132,24 +132,35 @@ def know_of(broker: SimBroker, name: str, partition_count: int) -> None:
     )
 
 
-def test_ten_thousand_partitions_in_one_request_are_one_batch(broker: SimBroker) -> None:
+def test_ten_thousand_partitions_of_one_request_are_committed_in_batches(broker: SimBroker) -> None:
     know_of(broker, "many", 5000)
     know_of(broker, "more", 5000)
     offsets = {(topic, number): number for topic in ("many", "more") for number in range(5000)}
     assert set(commit(broker, "g", offsets).values()) == {0}
     batch = broker.fetch(OFFSETS_TOPIC, partition=3).records
-    assert int.from_bytes(batch[57:61], "big") == 10_000
+    assert int.from_bytes(batch[57:61], "big") == 256
     assert fetch(broker, "g") == offsets
     assert fetch(broker.restart(), "g", version=7) == offsets
 
 
 def test_more_than_fits_into_a_batch_is_refused_as_a_whole(broker: SimBroker) -> None:
-    know_of(broker, "many", 1000)
-    offsets = {("many", number): number for number in range(1000)}
-    codes = commit(broker, "g", offsets, metadata="x" * 1100)
+    know_of(broker, "many", 256)
+    offsets = {("many", number): number for number in range(256)}
+    codes = commit(broker, "g", offsets, metadata="x" * 4096)
     assert set(codes.values()) == {ErrorCode.INVALID_COMMIT_OFFSET_SIZE}
     assert fetch(broker, "g") == {}
     assert broker.bugs == []
+
+
+def test_last_offset_counts_of_a_partition_named_repeatedly(broker: SimBroker) -> None:
+    request = commit_request(broker, "g", {("t", 0): 1})
+    [topic] = request.topics
+    topic.partitions += commit_request(broker, "g", {("t", 0): 2}).topics[0].partitions
+    request.topics += commit_request(broker, "g", {("t", 1): 3, ("t", 0): 4}).topics
+    [answered] = broker.ask(request, 8).topics
+    codes = [(one.partition_index, one.error_code) for one in answered.partitions]
+    assert codes == [(0, 0), (1, 0)]
+    assert fetch(broker, "g") == {("t", 0): 4, ("t", 1): 3}
 
 
 def test_old_clients_say_how_long_their_offsets_are_kept(broker: SimBroker) -> None:

@@ -22,6 +22,7 @@ from tests.helpers.sim_broker import SimBroker, create_topic
 def make() -> SimBroker:
     broker = SimBroker().start()
     create_topic(broker, "t", 3)
+    create_topic(broker, "u", 1)
     return broker
 
 
@@ -60,20 +61,24 @@ def test_each_partition_has_its_own_outcome() -> None:
     answer = alter(
         make(),
         ("t", 0, [2]),
-        ("t", 0, [1, 2]),
-        ("t", 1, None),
-        ("t", 2, [1]),
+        ("t", 1, [1, 2]),
+        ("t", 2, None),
         ("t", 3, [1]),
+        ("u", 0, [1]),
         ("nobody", 0, None),
     )
     assert codes(answer) == [
         ErrorCode.INVALID_REPLICA_ASSIGNMENT,
         ErrorCode.INVALID_REPLICA_ASSIGNMENT,
         ErrorCode.NO_REASSIGNMENT_IN_PROGRESS,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         0,
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ]
+
+
+def test_partition_named_repeatedly_is_answered_once_by_its_last_element() -> None:
+    assert codes(alter(make(), ("t", 0, [2]), ("u", 0, [1]), ("t", 0, [1]))) == [0, 0]
 
 
 def test_that_the_number_of_replicas_is_not_to_change_is_told_back() -> None:

@@ -12,7 +12,6 @@ from plog.errors import ErrorCode
 from plog.records.batch import Compression
 from plog.types import ZERO_UUID
 from plog.wire.header import RequestHeader, encode_request
-from plog.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from plog.wire.messages.delete_topics import DeleteTopicsRequest
 from plog.wire.messages.produce import (
     PartitionProduceData,
@@ -280,15 +279,6 @@ def test_an_unknown_topic_id_is_told() -> None:
     answer = broker.ask(request, 13)
     code = answer.responses[0].partition_responses[0].error_code
     assert code == ErrorCode.UNKNOWN_TOPIC_ID
-
-
-@pytest.mark.parametrize(("client_id", "code"), [("app", 17), ("__admin_client", 0)])
-def test_internal_topics_are_written_by_kafkas_tools_only(client_id: str, code: int) -> None:
-    broker = SimBroker().start()
-    internal = CreatableTopic(name="__consumer_offsets", num_partitions=1, replication_factor=1)
-    broker.ask(CreateTopicsRequest(topics=[internal]), 5)
-    answer = broker.ask(produce_request("__consumer_offsets", b"a"), 9, client_id=client_id)
-    assert answer.responses[0].partition_responses[0].error_code == code
 
 
 def test_the_metadata_log_is_no_topic() -> None:

@@ -71,9 +71,42 @@ def test_what_is_refused(
 
 def test_a_group_too_large_for_a_record_is_told_so(broker: SimBroker) -> None:
     joined = join(broker)
-    answer = broker.ask(sync_request(joined, {joined.member_id: bytes(2_000_000)}), 5)
+    answer = broker.ask(sync_request(joined, {joined.member_id: bytes(1 << 20)}), 5)
     assert answer.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
     assert broker.bugs == []
     again = join(broker, joined.member_id)
     assert again.generation_id == 2
     assert broker.ask(sync_request(again, {again.member_id: b"x"}), 5).assignment == b"x"
+
+
+@pytest.mark.parametrize(
+    "assignments",
+    [{"": (1 << 20) + 1}, {str(number): 1 << 20 for number in range(9)}],
+    ids=["one member", "all members"],
+)
+def test_sync_with_large_assignments_is_refused_and_not_counted_afterwards(
+    broker: SimBroker, assignments: dict[str, int]
+) -> None:
+    joined = join(broker)
+    before = used_bytes(broker)
+    sizes = {member_id or joined.member_id: bytes(size) for member_id, size in assignments.items()}
+    answer = broker.ask(sync_request(joined, sizes), 5)
+    assert answer.error_code == ErrorCode.INVALID_REQUEST
+    assert used_bytes(broker) == before
+    assert broker.ask(sync_request(joined, {joined.member_id: b"x"}), 5).assignment == b"x"
+
+
+def test_sync_that_waits_for_the_leader_is_counted_until_it_is_answered(broker: SimBroker) -> None:
+    leader, follower = stable(broker, 2, are_synced=False)
+    before = used_bytes(broker)
+    waiting = broker.begin(sync_request(follower, {"stranger": bytes(500_000)}), 5)
+    assert used_bytes(broker) >= before + 500_000
+    broker.ask(sync_request(leader, {follower.member_id: b"x"}), 5)
+    broker.settle()
+    assert waiting.response().assignment == b"x"
+    assert used_bytes(broker) == before + 1
+
+
+def used_bytes(broker: SimBroker) -> int:
+    """What all groups use."""
+    return broker.broker.group_memory.used_bytes

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from plog.errors import ErrorCode
 from plog.wire.messages.user_scram_credentials import (
     AlterUserScramCredentialsRequest,
@@ -12,6 +14,8 @@ from plog.wire.messages.user_scram_credentials import (
     ScramCredentialUpsertion,
     UserName,
 )
+from plogd.metadata.embedded import EmbeddedStore
+from plogd.security.enforcement import NOT_ENFORCED
 from tests.helpers.sim_broker import SimBroker
 
 SECRET = b"salted and secret"
@@ -37,7 +41,8 @@ def alter(broker: SimBroker, *changes: Any) -> dict[str, int]:
         upsertions=[one for one in changes if isinstance(one, ScramCredentialUpsertion)],
     )
     results = broker.ask(request, 0).results
-    assert all(bool(one.error_message) is bool(one.error_code) for one in results)
+    assert all(one.error_message for one in results)
+    assert all((one.error_message == NOT_ENFORCED) is (one.error_code == 0) for one in results)
     assert len({one.user for one in results}) == len(results)
     return {one.user: one.error_code for one in results}
 
@@ -155,3 +160,39 @@ def test_a_failed_disk_is_told_to_every_user() -> None:
     broker.broker.store.storage_failed()
     failed = ErrorCode.KAFKA_STORAGE_ERROR
     assert alter(broker, upsertion("u"), upsertion("v")) == {"u": failed, "v": failed}
+
+
+def test_every_change_logs_a_warning_that_users_are_not_enforced() -> None:
+    broker = make()
+    alter(broker, upsertion(), upsertion("v"))
+    alter(broker, upsertion("", SHA_256))
+    alter(broker, deletion("v"))
+    assert [line.partition(":")[0] for line in broker.reports if NOT_ENFORCED in line] == [
+        "changed 2 SCRAM credentials",
+        "changed 1 SCRAM credentials",
+    ]
+
+
+def test_description_and_metrics_say_that_users_are_not_enforced() -> None:
+    broker = make()
+    alter(broker, upsertion(), upsertion("u2", SHA_512), upsertion("v"))
+    answer = broker.ask(DescribeUserScramCredentialsRequest(users=None), 0)
+    assert {one.error_message for one in answer.results} == {NOT_ENFORCED}
+    assert b"plog_scram_users_stored_not_enforced 3\n" in broker.metrics.expose()
+
+
+def test_many_users_are_changed_without_a_scan_for_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    broker = make()
+    scans: list[object] = []
+    load = EmbeddedStore.load
+
+    def counted(self: EmbeddedStore, prefix: Any) -> Any:
+        scans.append(prefix)
+        return load(self, prefix)
+
+    monkeypatch.setattr(EmbeddedStore, "load", counted)
+    changes = [upsertion(f"u{number:03}") for number in range(500)]
+    assert set(alter(broker, *changes).values()) == {0}
+    assert scans == []
+    assert list(describe(broker)) == [f"u{number:03}" for number in range(500)]
+    assert len(scans) == 1

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
+from plog.cli.commands import COMMANDS, Command
 from plog.cli.completion import SHELLS, completion_parser, run
 
 argcomplete = pytest.importorskip("argcomplete", reason="argcomplete is not installed")
@@ -41,3 +46,39 @@ def test_options_of_the_tool_are_offered() -> None:
 
 def test_an_open_quote_is_no_error() -> None:
     assert completion_parser("plog dump-log --files 'a").prog == "plog"
+
+
+def _completed(line: str, tmp_path: Path) -> list[str]:
+    """What a shell gets from `plog` itself, by argcomplete's protocol."""
+    answer = tmp_path / "answer"
+    environment = {
+        "_ARGCOMPLETE": "1",
+        "_ARGCOMPLETE_IFS": "\n",
+        "_ARGCOMPLETE_STDOUT_FILENAME": str(answer),
+        "COMP_LINE": line,
+        "COMP_POINT": str(len(line)),
+        "COMP_TYPE": "9",
+    }
+    command = [sys.executable, "-m", "plog.cli"]
+    subprocess.run(command, env=os.environ | environment, check=True, timeout=60)
+    return answer.read_text().split("\n")
+
+
+def test_a_shell_completes_an_option_to_its_end(tmp_path: Path) -> None:
+    assert _completed("plog topics --boo", tmp_path) == ["--bootstrap-server "]
+
+
+@pytest.mark.parametrize("row", [row for row in COMMANDS if row.is_installed], ids=lambda x: x.name)
+def test_each_option_is_offered_once(row: Command) -> None:
+    parser = argparse.ArgumentParser()
+    row.load()(parser)
+    for action in parser._actions:
+        long = [one for one in action.option_strings if one.startswith("--")]
+        if long and action.help != argparse.SUPPRESS:
+            offered = _offered(f"plog {row.name} {long[0]}")
+            assert long[0] in offered
+            assert not set(long[1:]) & set(offered)
+
+
+def test_older_spellings_are_understood_before_the_word_to_complete() -> None:
+    assert _offered("plog topics --bootstrap-servers a:1 --descr") == ["--describe"]

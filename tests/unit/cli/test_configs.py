@@ -230,7 +230,7 @@ def test_a_users_password_is_set_and_never_told(configs: Run) -> None:
     assert configs("--describe", "--user", "alice").lines == []
 
 
-def test_what_nobody_has_heard_of_is_told_as_kafka_tells_it(configs: Run) -> None:
+def test_describing_a_missing_entity_exits_with_1_and_kafkas_sentence(configs: Run) -> None:
     for option, name, kind in (
         ("--group", "nope", "group"),
         ("--client-metrics", "nope", "client-metric"),
@@ -239,7 +239,7 @@ def test_what_nobody_has_heard_of_is_told_as_kafka_tells_it(configs: Run) -> Non
         ("--broker-logger", "77", "broker-logger"),
     ):
         ended = configs("--describe", option, name)
-        assert (ended.code, ended.err) == (0, "")
+        assert (ended.code, ended.err) == (1, "")
         assert ended.out == f"The {kind} '{name}' doesn't exist and doesn't have dynamic config.\n"
         assert json.loads(configs("--describe", option, name, "--json").out) == []
 
@@ -261,7 +261,7 @@ def test_a_group_is_there_if_it_has_members_or_settings(
     cluster.answer = _answer_about_groups
     arguments = tool_parser("configs", configure).parse_args(["--describe", *words.split()])
     described = describe(cluster.as_cluster(), entities_of(arguments), arguments)
-    assert run_blocking(described) == 0
+    assert run_blocking(described) == (0 if names else 1)
     heads = [f"Dynamic configs for group {name} are:" for name in names]
     nobody = ["The group 'other' doesn't exist and doesn't have dynamic config."]
     assert capsys.readouterr().out.splitlines() == (heads or nobody)

@@ -10,13 +10,21 @@ from typing import cast
 
 import pytest
 
-from plog.cli.console_consumer import Printer, check, configure, copy, settings_of
+from plog.cli.console_consumer import (
+    Printer,
+    check,
+    check_topic,
+    configure,
+    copy,
+    settings_of,
+)
 from plog.cli.options import UsageError
 from plog.cli.record_formatters import DefaultFormatter
 from plog.client.blocking import Consumer
 from plog.client.errors import WokenUp
 from plog.client.values import ConsumerRecord
 from plog.error_base import PlogError
+from plog.errors import LeaderNotAvailable, RequestTimedOut, UnknownTopicOrPartition
 from plog.records.batch import TimestampType
 from plog.types import TopicPartition
 
@@ -57,12 +65,56 @@ def test_the_settings_are_what_the_options_say() -> None:
         "client.id": "console-consumer",
         "bootstrap.servers": "a:1",
         "auto.offset.reset": "latest",
+        "allow.auto.create.topics": "false",
     }
     words = ("--topic", "t", "--from-beginning", "--group", "g")
     config = settings_of(_parsed(*words, "--isolation-level", "read_committed"))
     assert config["auto.offset.reset"] == "earliest"
     assert config["group.id"] == "g"
     assert config["isolation.level"] == "read_committed"
+
+
+@pytest.mark.parametrize(
+    "words", [("--topic", "t"), ("--include", "t.*"), ("--topic", "t", "--group", "g")]
+)
+def test_reading_never_creates_a_topic(words: tuple[str, ...]) -> None:
+    asked = ("--command-property", "allow.auto.create.topics=true")
+    assert settings_of(_parsed(*words, *asked))["allow.auto.create.topics"] == "false"
+
+
+class FakeTopics:
+    """Knows how many partitions a topic has, or the error to raise."""
+
+    def __init__(self, found: int | Exception) -> None:
+        self._found = found
+
+    def partitions_for(self, topic: str, timeout_s: float) -> Sequence[int]:
+        assert (topic, timeout_s > 0) == ("t", True)
+        if isinstance(self._found, Exception):
+            raise self._found
+        return range(self._found)
+
+
+def _check_topic(found: int | Exception, *words: str) -> None:
+    check_topic(cast(Consumer, FakeTopics(found)), _parsed(*words))
+
+
+def test_a_missing_topic_is_an_error_that_names_the_remedy() -> None:
+    with pytest.raises(PlogError, match="cannot read topic t: it does not exist; create it"):
+        _check_topic(UnknownTopicOrPartition(), "--topic", "t")
+
+
+def test_a_missing_partition_is_an_error_that_names_those_there_are() -> None:
+    _check_topic(3, "--topic", "t", "--partition", "2")
+    _check_topic(3, "--topic", "t")
+    with pytest.raises(PlogError, match="partition 9 of topic t: it has partitions 0 to 2"):
+        _check_topic(3, "--topic", "t", "--partition", "9")
+
+
+def test_a_topic_that_cannot_be_looked_up_now_is_left_to_the_consumer() -> None:
+    for error in (RequestTimedOut(), LeaderNotAvailable(), WokenUp("stop")):
+        _check_topic(error, "--topic", "t", "--partition", "9")
+    _check_topic(AssertionError("is not asked"), "--include", "t")
 
 
 class FakeConsumer:

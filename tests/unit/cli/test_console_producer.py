@@ -1,12 +1,16 @@
-"""plog/cli/console_producer.py: which settings its options mean."""
+"""plog/cli/console_producer.py: which settings its options mean, and what becomes of lines."""
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
+from typing import cast
 
 import pytest
 
-from plog.cli.console_producer import Tally, configure, settings_of
+from plog.cli.console_producer import LineSender, Tally, configure, settings_of
+from plog.cli.line_reader import LineError, LineFormat
+from plog.client.blocking import Producer
 
 
 def _settings(*words: str) -> dict[str, object]:
@@ -51,3 +55,57 @@ def test_many_errors_are_told_as_a_number(capsys: pytest.CaptureFixture[str]) ->
     assert len(told) == 11
     assert told[-1] == "plog: 15 more lines were not delivered"
     assert tally.sent == 2
+
+
+class FakeSent:
+    """A record that is written when the producer is flushed."""
+
+    def __init__(self) -> None:
+        self.callbacks: list[Callable[[object], None]] = []
+
+    def is_with(self, other: object) -> bool:
+        return False
+
+    def done(self) -> bool:
+        return False
+
+    def add_callback(self, callback: Callable[[object], None]) -> None:
+        self.callbacks.append(callback)
+
+    def batch_is_fine(self) -> bool:
+        return True
+
+
+class FakeProducer:
+    """Keeps what is sent until it is flushed."""
+
+    def __init__(self) -> None:
+        self.sent: list[FakeSent] = []
+
+    def send(self, topic: str, value: bytes, *rest: object, **options: object) -> FakeSent:
+        self.sent.append(FakeSent())
+        return self.sent[-1]
+
+    def flush(self) -> None:
+        for sent in self.sent:
+            for callback in sent.callbacks:
+                callback(None)
+
+
+@pytest.mark.parametrize(
+    ("count", "told"), [(0, "0 records were"), (1, "1 record was"), (7, "7 records were")]
+)
+def test_a_line_that_cannot_be_read_tells_how_many_records_precede_it(
+    count: int, told: str
+) -> None:
+    lines = [b"k\tv"] * count + [b"no key", b"k\tv"]
+    tally = Tally("t")
+    producer = FakeProducer()
+    line_format = LineFormat(parse_key=True)
+    sender = LineSender(cast(Producer, producer), "t", line_format, tally, sync=False)
+    with pytest.raises(LineError) as refused:
+        sender.send_all(lines)
+    assert str(refused.value) == (
+        f"line {count + 1} has no key separator '\\t': 'no key'; {told} sent before it"
+    )
+    assert len(producer.sent) == count

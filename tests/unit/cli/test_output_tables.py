@@ -62,7 +62,7 @@ def show(site: CliSite, monkeypatch: pytest.MonkeyPatch) -> Show:
             "TOPIC   PARTITION  LEADER  REPLICAS  IN SYNC",
             "orders          0       1         1        1",
         ),
-        (configs.configure, "SERVERS --describe --topic orders", "TOPIC ORDERS", "retention.ms"),
+        (configs.configure, "SERVERS --describe --topic orders", "TOPIC orders", "retention.ms"),
         (
             get_offsets.configure,
             "SERVERS --topic orders",

@@ -83,6 +83,65 @@ def test_a_topic_is_created_on_chosen_brokers(topics: Run) -> None:
     assert elsewhere.code == 1
 
 
+def test_deleting_a_name_deletes_no_topic_that_it_would_match_as_a_pattern(
+    site: CliSite, topics: Run
+) -> None:
+    for name in ("web.log", "web-log", "webxlog"):
+        create_topic(site.broker, name)
+    deleted = topics("--delete", "--topic", "web.log")
+    assert (deleted.code, deleted.out) == (0, "Deleted topic web.log.\n")
+    assert topics("--list").lines == ["web-log", "webxlog"]
+    missing = topics("--delete", "--topic", "web.log")
+    assert (missing.code, missing.err) == (1, "plog: Topic 'web.log' does not exist as expected\n")
+    assert topics("--list").lines == ["web-log", "webxlog"]
+
+
+@pytest.mark.parametrize(
+    ("words", "deleted"),
+    [
+        (["web.log", "--regex"], ["web-log", "web.log"]),
+        (["web[.-]log"], ["web-log", "web.log"]),
+        (["web.*"], ["web-log", "web.log", "web.logs"]),
+        (["web.log,orders"], ["orders", "web.log"]),
+        (["web.log,o.*"], ["orders", "web.log"]),
+        (["web.log,none", "--if-exists"], ["web.log"]),
+    ],
+)
+def test_several_topics_are_deleted_by_names_and_by_patterns(
+    site: CliSite, topics: Run, words: list[str], deleted: list[str]
+) -> None:
+    for name in ("web.log", "web-log", "web.logs", "orders"):
+        create_topic(site.broker, name)
+    done = topics("--delete", "--topic", *words)
+    assert (done.code, sorted(done.lines)) == (0, [f"Deleted topic {name}." for name in deleted])
+
+
+def test_nothing_is_deleted_when_one_of_the_names_is_missing(site: CliSite, topics: Run) -> None:
+    create_topic(site.broker, "a")
+    missing = topics("--delete", "--topic", "a,none")
+    assert (missing.code, missing.err) == (1, "plog: Topic 'none' does not exist as expected\n")
+    assert topics("--list").lines == ["a"]
+
+
+def test_altering_a_name_alters_no_topic_that_it_would_match_as_a_pattern(
+    site: CliSite, topics: Run
+) -> None:
+    create_topic(site.broker, "web.log")
+    create_topic(site.broker, "web-log")
+    assert topics("--alter", "--topic", "web.log", "--partitions", 3).code == 0
+    assert len(topics("--describe", "--topic", "web-log").lines) == 2
+    assert topics("--alter", "--topic", "web.log", "--regex", "--partitions", 4).code == 0
+    assert len(topics("--describe", "--topic", "web-log").lines) == 5
+
+
+def test_describing_takes_patterns_as_kafka_does(site: CliSite, topics: Run) -> None:
+    create_topic(site.broker, "web.log")
+    create_topic(site.broker, "web-log")
+    heads = [line for line in topics("--describe", "--topic", "web.log").lines if line[0] != "\t"]
+    assert len(heads) == 2
+    assert "--regex only goes with" in topics("--describe", "--regex").err
+
+
 @pytest.mark.parametrize("action", ["--describe", "--delete", "--alter"])
 def test_a_topic_that_is_not_there_is_an_error_unless_that_is_fine(
     topics: Run, action: str

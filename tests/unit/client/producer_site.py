@@ -36,9 +36,9 @@ class MeddlingNetwork(SimNetwork):
         channel = await super().connect(host, port, security, timeout_s=timeout_s)
         ask = channel.ask
 
-        def meddled(request: Any, response: Any, version: int, *, timeout_s: float) -> Any:
+        def meddled(request: Any, response: Any, version: int, **options: Any) -> Any:
             def really() -> Awaitable[Any]:
-                return ask(request, response, version, timeout_s=timeout_s)
+                return ask(request, response, version, **options)
 
             return really() if self.interfere is None else self.interfere(request, really)
 

@@ -101,13 +101,14 @@ def test_reconnects_less_and_less_often(sim: SimNetwork) -> None:
 def test_a_topic_is_awaited_until_it_has_leaders(sim: SimNetwork) -> None:
     cluster = make_cluster(sim)
     sim.call_later(2, lambda: sim.create_soon("late"))
-    topic = sim.run(cluster.topic("late", timeout_s=10))
+    topic = sim.run(cluster.topic("late", deadline=cluster.deadline(10)))
     assert topic.has_leaders
 
 
 def test_a_topic_that_never_comes_is_an_error_naming_it(sim: SimNetwork) -> None:
+    cluster = make_cluster(sim)
     with pytest.raises(UnknownTopicOrPartition, match="topic nowhere"):
-        sim.run(make_cluster(sim).topic("nowhere", timeout_s=1))
+        sim.run(cluster.topic("nowhere", deadline=cluster.deadline(1)))
 
 
 def test_wanted_topics_are_looked_up_by_themselves(sim: SimNetwork) -> None:
@@ -152,12 +153,12 @@ def test_nothing_keeps_metadata_from_being_asked_for_again(sim: SimNetwork) -> N
 def test_a_topic_nobody_keeps_fresh_is_asked_about_anew(sim: SimNetwork) -> None:
     create_topic(sim.broker, "page-views")
     cluster = make_cluster(sim)
-    assert len(sim.run(cluster.topic("page-views", timeout_s=10)).partitions) == 1
+    assert len(sim.run(cluster.topic("page-views")).partitions) == 1
     grown = CreatePartitionsTopic(name="page-views", count=3, assignments=None)
     request = CreatePartitionsRequest(topics=[grown], timeout_ms=1_000)
     [result] = sim.broker.ask(request, 3).results
     assert result.error_code == 0
-    assert len(sim.run(cluster.topic("page-views", timeout_s=10)).partitions) == 3
+    assert len(sim.run(cluster.topic("page-views")).partitions) == 3
 
 
 def test_the_coordinator_of_a_group_is_found_and_remembered(sim: SimNetwork) -> None:

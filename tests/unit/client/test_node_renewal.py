@@ -86,6 +86,8 @@ class FakeSignal:
 class FakeNetwork:
     """A clock that sleeping moves; what is under way then is answered."""
 
+    runs_tasks = False
+
     def __init__(self) -> None:
         self.time_s = 1000.0
         self.channels: list[FakeChannel] = []

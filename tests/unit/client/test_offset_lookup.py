@@ -94,8 +94,8 @@ def test_what_may_pass_is_waited_for(monkeypatch: pytest.MonkeyPatch, code: Erro
     ask = lookup.ask
     answers = [TimeAnswers({}, {partition: error_from_code(code, "not now")})]
 
-    async def asked(*question: Any) -> TimeAnswers:
-        return answers.pop() if answers else await ask(*question)
+    async def asked(*question: Any, **options: Any) -> TimeAnswers:
+        return answers.pop() if answers else await ask(*question, **options)
 
     monkeypatch.setattr(lookup, "ask", asked)
     assert site.sim.run(site.core.end_offsets([partition])) == {partition: 0}

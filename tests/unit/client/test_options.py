@@ -203,7 +203,7 @@ def test_the_last_line_of_a_file_wins(tmp_path: Path) -> None:
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"nowhere.properties: No such file"):
+    with pytest.raises(ConfigError, match=r"nowhere.properties: not found"):
         ProducerSettings.from_file(tmp_path / "nowhere.properties")
     path = _file(tmp_path, "bootstrap.servers=\\u12\n")
     with pytest.raises(ConfigError, match=r"properties:1: \\u needs four"):

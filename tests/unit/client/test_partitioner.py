@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from plog.client.errors import ConfigError
 from plog.client.partitioner import (
     HashPartitioner,
     RandomPartitioner,
@@ -64,5 +63,5 @@ def test_a_partition_with_more_batches_waiting_is_less_likely() -> None:
 
 @pytest.mark.parametrize("wrong", ["murmur2", 7])
 def test_what_cannot_choose_is_refused(wrong: Any) -> None:
-    with pytest.raises(ConfigError, match=r"partitioner=.*HashPartitioner\(\), or a function"):
+    with pytest.raises(TypeError, match=r"partitioner is .*HashPartitioner\(\), or a function"):
         chooser(wrong, in_turn=False)

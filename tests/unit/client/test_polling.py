@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
@@ -23,6 +24,7 @@ from plog.client.errors import (
 )
 from plog.client.network import Cancelled
 from plog.client.polling import PollingConsumer
+from plog.client.rebalance_listener import RebalanceListener
 from plog.client.settings import ConsumerSettings
 from plog.errors import InvalidTopicException
 from plog.types import TopicPartition
@@ -223,10 +225,10 @@ def test_a_consumer_that_assigns_itself_commits_by_itself_too(site: Site) -> Non
 def test_a_listener_whose_poll_was_given_up_hears_of_its_partitions_in_the_next(
     site: Site, group: str | None
 ) -> None:
-    class Slow:
+    class Slow(RebalanceListener):
         told: list[TopicPartition] = []
 
-        async def on_partitions_assigned(self, partitions: list[TopicPartition]) -> None:
+        async def on_partitions_assigned(self, partitions: Collection[TopicPartition]) -> None:
             await site.sim.sleep(1.0)
             self.told += partitions
 

@@ -56,7 +56,7 @@ class ScriptedBrokers:
     def _offset_zero(self, request: ApiMessage) -> ApiMessage:
         return offset_told(0)
 
-    async def connection(self, node_id: int) -> ScriptedBrokers:
+    async def connection(self, node_id: int, **_: Any) -> ScriptedBrokers:
         return self
 
     def speaks(self, request: type[ApiMessage]) -> bool:

@@ -78,7 +78,7 @@ def test_a_child_process_gets_one_of_its_own(private: PrivateReactor) -> None:
     class Client:
         is_forked = False
 
-        def forked(self) -> None:
+        def _forked(self) -> None:
             self.is_forked = True
 
     async def answer() -> int:

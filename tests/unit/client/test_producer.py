@@ -409,7 +409,7 @@ def test_close_gives_up_after_its_timeout(caplog: pytest.LogCaptureFixture) -> N
     site = deaf()
     [handle] = site.sent(b"v")
     site.run(site.core.close(3))
-    assert "a producer was closed before 1 records were acknowledged" in caplog.messages
+    assert "closed a producer before 1 records were acknowledged (page-views: 1)" in caplog.messages
     assert isinstance(handle.error(), ClosedError)
     assert "it may be in the log" in str(handle.error())
     site.run(site.cluster.close())

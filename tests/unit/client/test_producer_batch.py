@@ -11,6 +11,10 @@ from plog.client.producer_batch import (
     RECORD_OVERHEAD_MAX,
     ProducerBatch,
     SendHandle,
+    handle_behind,
+    is_batch_written,
+    metadata_of,
+    share_batch,
     size_of_record,
 )
 from plog.client.values import RecordMetadata
@@ -41,14 +45,14 @@ def test_a_handle_has_what_became_of_its_record() -> None:
 def test_a_handle_knows_the_others_of_its_batch() -> None:
     batch, other = batch_of(b"a", b"b"), batch_of(b"c")
     handle = SendHandle(batch, 0)
-    assert handle.is_with(SendHandle(batch, 1))
-    assert not handle.is_with(SendHandle(other, 0))
-    assert not handle.batch_is_fine()
+    assert share_batch(handle, SendHandle(batch, 1))
+    assert not share_batch(handle, SendHandle(other, 0))
+    assert not is_batch_written(handle)
     batch.succeed(70, -1)
-    assert handle.batch_is_fine()
-    assert handle.behind(1).metadata().offset == 71
+    assert is_batch_written(handle)
+    assert metadata_of(handle_behind(handle, 1)).offset == 71
     other.fail(CorruptMessage())
-    assert not SendHandle(other, 0).batch_is_fine()
+    assert not is_batch_written(SendHandle(other, 0))
 
 
 def test_an_offset_that_is_not_known_stays_unknown() -> None:

@@ -133,8 +133,8 @@ def test_at_the_end_of_the_process_each_producer_has_its_turn(
             if len(times) == 1:
                 raise RuntimeError("stuck")
 
-    monkeypatch.setattr(blocking, "_open_producers", {Stuck(), Stuck()})
-    monkeypatch.setattr(blocking, "_consumers", set())
+    monkeypatch.setattr(blocking, "open_producers", lambda: [Stuck(), Stuck()])
+    monkeypatch.setattr(blocking, "known_consumers", list)
     blocking._at_exit()
     assert len(times) == 2
     assert times[0] <= 30

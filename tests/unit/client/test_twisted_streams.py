@@ -35,8 +35,8 @@ class MadeUpConsumer:
 
     def __init__(self, *topics: str, **settings: Any) -> None:
         MadeUpConsumer.made = self
-        self.network = DeferredNetwork(Clock())
-        self.unread = Unread()
+        self._network = DeferredNetwork(Clock())
+        self._unread = Unread()
         self.asked: Deferred[list[ConsumerRecord]] | None = None
         self.is_closed = False
 
@@ -115,7 +115,7 @@ def test_a_stream_that_is_stopped_while_it_is_paused_gets_no_more(consuming: Con
     factory.stop()
     assert stream.numbers == []
     assert len(stream.ended) == 1
-    assert len(consumer.unread) == 2  # The next one of the group will have them.
+    assert len(consumer._unread) == 2  # The next one of the group will have them.
     assert consumer.is_closed
 
 
@@ -135,7 +135,7 @@ def test_what_it_has_not_had_when_it_stops_is_not_read(consuming: Consuming) -> 
     stream.then = lambda: factory.stop() and None
     consumer.put(1, 2, 3)
     assert stream.numbers == [1]
-    assert len(consumer.unread) == 2
+    assert len(consumer._unread) == 2
     assert consumer.is_closed
     assert len(stream.ended) == 1
 
@@ -179,7 +179,7 @@ class MadeUpProducer:
     def __init__(self, **settings: Any) -> None:
         MadeUpProducer.made = self
         self.clock = Clock()
-        self.network = DeferredNetwork(self.clock)
+        self._network = DeferredNetwork(self.clock)
         self.is_full = False
         self.sent: list[tuple[Any, Deferred[Any]]] = []
         self.is_closed = False

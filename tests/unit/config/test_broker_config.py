@@ -16,7 +16,7 @@ every_row = pytest.mark.parametrize("row", ROWS.values(), ids=lambda row: row.na
 OUR_DEFAULTS = {
     "log.flush.interval.messages": 1,
     "node.id": 1,
-    "queued.max.request.bytes": 256 * 2**20,
+    "queued.max.request.bytes": 128 * 2**20,
     "socket.listen.backlog.size": 4096,
 }
 

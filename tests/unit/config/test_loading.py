@@ -66,7 +66,7 @@ def test_a_wrong_value_that_is_replaced_does_no_harm() -> None:
 
 def test_a_file_that_is_not_there_is_a_problem(tmp_path: Path) -> None:
     file = tmp_path / "no.properties"
-    assert problems(files=(file,)) == (f"{file}: No such file or directory",)
+    assert problems(files=(file,)) == (f"{file}: not found",)
 
 
 def test_a_broken_file_is_a_problem_with_its_line(tmp_path: Path) -> None:

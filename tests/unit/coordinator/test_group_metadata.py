@@ -115,3 +115,24 @@ def record_of_timestamp(group: Group) -> int:
 def test_a_tombstone_has_no_value() -> None:
     record = group_tombstone("g")
     assert (record.key, record.value) == (GroupMetadataKey(group="g"), None)
+
+
+def test_first_member_leads_a_loaded_group_whose_leader_is_missing() -> None:
+    value = GroupMetadataValue(
+        protocol_type="consumer",
+        generation=1,
+        protocol="range",
+        leader="gone",
+        members=[
+            MemberMetadata(
+                member_id=member_id,
+                client_id="c",
+                client_host="h",
+                session_timeout=10_000,
+                subscription=b"",
+                assignment=b"",
+            )
+            for member_id in ("a", "b")
+        ],
+    )
+    assert group_from_record("g", value).leader_id == "a"

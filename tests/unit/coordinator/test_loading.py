@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 import errno
+import struct
+from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 import pytest
 
 from plog.errors import CoordinatorLoadInProgress, NotCoordinator
+from plog.records.batch import ATTRIBUTES_POSITION, CRC_POSITION
 from plog.records.builder import build_batch
 from plog.records.codec import Record
 from plog.records.control import ControlType, encode_control_key, encode_end_txn_value
+from plog.records.crc32c import crc32c
 from plog.wire.internal.group_records import encode_key, encode_value
-from plogd.coordinator.loading import SLICE_MS, LoadGate
-from plogd.coordinator.result import Result
+from plogd.coordinator.loading import SLICE_MS, Loader, LoadGate
+from plogd.coordinator.result import CoordinatorRecord, Result
+from plogd.coordinator.runtime import CoordinatorRuntime
 from plogd.coordinator.shard_runtime import LOAD_RETRY_MS, ShardState
 from plogd.log.batch_validator import AppendOrigin
-from plogd.ports import spawn
+from plogd.ports import Later, Timer, spawn
 from tests.helpers.coordinator_site import TOPIC, CoordinatorSite, record
+from tests.helpers.sim_disk import Inode
+from tests.helpers.sim_files import SimFile
 from tests.helpers.sim_ports import SimClock, outcome
 
 
@@ -89,6 +98,77 @@ def test_a_load_goes_over_segments() -> None:
     assert outcome(again.numbers()) == {f"n{number}": number for number in range(30)}
 
 
+def test_shard_whose_next_load_could_not_be_scheduled_loads_when_it_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    site = written(3)
+    again = CoordinatorSite(site.broker.restart())
+    bugs: list[str] = []
+    again.around = replace(
+        again.around, timers=_Broken(), on_bug=lambda where, error: bugs.append(where)
+    )
+    again.runtime = CoordinatorRuntime(again.runtime._kind, again.around)
+    with monkeypatch.context() as patched:
+        patched.setattr(Loader, "run", _broken_run)
+        again.lead()
+    assert again.runtime_of_shard.state is ShardState.FAILED
+    assert len(bugs) == 2
+    with pytest.raises(CoordinatorLoadInProgress):
+        outcome(again.numbers())
+    again.broker.settle()
+    assert len(outcome(again.numbers())) == 3
+
+
+class _Broken:
+    """Timers that cannot be set."""
+
+    def call_later(self, delay_ms: float, function: Callable[[], None]) -> Timer:
+        raise MemoryError("injected")
+
+
+async def _broken_run(loader: object) -> None:
+    raise MemoryError("injected")
+
+
+def test_load_reads_the_disk_in_jobs_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    site = written(40, offsets_load_buffer_size=1000)
+    site.broker.log(TOPIC).roll()
+    site.set("last", 1)
+    site.broker.settle()
+    again = CoordinatorSite(site.broker.restart())
+    broker = again.broker
+    broker.files.everything_cached = False
+    submit, pread = broker.ports.jobs.submit, SimFile.pread
+    is_in_job = False
+    reads: list[bool] = []
+
+    def submitted(lane: str, function: Callable[[], Any]) -> Later[Any]:
+        def run() -> Any:
+            nonlocal is_in_job
+            is_in_job = True
+            try:
+                return function()
+            finally:
+                is_in_job = False
+
+        return submit(lane, run)
+
+    def cold_pread(file: SimFile, length: int, position: int) -> bytes:
+        reads.append(is_in_job or file._inode.is_warm)
+        return pread(file, length, position)
+
+    monkeypatch.setattr(broker.ports.jobs, "submit", submitted)
+    monkeypatch.setattr(SimFile, "pread", cold_pread)
+    for node in broker.files._disk.nodes():
+        if isinstance(node, Inode):
+            node.is_warm = False
+    again.lead()
+    again.broker.settle()
+    assert len(outcome(again.numbers())) == 41
+    assert reads
+    assert all(reads), "a read on the reactor that waits for the disk"
+
+
 def test_records_of_other_protocols_are_passed_over_and_told_once() -> None:
     site = written(1)
     consumer_group = b"\x00\x03\x00\x01g"
@@ -113,16 +193,48 @@ def test_markers_of_transactions_are_told_and_producers_are_known() -> None:
         Record(key=b"\x00\x01\x00", value=None),
         Record(key=encode_key(record("a", 1).key), value=b"\x00\x63"),
         Record(key=encode_key(record("a", 1).key), value=b""),
+        Record(key=None, value=b"x"),
     ],
 )
-def test_a_record_that_cannot_be_read_fails_the_load_and_is_told(bad: Record) -> None:
+def test_load_skips_undecodable_record_and_reports_it(bad: Record) -> None:
     site = written(2)
-    append(site, bad)
+    append(site, bad, raw("behind", 7), bad)
     again = CoordinatorSite(site.broker.restart()).start()
-    with pytest.raises(NotCoordinator, match="could not be loaded"):
-        outcome(again.numbers())
-    assert any("cannot load the record at offset 2" in line for line in again.broker.reports)
-    assert again.runtime_of_shard.state is ShardState.FAILED
+    assert outcome(again.numbers()) == {"n0": 0, "n1": 1, "behind": 7}
+    [line] = [line for line in again.broker.reports if "cannot be replayed" in line]
+    assert "skipped 2 records of state-0" in line
+    assert "the first at offset 2:" in line
+    assert again.around.skipped_records.value == 2
+
+
+def test_load_skips_record_whose_replay_fails() -> None:
+    site = written(3)
+    again = CoordinatorSite(site.broker.restart()).lead()
+    replay = again.shard.replay
+
+    def failing(record: CoordinatorRecord, *, offset: int, producer_id: int) -> None:
+        assert offset != 1, "a record that contradicts another"
+        replay(record, offset=offset, producer_id=producer_id)
+
+    again.shard.replay = failing  # type: ignore[method-assign]
+    again.broker.settle()
+    assert outcome(again.numbers()) == {"n0": 0, "n2": 2}
+    assert again.around.skipped_records.value == 1
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_load_skips_batch_whose_records_are_inconsistent(count: int) -> None:
+    site = written(2)
+    batch = bytearray(build_batch([raw("lost", 1)] * count))
+    batch[-1] ^= 0xFF  # The number of headers of the last record.
+    struct.pack_into(">I", batch, CRC_POSITION, crc32c(batch[ATTRIBUTES_POSITION:]))
+    site.broker.log(TOPIC).append_as_leader(
+        memoryview(batch), leader_epoch=0, now_ms=0, origin=AppendOrigin.COORDINATOR
+    )
+    append(site, raw("behind", 7))
+    again = CoordinatorSite(site.broker.restart()).start()
+    assert outcome(again.numbers()) == {"n0": 0, "n1": 1, "behind": 7}
+    assert again.around.skipped_records.value == count
 
 
 def test_damaged_bytes_are_not_taken_for_records() -> None:

@@ -24,7 +24,13 @@ from plog.settings import DAY_MS, LONG_MAX
 from plog.wire.internal.group_records import OffsetCommitKey, OffsetCommitValue
 from plogd.config import BrokerConfig
 from plogd.coordinator.groups import Groups
-from plogd.coordinator.offsets import FetchedOffset, OffsetCommit, Offsets, OffsetToCommit
+from plogd.coordinator.offsets import (
+    Fetched,
+    FetchedOffset,
+    OffsetCommit,
+    Offsets,
+    OffsetToCommit,
+)
 from plogd.coordinator.result import Result
 from tests.helpers.group_shard import GroupShard
 from tests.helpers.sim_ports import START_MS
@@ -112,6 +118,10 @@ class Site:
         [(_, [fetched])] = self.offsets.fetch("g", asked, require_stable=stable)
         return fetched
 
+    def fetch_all(self, group: str) -> Fetched:
+        asked = self.offsets.committed_partitions(group)
+        return self.offsets.fetch(group, asked, require_stable=False)
+
     def expire(self, group: str = "g") -> tuple[int, bool]:
         found = self.groups.group(group)
         assert found is not None
@@ -165,12 +175,13 @@ def test_an_offset_may_be_committed_back(site: Site) -> None:
 def test_all_there_is_can_be_asked_for(site: Site) -> None:
     site.commit(at(1), at(2, partition=1), at(3, "u"))
     site.commit(at(9, "v"), group="other")
-    found = dict(site.offsets.fetch("g", None, require_stable=True))
+    asked = site.offsets.committed_partitions("g")
+    found = dict(site.offsets.fetch("g", asked, require_stable=True))
     assert {topic: [one.offset for one in rest] for topic, rest in found.items()} == {
         "t": [1, 2],
         "u": [3],
     }
-    assert site.offsets.fetch("nobody", None, require_stable=False) == []
+    assert site.offsets.committed_partitions("nobody") == []
 
 
 @pytest.mark.parametrize(
@@ -255,7 +266,7 @@ def test_offsets_of_a_deleted_topic_are_not_told_while_they_are_forgotten(site: 
     deleted_at = site.log_end
     site.offsets.topic_deleted("t", deleted_at)
     assert site.fetch().offset == -1
-    assert [topic for topic, _ in site.offsets.fetch("g", None, require_stable=False)] == ["u"]
+    assert [topic for topic, _ in site.offsets.committed_partitions("g")] == ["u"]
     site.commit(at(7))  # The topic was created again.
     assert (site.fetch().offset, site.fetch("t", 1).offset) == (7, -1)
     [left] = site.offsets.tombstones_of_topic("t", "g", deleted_at)
@@ -289,7 +300,7 @@ def test_no_more_expires_at_once_than_is_wanted(site: Site) -> None:
 def test_a_deleted_group_takes_its_offsets_along(site: Site) -> None:
     site.commit(at(1), at(2, "u"))
     site.commit(at(3), group="h")
-    site.apply(Result(records=site.offsets.tombstones_of("g"), response=None))
+    site.apply(Result(records=list(site.offsets.tombstones_of("g")), response=None))
     assert list(site.offsets.group_ids()) == ["h"]
 
 
@@ -389,7 +400,7 @@ def test_a_later_commit_outside_of_the_transaction_has_the_last_word(site: Site)
 
 def test_a_tombstone_takes_what_is_pending_along(site: Site) -> None:
     site.put(2, producer_id=7)
-    site.apply(Result(records=site.offsets.tombstones_of("g"), response=None))
+    site.apply(Result(records=list(site.offsets.tombstones_of("g")), response=None))
     site.offsets.replay_end_marker(7, committed=True)
     assert site.fetch().offset == -1
 
@@ -425,7 +436,7 @@ def test_after_any_history_the_last_word_on_each_key_holds(
     found = {
         (group, topic, one.partition): one.offset
         for group in "gh"
-        for topic, rest in site.offsets.fetch(group, None, require_stable=False)
+        for topic, rest in site.fetch_all(group)
         for one in rest
     }
     assert found == last

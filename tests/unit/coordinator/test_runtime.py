@@ -370,7 +370,7 @@ def test_a_deleted_topic_takes_its_shards_along() -> None:
     inner = site.broker.broker
     topic = inner.cache.topic(TOPIC)
     assert topic is not None
-    inner.replica_manager.on_topic_stopped = lambda _: site.runtime.topic_stopped()
+    inner.replica_manager.topics.on_topic_stopped = lambda _: site.runtime.topic_stopped()
     inner.controller.delete_topic(TOPIC, topic.topic_id)
     site.broker.settle()
     assert isinstance(site.shard.told[-1], KafkaError)

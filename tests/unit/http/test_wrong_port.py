@@ -1,32 +1,14 @@
-"""Strangers at the HTTP port."""
+"""Clients of other protocols on the HTTP port."""
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
-from twisted.internet.address import IPv4Address
-from twisted.internet.protocol import Factory, Protocol
-from twisted.internet.task import Clock
-from twisted.internet.testing import StringTransport
 from twisted.logger import LogLevel, capturedLogs, formatEvent
 
-from plogd.http.wrong_port import GreetingFactory
-
-PEER = IPv4Address("TCP", "192.0.2.7", 5000)
-
-
-class Echo(Protocol):
-    def dataReceived(self, data: bytes) -> None:
-        assert self.transport is not None
-        self.transport.write(data)
-
-
-def connect(factory: GreetingFactory) -> tuple[Any, StringTransport]:
-    protocol: Any = factory.buildProtocol(PEER)
-    transport = StringTransport(peerAddress=PEER)
-    protocol.makeConnection(transport)
-    return protocol, transport
+from plogd.http.http_server import HttpFactory
+from plogd.http.wrong_port import mistake_in
+from tests.helpers.http_client import HttpClient
+from tests.helpers.sim_ports import SimPorts
 
 
 @pytest.mark.parametrize(
@@ -36,22 +18,20 @@ def connect(factory: GreetingFactory) -> tuple[Any, StringTransport]:
         (b"\x16\x03\x01", "a TLS handshake: there is no https here"),
     ],
 )
-def test_whoever_does_not_speak_http_is_told_of_once_a_minute(data: bytes, words: str) -> None:
-    clock = Clock()
-    factory = GreetingFactory(Factory.forProtocol(Echo), clock.seconds)
+def test_client_of_another_protocol_is_closed_with_one_line_a_minute(
+    data: bytes, words: str
+) -> None:
+    factory = HttpFactory({}, SimPorts().timers, lambda: 0.0)
     with capturedLogs() as events:
         for _ in range(3):
-            protocol, transport = connect(factory)
-            protocol.dataReceived(data)
-            assert transport.disconnecting
-            assert transport.value() == b""
+            client = HttpClient(factory)
+            client.send(data)
+            assert client.transport.disconnecting
+            assert client.read() == b""
     [line] = [formatEvent(event) for event in events if event["log_level"] is LogLevel.warn]
     assert line.startswith(f"192.0.2.7: closed a connection to plog.http.port that sent {words}")
 
 
-def test_everybody_else_gets_what_there_is() -> None:
-    protocol, transport = connect(GreetingFactory(Factory.forProtocol(Echo), Clock().seconds))
-    protocol.dataReceived(b"GET")
-    protocol.dataReceived(b"\0 later bytes may be anything")
-    assert transport.value() == b"GET\0 later bytes may be anything"
-    assert not transport.disconnecting
+def test_http_is_no_mistake() -> None:
+    assert mistake_in(b"GET") is None
+    assert mistake_in(b"") is None

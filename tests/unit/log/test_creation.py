@@ -12,7 +12,8 @@ from plogd.log import creation, names
 from plogd.log.checkpoints import read_topic_id
 from plogd.log.creation import NewLog, create_logs
 from plogd.log.log_state import LogState
-from plogd.ports import File
+from plogd.ports import File, Files
+from tests.helpers.injection import Faults, When
 from tests.helpers.log_data import SMALL
 from tests.helpers.log_site import spied
 from tests.helpers.sim_files import SimCrash, SimFiles
@@ -184,6 +185,29 @@ def test_a_creation_that_fails_anywhere_leaves_nothing_behind(number: int) -> No
             _create(files, _new(partition=0), _new(partition=1))
         assert files.listdir("/a") == []
         assert files.still_open() == []
+
+
+@pytest.mark.parametrize("when", list(When))
+def test_creation_that_meets_an_exception_anywhere_leaves_nothing_behind(when: When) -> None:
+    number = 0
+    while True:
+        number += 1
+        files, faults = _files(), Faults()
+        faults.arm(number, when, MemoryError("injected"))
+        if not _fails(faults.files(files)):
+            break
+        assert files.listdir("/a") == []
+        assert files.still_open() == []
+    assert number > 20
+
+
+def _fails(files: Files) -> bool:
+    new_logs = [_new(partition=0), _new(partition=1)]
+    try:
+        create_logs(files, "/a", new_logs, producer_id_expiration_ms=1000)
+    except MemoryError:
+        return True
+    return False
 
 
 def test_a_creation_can_be_tried_again_and_again_on_a_full_disk() -> None:

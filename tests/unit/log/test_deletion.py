@@ -11,7 +11,8 @@ import pytest
 from plog.types import TopicPartition
 from plogd.log import names
 from plogd.log.checkpoints import read_offsets
-from plogd.log.deletion import RETRY_MS, lane_of, remove_tree
+from plogd.log.deletion import lane_of, remove_tree
+from plogd.log.housekeeping import RETRY_MS
 from plogd.log.log import Log
 from plogd.log.log_segment import LogSegment
 from tests.helpers.log_site import (
@@ -188,7 +189,7 @@ def test_a_rename_that_was_refused_is_tried_again(partly: bool) -> None:
     _delete_below(site, log, 10)
     site.ports.advance(DELAY_MS)
     assert site.offline == []
-    assert "deletion in /a failed" in site.reports[-1]
+    assert "deletion of t-0 failed" in site.reports[-1]
     site.files.fail_no_more()
     site.ports.advance(RETRY_MS + DELAY_MS)
     assert [name for name in site.files.listdir(log.directory) if name < f"{10:020}"] == []
@@ -226,7 +227,7 @@ def test_segments_of_a_directory_that_fails_meanwhile_are_closed_and_left() -> N
 
 def _all_closed(segments: Sequence[LogSegment]) -> bool:
     for segment in segments:
-        with pytest.raises(AssertionError, match="closed"):
+        with pytest.raises(OSError, match="closed"):
             segment.records_file.size()
     return True
 
@@ -290,7 +291,7 @@ def test_a_log_deleted_while_its_segments_wait_costs_nothing(at: str) -> None:
     assert site.offline == []
     assert list(values(site.log())) == list(range(7))
     for segment in retired:
-        with pytest.raises(AssertionError, match="closed"):
+        with pytest.raises(OSError, match="closed"):
             segment.records_file.size()
 
 
@@ -344,29 +345,89 @@ def test_a_directory_that_fails_before_segments_are_renamed_is_left_alone() -> N
     assert site.listing(log) == [0, 5, 10, 15]
 
 
-def test_an_unforeseen_error_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bug_costs_one_log_and_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
     site, log = four_segments()
-
-    def die(state: str) -> None:
-        raise ValueError("a bug")
-
-    monkeypatch.setattr(type(log.segments.first), "rename", die)
-    _delete_below(site, log, 10)
+    other = site.create("u-0")
+    site.fill(other, 7)
     site.settle()
+    rename = LogSegment.rename
+
+    def die(segment: LogSegment, state: str) -> None:
+        if "t-0" in segment.records_file.path:
+            raise ValueError("a bug")
+        rename(segment, state)
+
+    monkeypatch.setattr(LogSegment, "rename", die)
+    for one in (log, other):
+        _delete_below(site, one, 5)
+    site.ports.advance(DELAY_MS)
+    assert (site.listing(log), site.listing(other)) == ([0, 5, 10, 15], [5])
     assert site.offline == []
-    assert "deletion in /a failed: " in site.reports[-1]
+    assert site.reports[-1] == "deletion of t-0 failed: ValueError('a bug'); it is tried again"
+    assert site.manager.housekeeping.errors_by_task == {"deletion": 1}
+    monkeypatch.undo()
+    site.ports.advance(RETRY_MS + DELAY_MS)
+    assert site.listing(log) == [5, 10, 15]
 
 
-def test_a_refused_removal_is_left_to_the_next_start() -> None:
+@pytest.mark.parametrize("error", [OSError(errno.EMFILE, "none left"), ValueError("a bug")])
+def test_a_segment_that_cannot_be_unlinked_keeps_no_other(
+    error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site, log = four_segments()
+    unlink = SimFiles.unlink
+
+    def refuse(files: SimFiles, path: str) -> None:
+        if f"{5:020}.index" in path:
+            raise error
+        unlink(files, path)
+
+    monkeypatch.setattr(SimFiles, "unlink", refuse)
+    _delete_below(site, log, 15)
+    site.ports.advance(DELAY_MS)
+    assert {name[:20] for name in _deleted(site, log)} == {f"{5:020}"}
+    assert site.offline == []
+    monkeypatch.undo()
+    site.ports.advance(RETRY_MS)
+    assert _deleted(site, log) == []
+    assert site.listing(log, ".snapshot") == [15]
+
+
+def test_a_directory_that_cannot_be_renamed_keeps_no_other() -> None:
+    """An operator has removed one of them by hand."""
+    site = LogSite().start()
+    logs = [site.create(f"t-{number}") for number in range(3)]
+    remove_tree(site.files, logs[0].directory)
+    for number in range(3):
+        del site.topics[partition_of(f"t-{number}")]
+    site.settle(site.manager.delete(*(log.topic_partition for log in logs)))
+    assert site.offline == []
+    assert "deletion of /a/t-0 failed" in site.reports[-1]
+    assert sum(name.endswith("-delete") for name in site.files.listdir("/a")) == 2
+    site.ports.advance(DELAY_MS)
+    assert not any(name.startswith("t-") for name in site.files.listdir("/a"))
+
+
+def test_a_refused_removal_is_tried_again() -> None:
     site, _ = four_segments()
     site.delete("t-0")
     site.files.fail_when(lambda operation: operation.name == "listdir", errno.EMFILE)
     site.ports.advance(DELAY_MS)
     assert site.offline == []
-    assert "deletion in /a failed" in site.reports[-1]
+    assert "-delete failed" in site.reports[-1]
     site.files.fail_no_more()
-    site = site.kill()
+    site.ports.advance(RETRY_MS)
     assert not any(name.startswith("t-0") for name in site.files.listdir("/a"))
+
+
+def test_a_directory_removed_by_hand_is_no_failure_of_the_disk() -> None:
+    site, _ = four_segments()
+    site.delete("t-0")
+    [doomed] = [name for name in site.files.listdir("/a") if name.endswith("-delete")]
+    remove_tree(site.files, f"/a/{doomed}")
+    before = site.reports[:]
+    site.ports.advance(DELAY_MS + RETRY_MS)
+    assert (site.offline, site.reports) == ([], before)
 
 
 def test_a_tree_is_removed_with_all_it_holds() -> None:

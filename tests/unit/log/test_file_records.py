@@ -88,7 +88,7 @@ def test_region_reads_what_it_stands_for_after_the_file_was_closed() -> None:
     _append(records, 0)
     position = _append(records, 1)
     region = records.region(position, records.size_bytes - position)
-    records.file.close()
+    records.close()
     assert parse_header(region.read()).base_offset == 1
     assert region.cached()
     region.close()

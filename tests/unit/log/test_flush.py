@@ -9,6 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from plogd.log.flush import SyncTicket
+from plogd.ports import failed
 from tests.helpers.sim_files import Operation
 from tests.helpers.sim_ports import outcome
 from tests.helpers.sync_site import DirtyLog, Site
@@ -191,17 +193,51 @@ def test_a_directory_that_vanishes_from_under_an_open_log_is_a_failure() -> None
     assert site.failures == [(("/a",), errno.ENOENT)]
 
 
-def test_an_unforeseen_error_of_a_job_is_a_failure_of_all_it_was_to_sync(
+def test_rounds_are_not_idle_while_a_sync_leads_to_another_append() -> None:
+    site = Site()
+    log = site.log()
+    complete_sync = log.complete_sync
+
+    def complete_and_append(ticket: SyncTicket) -> None:
+        complete_sync(ticket)
+        if ticket.end_offset < 3:
+            site.ports.turn.defer(log.append)
+
+    log.complete_sync = complete_and_append  # type: ignore[method-assign]
+    log.append()
+    durable: list[list[int]] = []
+    site.rounds.idle().then(lambda _: durable.append(list(log.durable)), lambda error: None)
+    site.ports.settle()
+    assert durable == [[1, 2, 3]]
+
+
+def test_unexpected_error_of_a_sync_fails_its_own_directory(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     site = Site()
-    logs = [site.log("t-0", "/b"), site.log("t-1", "/a")]
+    bad, good = site.log("t-0", "/b"), site.log("t-1", "/a")
 
     def die() -> None:
         raise ValueError("a bug")
 
+    monkeypatch.setattr(bad.files[0], "sync", die)
+    bad.append()
+    good.append()
+    site.ports.settle()
+    assert bad.durable == []
+    assert good.durable
+    assert site.failures == [(("/b",), None)]
+
+
+def test_sync_job_that_fails_as_a_whole_fails_every_directory_of_the_round(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    site = Site()
+    logs = [site.log("t-0", "/b"), site.log("t-1", "/a")]
+    monkeypatch.setattr(
+        site.ports.jobs, "submit", lambda lane, function: failed(ValueError("a bug"))
+    )
     for log in logs:
-        monkeypatch.setattr(log.files[0], "sync", die)
         log.append()
     site.ports.settle()
     assert [log.durable for log in logs] == [[], []]
@@ -364,11 +400,11 @@ def test_a_failed_round_makes_room_too() -> None:
     site = Site(max_unsynced_bytes=100)
     site.log().append(100)
     waiting = site.rounds.room()
-    awaited = [site.rounds.is_awaited]
+    assert not waiting.done
     site.files.fail_when(lambda operation: operation.name == "sync", errno.EIO)
     site.ports.settle()
     assert outcome(waiting) is None
-    assert [*awaited, site.rounds.is_awaited] == [True, False]
+    assert site.rounds.has_room
 
 
 def test_idle_waits_for_the_round_in_flight_and_for_the_one_after_it() -> None:

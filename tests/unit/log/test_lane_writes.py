@@ -7,13 +7,16 @@ from typing import Any
 
 import pytest
 
-from plog.errors import KafkaStorageError, OutOfOrderSequenceNumber
+from plog.errors import KafkaError, KafkaStorageError, OutOfOrderSequenceNumber
 from plogd.log.log import Log
 from plogd.log.log_results import AppendInfo
 from plogd.log.producer_snapshot import decode_snapshot
+from plogd.log.segment_indexes import SegmentIndexes
+from plogd.ports import failed
 from plogd.topic_config import TopicConfig
 from tests.helpers.log_data import client_batch
 from tests.helpers.log_site import CONFIG, LogSite, base_offsets, batch_offsets, values
+from tests.helpers.sim_file import open_file
 
 LANE = "dir:/a"
 BIG = TopicConfig(retention_ms=-1)
@@ -31,7 +34,7 @@ def _slow_site(config: TopicConfig = CONFIG, **settings: Any) -> tuple[LogSite, 
     return site, log
 
 
-def _error(info: AppendInfo) -> KafkaStorageError | None:
+def _error(info: AppendInfo) -> KafkaError | None:
     assert info.writing is not None
     return info.writing.error
 
@@ -314,18 +317,79 @@ def test_a_write_that_ends_after_its_directory_went_offline_is_not_taken() -> No
     assert log.log_end_offset == 1
 
 
-def test_a_job_that_breaks_takes_the_directory_offline(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unexpected_error_of_a_write_refuses_it_and_is_reported(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     site, log = _slow_site()
+    before = site.state(log)
+    with monkeypatch.context() as patched:
+        patched.setattr(SegmentIndexes, "add", _broken)
+        refused = [_send(site, log, number) for number in range(2)]
+        site.settle()
+    assert site.state(log) == before
+    assert [type(_error(info)) for info in refused] == [KafkaError, KafkaError]
+    assert [type(error) for error in site.bugs] == [ZeroDivisionError]
+    assert site.offline == []
+    with pytest.raises(OutOfOrderSequenceNumber):
+        _send(site, log, 1)
+    _send(site, log, 0)
+    site.settle()
+    assert batch_offsets(site.kill().log()) == [0, 1]
 
-    def broken(*_: object, **__: object) -> int:
-        raise ZeroDivisionError
 
-    monkeypatch.setattr(type(log.segments.active), "append", broken)
+def test_unexpected_error_of_a_roll_refuses_the_batch_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    site, log = _slow_site()
+    site.fill(log, 4)
+    site.settle()
+    before = site.state(log)
+    with monkeypatch.context() as patched:
+        patched.setattr(SegmentIndexes, "make_files", _broken)
+        site.fill(log, 1, 600)
+        site.settle()
+    assert site.state(log) == before
+    assert site.listing(log) == [0]
+    site.fill(log, 2, 600)
+    site.settle()
+    assert batch_offsets(site.kill().log()) == list(range(7))
+
+
+def test_write_job_that_never_ran_takes_the_directory_offline(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    site, log = _slow_site()
+    submit = site.ports.jobs.submit
+    monkeypatch.setattr(
+        site.ports.jobs,
+        "submit",
+        lambda lane, job: failed(RuntimeError("no thread")) if lane == LANE else submit(lane, job),
+    )
     info = site.append(log)
     site.settle()
     assert _error(info) is not None
     assert site.offline == ["/a"]
-    assert any("ZeroDivisionError" in line for line in site.reports)
+    assert [str(error) for error in site.bugs] == ["no thread"]
+
+
+def test_batch_that_cannot_join_the_log_takes_the_directory_offline(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    site, log = _slow_site()
+    info = site.append(log)
+    monkeypatch.setattr(type(log), "appended", _broken)
+    site.settle()
+    assert isinstance(_error(info), KafkaStorageError)
+    assert site.offline == ["/a"]
+    assert log.log_end_offset == 1
+
+
+def _send(site: LogSite, log: Log, sequence: int) -> AppendInfo:
+    return site.append(log, producer_id=7, producer_epoch=0, base_sequence=sequence)
+
+
+def _broken(*_: object, **__: object) -> None:
+    raise ZeroDivisionError
 
 
 # -- the end ----------------------------------------------------------------------------------
@@ -335,10 +399,11 @@ def test_a_log_may_be_deleted_under_a_write() -> None:
     site, log = _slow_site()
     info = site.append(log, value=b"." * 900)
     site.append(log)
+    file = open_file(log.segments.active.records_file)
     site.delete("t-0")
     site.settle()
     assert _error(info) is not None
-    assert log.segments.active.records_file._holders == 0  # type: ignore[attr-defined]
+    assert not file.is_open
     again = site.create("t-0")
     assert site.append(again).first_offset == 0
     site.settle()

@@ -26,6 +26,7 @@ from plogd.topic_config import TopicConfig
 from tests.helpers.log_data import T0, client_batch
 from tests.helpers.log_site import CONFIG, LogSite, batch_offsets, spied
 from tests.helpers.sim_files import Operation
+from tests.helpers.steps import finished
 
 
 def _site(config: TopicConfig = CONFIG, **settings: Any) -> tuple[LogSite, Log]:
@@ -61,7 +62,7 @@ def test_the_append_time_is_told_where_the_broker_sets_it() -> None:
     info = log.append_as_leader(client_batch(timestamp=5), leader_epoch=0, now_ms=T0)
     assert info.log_append_time_ms == T0
     site.settle()
-    assert max_timestamp_offset(log) == (T0, 0, 0)
+    assert finished(max_timestamp_offset(log)) == (T0, 0, 0)
 
 
 def _of_producer(epoch: int, sequence: int) -> memoryview:

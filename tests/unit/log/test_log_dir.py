@@ -45,6 +45,17 @@ def test_a_new_directory_is_made_with_what_is_missing_above_it_and_lasts() -> No
         assert files.crash(random.Random(seed)).is_dir("/srv/plog/data")
 
 
+def test_directory_of_a_start_that_failed_lasts_once_a_broker_uses_it() -> None:
+    for seed in range(20):
+        files = SimFiles(["/srv"])
+        files.fail_when(lambda operation: operation.name == "sync_dir", errno.EIO)
+        with pytest.raises(OSError, match="Input/output"):
+            _opened(files, "/srv/plog/data")
+        files.fail_no_more()
+        _opened(files, "/srv/plog/data")
+        assert files.crash(random.Random(seed)).is_dir("/srv/plog/data")
+
+
 def test_a_directory_never_used_has_no_identity_and_was_not_stopped_cleanly() -> None:
     log_dir = _taken_over(SimFiles())
     assert not log_dir.was_clean

@@ -13,6 +13,7 @@ from plog.types import TopicPartition
 from plogd.log import names
 from plogd.log.log import Log
 from plogd.log.log_dir import LogDirUnusable
+from plogd.log.log_results import AppendInfo
 from plogd.topic_config import TopicConfig
 from tests.helpers.log_site import (
     CONFIG,
@@ -378,18 +379,53 @@ def test_retention_looks_at_every_log_whatever_one_of_them_does(
     monkeypatch.setattr(logs[1], "apply_retention", refuse)
     site.manager.apply_retention(site.ports.clock.now_ms())
     assert [log.log_start_offset for log in logs] == [5, 0, 5]
-    assert "retention: no room" in site.reports
+    assert "retention of t-1 failed: no room; it is tried again" in site.reports
 
 
 def test_silent_producers_are_forgotten() -> None:
     site = LogSite().start()
     log = site.create("t-0")
+    clock, expiration_ms = site.ports.clock, site.config.producer_id_expiration_ms
     site.append(log, producer_id=7, producer_epoch=0, base_sequence=0)
+    site.manager.expire_producers(clock.monotonic_ms())
     site.ports.advance(1000)
     site.append(log, producer_id=8, producer_epoch=0, base_sequence=0)
-    expired_ms = site.ports.clock.now_ms() + site.config.producer_id_expiration_ms
-    site.manager.expire_producers(expired_ms)
+    site.ports.advance(expiration_ms - 1000)
+    site.manager.expire_producers(clock.monotonic_ms())
     assert list(log.producer_state.producers) == [8]
+
+
+def test_a_producer_of_old_records_is_known_as_long_as_any_other() -> None:
+    """A backfill: its records are older than ``producer.id.expiration.ms``."""
+    site = LogSite().start()
+    log = site.create("t-0")
+    old_ms = site.ports.clock.now_ms() - 2 * site.config.producer_id_expiration_ms
+
+    def send(log: Log, sequence: int) -> AppendInfo:
+        return site.append(
+            log, timestamp=old_ms, producer_id=7, producer_epoch=0, base_sequence=sequence
+        )
+
+    for sequence in range(3):
+        send(log, sequence)
+    site.settle()
+    site.manager.expire_producers(site.ports.clock.monotonic_ms())
+    assert (send(log, 2).duplicate, send(log, 2).first_offset) == (True, 2)
+    for is_clean in (False, True):
+        site = site.restart() if is_clean else site.kill()
+        site.manager.expire_producers(site.ports.clock.monotonic_ms())
+        assert (send(site.log(), 2).duplicate, site.log().log_end_offset) == (True, 3)
+
+
+def test_producers_are_not_forgotten_because_the_wall_clock_was_set() -> None:
+    site = LogSite().start()
+    log = site.create("t-0")
+    site.append(log, producer_id=7, producer_epoch=0, base_sequence=0)
+    for jump_days in (400, -800):
+        site.manager.expire_producers(site.ports.clock.monotonic_ms())
+        site.ports.clock.jump_wall(jump_days * 86_400_000)
+    site.manager.expire_producers(site.ports.clock.monotonic_ms())
+    assert list(log.producer_state.producers) == [7]
 
 
 def test_how_long_producers_are_remembered_may_change() -> None:
@@ -399,7 +435,8 @@ def test_how_long_producers_are_remembered_may_change() -> None:
     site.manager.update_config(replace(site.config, producer_id_expiration_ms=1000))
     later = site.create("t-1")
     assert later.producer_state.expiration_ms == 1000
-    site.manager.expire_producers(site.ports.clock.now_ms() + 1000)
+    site.manager.expire_producers(0)
+    site.manager.expire_producers(1000)
     assert not log.producer_state.producers
 
 

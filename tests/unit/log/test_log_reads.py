@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -13,9 +12,7 @@ from plog.errors import CorruptMessage, KafkaStorageError, OffsetOutOfRange
 from plog.records.batch import iter_batches
 from plogd.log.log import Log
 from plogd.log.log_results import NO_DATA
-from plogd.log.time_lookup import max_timestamp_offset, offset_for_timestamp
-from tests.helpers.log_data import T0
-from tests.helpers.log_site import CONFIG, LogSite, base_offsets, four_segments
+from tests.helpers.log_site import LogSite, base_offsets, four_segments
 
 END = 1 << 62
 
@@ -188,66 +185,3 @@ def test_a_read_the_disk_fails_is_a_storage_error(number: int, offline: list[str
     with pytest.raises(KafkaStorageError, match="cannot read in /a"):
         site.log().read(7, 1000, end_offset=17)
     assert site.offline == offline
-
-
-# -- look-ups by time -------------------------------------------------------------------------
-
-
-def test_a_time_leads_to_the_first_record_that_is_not_older() -> None:
-    site = LogSite().start()
-    log = site.create("t-0")
-    for number in range(12):
-        times = [T0 + 100 * number, T0 + 100 * number + 50]
-        site.append(log, timestamps=times, value=b"v" * 100)
-    assert len(base_offsets(log)) > 2
-    assert offset_for_timestamp(log, 0) == (T0, 0, 0)
-    assert offset_for_timestamp(log, T0 + 501) == (T0 + 550, 11, 0)
-    assert offset_for_timestamp(log, T0 + 550) == (T0 + 550, 11, 0)
-    assert offset_for_timestamp(log, T0 + 1150) == (T0 + 1150, 23, 0)
-    assert offset_for_timestamp(log, T0 + 1151) is None
-
-
-def test_a_time_leads_to_nothing_below_the_logs_start() -> None:
-    _, log = four_segments()
-    log.log_start_offset = 7
-    found = offset_for_timestamp(log, 0)
-    assert found is not None
-    assert found.offset == 7
-
-
-def test_the_largest_timestamp_is_found_where_it_came_first() -> None:
-    site = LogSite().start()
-    log = site.create("t-0")
-    assert max_timestamp_offset(log) is None
-    for timestamp in (T0, T0 + 70, T0 + 30, T0 + 70, T0 + 20):
-        site.append(log, timestamp=timestamp)
-    assert max_timestamp_offset(log) == (T0 + 70, 1, 0)
-
-
-def test_records_without_timestamps_are_found_by_no_time() -> None:
-    site = LogSite().start()
-    log = site.create("t-0", replace(CONFIG, segment_bytes=200))
-    for _ in range(3):
-        site.append(log, timestamp=-1, value=b"v" * 100)
-    assert max_timestamp_offset(log) is None
-    assert offset_for_timestamp(log, 0) is None
-
-
-def test_a_segment_that_promises_too_much_does_not_end_the_search() -> None:
-    """Its newest record may lie below the log's start."""
-    site = LogSite().start()
-    log = site.create("t-0")
-    for timestamp in (T0, T0 + 900, T0 + 10, T0 + 20, T0 + 30):
-        site.append(log, timestamp=timestamp, value=b"v" * 100)
-    log.roll()
-    site.append(log, timestamp=T0 + 800)
-    log.log_start_offset = 2
-    assert offset_for_timestamp(log, T0 + 500) == (T0 + 800, 5, 0)
-
-
-def test_a_look_up_in_a_closed_log_is_a_storage_error() -> None:
-    """It is a job, and the topic may be deleted while it waits."""
-    _, log = four_segments()
-    log.close()
-    with pytest.raises(KafkaStorageError, match="closed"):
-        offset_for_timestamp(log, 0)

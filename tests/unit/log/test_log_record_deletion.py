@@ -17,6 +17,7 @@ from tests.helpers.log_site import (
     values,
 )
 from tests.helpers.sim_files import SimCrash
+from tests.helpers.steps import finished
 
 
 def test_reads_below_the_new_start_are_refused_and_those_above_are_not() -> None:
@@ -144,5 +145,5 @@ def test_the_largest_timestamp_is_looked_for_among_what_is_left(
         site.append(log, 2, timestamps=times)
     site.settle()
     log.delete_records_before(offset)
-    found = max_timestamp_offset(log)
+    found = finished(max_timestamp_offset(log))
     assert (found and (found.timestamp, found.offset)) == expected

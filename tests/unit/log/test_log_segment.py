@@ -14,6 +14,7 @@ from plogd.log.log_segment import LogSegment
 from plogd.ports import File
 from plogd.topic_config import TopicConfig
 from tests.helpers.log_data import SMALL, T0, append, client_batch, fill
+from tests.helpers.sim_file import open_file
 from tests.helpers.sim_files import SimFiles
 
 BASE = 1000
@@ -93,7 +94,7 @@ def test_without_a_descriptor_for_its_indexes_a_segment_is_appended_to_all_the_s
 
     offset = BASE
     with monkeypatch.context() as patch:
-        patch.setattr(files, "open_append", none_left)
+        patch.setattr(files, "open_on_demand", none_left)
         for number in range(20):
             offset = append(segment, client_batch(timestamp=T0 + number), offset)
     assert segment.offset_index.count == 0
@@ -121,13 +122,13 @@ def test_creation_removes_what_a_failed_roll_left() -> None:
 def test_creation_that_fails_keeps_no_file_open() -> None:
     files = SimFiles(["/log"])
     opened: list[File] = []
-    open_append = files.open_append
+    open_on_demand = files.open_on_demand
 
     def spy(path: str) -> File:
-        opened.append(open_append(path))
+        opened.append(open_file(open_on_demand(path)))
         return opened[-1]
 
-    files.open_append = spy  # type: ignore[method-assign]
+    files.open_on_demand = spy  # type: ignore[method-assign]
     files.fail_when(lambda operation: operation.path.endswith(".timeindex"), errno.ENOSPC)
     with pytest.raises(OSError, match="No space"):
         LogSegment.create(files, "/log", BASE, SMALL)

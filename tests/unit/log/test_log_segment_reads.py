@@ -7,7 +7,7 @@ import struct
 import pytest
 
 from plog.errors import CorruptMessage
-from plog.records.batch import Compression, iter_batches
+from plog.records.batch import iter_batches
 from plogd.log import names
 from plogd.log.file_records import CorruptRange
 from plogd.log.log_segment import LogSegment
@@ -126,10 +126,11 @@ def test_index_that_shrinks_while_it_is_open_costs_time_and_nothing_else() -> No
     fill(segment, 40)
     segment.close()
     segment = _open(files)
-    assert segment.time_index.count and segment.offset_index.count
+    assert segment.offset_index.count
     files.overwrite(INDEX, b"")
-    files.overwrite(TIME_INDEX, b"")
-    assert segment.find_offset_by_timestamp(T0 + 70, BASE) == (T0 + 70, BASE + 7, 0)
+    found = segment.find_offset(BASE + 7)
+    assert found is not None
+    assert found.base_offset == BASE + 7
     assert segment.index_is_suspect
 
 
@@ -170,63 +171,7 @@ def test_read_stops_before_known_damage_and_refuses_to_begin_in_it() -> None:
     assert _offsets(segment, BASE + 6) == [BASE + 6, BASE + 7, BASE + 8, BASE + 9]
 
 
-# -- time -------------------------------------------------------------------------------------
-
-
-def test_record_is_found_by_time(read_segment: LogSegment) -> None:
-    """Batch n holds offsets 5n to 5n+4, all of them of T0 + 10n."""
-    for wanted, number in ((0, 0), (T0, 0), (T0 + 1, 1), (T0 + 10, 1), (T0 + 245, 25)):
-        found = read_segment.find_offset_by_timestamp(wanted, BASE)
-        assert found == (T0 + 10 * number, BASE + 5 * number, 0)
-    assert read_segment.find_offset_by_timestamp(T0 + 391, BASE) is None
-
-
-def test_search_by_time_begins_at_the_given_offset(read_segment: LogSegment) -> None:
-    assert read_segment.find_offset_by_timestamp(T0, BASE + 52) == (T0 + 100, BASE + 52, 0)
-    assert read_segment.find_offset_by_timestamp(T0 + 390, BASE + 199) == (T0 + 390, BASE + 199, 0)
-    assert read_segment.find_offset_by_timestamp(T0, BASE + 200) is None
-
-
-@pytest.mark.parametrize("compression", list(Compression))
-def test_search_by_time_is_exact_to_the_record(compression: Compression) -> None:
-    segment = _create(SimFiles())
-    times = [T0 + 5, T0 + 1, T0 + 9, T0 + 7]
-    append(segment, client_batch(timestamps=times, compression=compression), BASE)
-    found = {
-        wanted: segment.find_offset_by_timestamp(wanted, BASE)
-        for wanted in (T0, T0 + 6, T0 + 9, T0 + 10)
-    }
-    assert found == {
-        T0: (T0 + 5, BASE, 0),
-        T0 + 6: (T0 + 9, BASE + 2, 0),
-        T0 + 9: (T0 + 9, BASE + 2, 0),
-        T0 + 10: None,
-    }
-
-
-def test_search_by_time_among_timestamps_out_of_order() -> None:
-    segment = _create(SimFiles())
-    times = [T0 + (number * 7919) % 500 for number in range(100)]
-    offset = BASE
-    for time in times:
-        offset = append(segment, client_batch(timestamp=time), offset)
-    assert segment.time_index.count >= 2
-    for wanted in range(T0, T0 + 500, 3):
-        expected = next(((t, BASE + n, 0) for n, t in enumerate(times) if t >= wanted), None)
-        assert segment.find_offset_by_timestamp(wanted, BASE) == expected
-
-
-@pytest.mark.parametrize("garbage", [b"", b"\0\0\0\0\0\0\0\5\0\0\0\x20" * 3, b"\x01" * 36])
-def test_wrong_time_index_costs_time_and_nothing_else(garbage: bytes) -> None:
-    files = SimFiles()
-    segment = _create(files)
-    fill(segment, 40)
-    segment.close()
-    files.overwrite(TIME_INDEX, garbage)
-    segment = _open(files)
-    for number in range(40):
-        expected = (T0 + 10 * number, BASE + number, 0)
-        assert segment.find_offset_by_timestamp(T0 + 10 * number, BASE) == expected
+# -- age -------------------------------------------------------------------------------------
 
 
 def test_age_of_a_segment_without_timestamps_is_when_it_was_written() -> None:

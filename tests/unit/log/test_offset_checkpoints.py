@@ -145,12 +145,45 @@ def test_a_directory_that_failed_is_not_written_any_more() -> None:
     site = LogSite(("/a", "/b")).start()
     site.create("t-0")
     site.create("u-0")
-    waiting = site.manager.write_recovery_points()  # In /a first; /b fails meanwhile.
     site.manager.storage_failed("/b", OSError(errno.EIO, "broken"))
     created = spied(site.files, "create")
-    site.settle(waiting)
+    site.settle(site.manager.write_recovery_points())
     site.settle(site.manager.write_high_watermarks())
     assert created() == [
         "/a/recovery-point-offset-checkpoint.tmp",
         "/a/replication-offset-checkpoint.tmp",
     ]
+
+
+def test_a_disk_that_hangs_delays_the_checkpoints_of_no_other() -> None:
+    site = LogSite(("/a", "/b")).start()
+    site.create("t-0")
+    site.create("u-0")
+    created = spied(site.files, "create")
+    site.manager.write_recovery_points()
+    site.ports.jobs.run_one("dir:/b")
+    assert created() == ["/b/recovery-point-offset-checkpoint.tmp"]
+
+
+def test_a_bug_costs_one_checkpoint_of_one_directory_until_the_next_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    site = LogSite(("/a", "/b")).start()
+    site.create("t-0")
+    site.create("u-0")
+    created = spied(site.files, "create")
+
+    def die(name: str, offsets: object) -> None:
+        raise ValueError("a bug")
+
+    monkeypatch.setattr(site.manager.dirs["/a"], "write_offsets", die)
+    site.settle(site.manager.write_recovery_points())
+    assert created() == ["/b/recovery-point-offset-checkpoint.tmp"]
+    assert site.offline == []
+    assert site.reports[-1] == (
+        "checkpoint of recovery-point-offset-checkpoint in /a failed: ValueError('a bug'); "
+        "it is tried again"
+    )
+    monkeypatch.undo()
+    site.settle(site.manager.write_recovery_points())
+    assert "/a/recovery-point-offset-checkpoint.tmp" in created()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -26,7 +28,13 @@ def _manager(files: SimFiles | None = None) -> ProducerStateManager:
 
 
 def _header(
-    sequence: int, count: int = 1, *, epoch: int = 0, pid: int = PID, transactional: bool = False
+    sequence: int,
+    count: int = 1,
+    *,
+    epoch: int = 0,
+    pid: int = PID,
+    transactional: bool = False,
+    **how: Any,
 ) -> BatchHeader:
     return parse_header(
         client_batch(
@@ -35,6 +43,7 @@ def _header(
             producer_epoch=epoch,
             base_sequence=sequence,
             is_transactional=transactional,
+            **how,
         )
     )
 
@@ -197,10 +206,35 @@ def test_silent_producers_are_forgotten_unless_a_transaction_is_open() -> None:
     manager = _manager()
     _append(manager, _header(0, pid=1), 100)
     _append(manager, _header(0, pid=2, transactional=True), 101)
-    assert manager.remove_expired(T0 + DAY_MS - 1) == 0
-    assert manager.remove_expired(T0 + DAY_MS) == 1
+    for now_ms in (5, DAY_MS + 4):
+        manager.remove_expired(now_ms)
+        assert set(manager.producers) == {1, 2}
+    manager.remove_expired(DAY_MS + 5)
     assert set(manager.producers) == {2}
     _append(manager, _header(900, pid=1), 102)
+
+
+def test_silence_ends_with_each_append_whatever_its_timestamp() -> None:
+    manager = _manager()
+    for number in range(5):
+        _append(manager, _header(number, timestamp=7), 100 + number)
+        manager.remove_expired(number * (DAY_MS - 1))
+    assert set(manager.producers) == {PID}
+    manager.remove_expired(4 * (DAY_MS - 1) + DAY_MS)
+    assert manager.producers == {}
+
+
+def test_expiration_lets_others_run_between_many_producers() -> None:
+    manager = _manager()
+    for pid in range(2500):
+        _append(manager, _header(0, pid=pid), pid)
+    steps = manager.expire(0)
+    next(steps)
+    _append(manager, _header(0, pid=9000), 9000)
+    del manager.producers[2400]
+    assert len(list(steps)) == 1
+    manager.remove_expired(DAY_MS)
+    assert set(manager.producers) == {9000}
 
 
 # -- snapshots --------------------------------------------------------------------------------
@@ -216,7 +250,7 @@ def test_state_survives_a_snapshot_with_its_newest_batch() -> None:
     manager.write_snapshot(106)
     assert files.listdir("/log") == ["00000000000000000106.snapshot"]
     loaded = _manager(files)
-    assert loaded.load(0, 106, T0) == 106
+    assert loaded.load(0, 106) == 106
     assert {pid: state.to_snapshot() for pid, state in loaded.producers.items()} == {
         pid: state.to_snapshot() for pid, state in manager.producers.items()
     }
@@ -233,7 +267,7 @@ def test_snapshot_is_of_the_moment_it_was_prepared() -> None:
     _append(manager, _header(1), 101)
     write()
     loaded = _manager(files)
-    loaded.load(0, 101, T0)
+    loaded.load(0, 101)
     assert loaded.producers[PID].last_sequence == 0
 
 
@@ -245,12 +279,13 @@ def test_each_of_several_snapshots_under_way_is_of_its_moment() -> None:
         _append(manager, _header(number), 100 + number)
         _append(manager, _header(0, pid=number), 200 + number)
         writes.append(manager.prepare_snapshot(101 + number))
-    manager.remove_expired(T0 + DAY_MS)
+    manager.remove_expired(0)
+    manager.remove_expired(DAY_MS)
     assert manager.producers == {}
     for number in reversed(range(3)):
         writes[number]()
         loaded = _manager(files)
-        loaded.load(0, 101 + number, T0)
+        loaded.load(0, 101 + number)
         assert loaded.producers[PID].last_sequence == number
         assert len(loaded.producers) == number + 2
 
@@ -281,7 +316,7 @@ def test_snapshot_is_durable_when_it_is_written() -> None:
         def randrange(self, stop: int, /) -> int:
             return 0
 
-    assert _manager(files.crash(Never())).load(0, 101, T0) == 101
+    assert _manager(files.crash(Never())).load(0, 101) == 101
 
 
 def _with_snapshots(*offsets: int) -> tuple[SimFiles, ProducerStateManager]:
@@ -295,7 +330,7 @@ def _with_snapshots(*offsets: int) -> tuple[SimFiles, ProducerStateManager]:
 
 def test_newest_snapshot_within_the_log_is_loaded_and_others_outside_it_deleted() -> None:
     _, manager = _with_snapshots(10, 20, 30, 40)
-    assert manager.load(10, 35, T0) == 30
+    assert manager.load(10, 35) == 30
     assert set(manager.producers) == {10, 20, 30}
     assert manager.snapshot_offsets() == [10, 20, 30]
 
@@ -304,22 +339,24 @@ def test_damaged_snapshot_is_deleted_and_the_one_before_it_loaded() -> None:
     files, manager = _with_snapshots(10, 20, 30)
     files.overwrite(manager.snapshot_path(30), b"garbage")
     files.overwrite(manager.snapshot_path(20), b"")
-    assert manager.load(0, 99, T0) == 10
+    assert manager.load(0, 99) == 10
     assert manager.snapshot_offsets() == [10]
 
 
 def test_without_a_snapshot_replay_begins_at_the_logs_start() -> None:
     _, manager = _with_snapshots(10)
     manager.producers.clear()
-    assert manager.load(50, 99, T0) is None
+    assert manager.load(50, 99) is None
     assert manager.producers == {}
     assert manager.snapshot_offsets() == []
 
 
-def test_expired_producers_are_not_loaded() -> None:
-    _, manager = _with_snapshots(10)
-    manager.load(0, 99, T0 + DAY_MS)
-    assert manager.producers == {}
+def test_loaded_producers_are_silent_since_their_segment_was_written() -> None:
+    _, manager = _with_snapshots(10, 20)
+    manager.load(0, 99)
+    manager.date_silence(lambda batch: {10: 1000.0, 20: 5000.0}[batch.last_offset])
+    manager.remove_expired(1000.0 + DAY_MS)
+    assert set(manager.producers) == {20}
 
 
 def test_snapshots_of_no_segment_go_except_one_beyond_them_all() -> None:

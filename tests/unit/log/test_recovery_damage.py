@@ -17,37 +17,125 @@ from tests.helpers.log_site import (
     values,
 )
 
+BATCH_BYTES = 173
+"""Of each of the logs' batches."""
+
 # -- gaps and damage between what is there ----------------------------------------------------
 
 
-def test_what_follows_a_cut_segment_is_dropped_if_nothing_of_it_was_acknowledged() -> None:
-    """Later pages may reach the disk before earlier ones."""
+def _unsealed() -> tuple[LogSite, Log]:
+    """Four segments of which nothing proves that any was made durable."""
     site, log = four_segments()
     site.forget(names.RECOVERY_POINT_CHECKPOINT, names.HIGH_WATERMARK_CHECKPOINT)
+    for offset in site.listing(log, ".snapshot"):
+        site.files.unlink(site.path(log, offset, ".snapshot"))
+    return site, log
+
+
+def _strays(site: LogSite, log: Log) -> list[str]:
+    return [name for name in site.files.listdir(log.directory) if name.endswith(".stray")]
+
+
+def test_what_follows_a_cut_segment_is_kept_as_stray_if_nothing_of_it_was_acknowledged() -> None:
+    """Later pages may reach the disk before earlier ones."""
+    site, log = _unsealed()
     site.flip(site.path(log, 5), -1)
+    rejected = {base: site.files.read_file(site.path(log, base)) for base in (10, 15)}
     site = site.kill()
     log = site.log()
     assert base_offsets(log) == site.listing(log) == [0, 5]
     assert log.log_end_offset == 9
-    assert "dropped 2 segments of t-0 from offset 10 on" in site.reports[-1]
-    assert site.listing(log, ".snapshot") == [5]
+    assert "took 2 segments out of t-0, from offset 10 on" in site.reports[-1]
+    assert f"kept in /a/t-0 as *.stray: {10:020}.log.stray" in site.reports[-1]
+    assert _strays(site, log) == [
+        f"{base:020}{suffix}.stray"
+        for base in (10, 15)
+        for suffix in (".index", ".log", ".timeindex")
+    ]
+    for base, content in rejected.items():
+        assert site.files.read_file(f"{site.path(log, base)}.stray") == content
 
 
-def test_what_follows_a_segment_that_was_lost_as_a_whole_is_dropped_too() -> None:
+def test_what_follows_a_segment_that_was_lost_as_a_whole_is_kept_as_stray_too() -> None:
     """Of two segments never synced, a power loss may keep the second one only."""
-    site, log = four_segments()
-    site.forget(names.RECOVERY_POINT_CHECKPOINT, names.HIGH_WATERMARK_CHECKPOINT)
+    site, log = _unsealed()
     site.files.overwrite(site.path(log, 0), b"")
     site = site.kill()
     log = site.log()
     assert base_offsets(log) == site.listing(log) == [0]
     assert (log.log_start_offset, log.log_end_offset) == (0, 0)
+    assert len(_strays(site, log)) == 9
+
+
+def test_a_stray_segment_survives_starts_retention_and_another_of_its_offset() -> None:
+    site, log = _unsealed()
+    site.flip(site.path(log, 5), -1)
+    first = site.files.read_file(site.path(log, 10))
+    site = site.kill()
+    site.fill(site.log(), 8)
+    site.settle()
+    log = site.log()
+    assert base_offsets(log) == [0, 5, 10, 15]
+    for offset in site.listing(log, ".snapshot"):
+        site.files.unlink(site.path(log, offset, ".snapshot"))
+    second = site.files.read_file(site.path(log, 10))
+    site.flip(site.path(log, 5), -1)
+    site = site.kill()
+    site.log().log_start_offset = 5
+    site.log().apply_retention(site.ports.clock.now_ms())
+    site.ports.advance(10_000)
+    site = site.restart()
+    path = site.path(log, 10)
+    assert site.files.read_file(f"{path}.stray") == first
+    assert site.files.read_file(f"{path}.2.stray") == second
+    site.delete("t-0")
+    site.ports.advance(10_000)
+    assert not any(name.startswith("t-0") for name in site.files.listdir("/a"))
+
+
+@pytest.mark.parametrize("base", [0, 5, 10])
+@pytest.mark.parametrize("kept", [5, 10, 15])
+def test_no_segment_below_a_snapshot_is_rejected_without_checkpoints(base: int, kept: int) -> None:
+    """R14: sealing wrote the snapshot, so all segments before it were durable."""
+    site, log = four_segments()
+    site.forget(names.RECOVERY_POINT_CHECKPOINT, names.HIGH_WATERMARK_CHECKPOINT)
+    for offset in {5, 10, 15} - {kept}:
+        site.files.unlink(site.path(log, offset, ".snapshot"))
+    site.flip(site.path(log, base), 2 * BATCH_BYTES + 100)
+    site = site.kill()
+    log = site.log()
+    damaged = base + 2
+    if damaged > kept:
+        assert (base_offsets(log), log.log_end_offset) == ([*range(0, base + 1, 5)], damaged)
+        return
+    assert base_offsets(log) == [0, 5, 10, 15]
+    assert (log.log_start_offset, log.log_end_offset) == (0, 17)
+    assert _strays(site, log) == []
+    with pytest.raises(CorruptMessage):
+        log.read(damaged, 1000, end_offset=17)
+    assert batch_offsets(log, damaged + 1) == list(range(damaged + 1, 17))
+    assert f"offsets {damaged} to {damaged} cannot be read" in "".join(site.reports)
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_nothing_below_a_clean_stop_is_cut_without_a_high_watermark(clean: bool) -> None:
+    """The stop wrote a snapshot of the log's end; an index is missing, so recovery reads it all."""
+    site, log = four_segments()
+    site.stop()
+    site.forget(names.HIGH_WATERMARK_CHECKPOINT, names.RECOVERY_POINT_CHECKPOINT)
+    if not clean:
+        site.files.unlink(f"/a/{names.CLEAN_SHUTDOWN_FILE}")
+    site.files.unlink(site.path(log, 15, ".index"))
+    site.flip(site.path(log, 15), 100)
+    site = site.kill()
+    assert site.log().log_end_offset == 17
+    assert batch_offsets(site.log(), 16) == [16]
 
 
 @pytest.mark.parametrize("high_watermark", [7, 8, 10, 11, 17])
 def test_no_segment_behind_damage_below_the_high_watermark_is_dropped(high_watermark: int) -> None:
     """R14: what is missing was durable, so that what follows may have been acknowledged."""
-    site, log = four_segments()
+    site, log = _unsealed()
     log.high_watermark = high_watermark
     site.settle(site.manager.write_high_watermarks())
     site.files.overwrite(site.path(log, 5), site.files.read_file(site.path(log, 5))[:400])
@@ -68,9 +156,6 @@ def _shortened(keep_bytes: int, *, clean: bool) -> LogSite:
     path = site.path(log, 15)
     site.files.overwrite(path, site.files.read_file(path)[:keep_bytes])
     return site.kill()
-
-
-BATCH_BYTES = 173
 
 
 @pytest.mark.parametrize("clean", [True, False])
@@ -123,9 +208,9 @@ def test_a_reader_inside_what_is_lost_goes_on_behind_it() -> None:
     assert values(log, 15) == {17: b"new"}
 
 
-def _damaged(position: int, high_watermark: int) -> tuple[LogSite, Log]:
+def _damaged(position: int, high_watermark: int, *, sealed: bool = True) -> tuple[LogSite, Log]:
     """The log after a crash that finds one byte of the third batch of segment 0 wrong."""
-    site, log = four_segments()
+    site, log = four_segments() if sealed else _unsealed()
     log.high_watermark = high_watermark
     site.settle(site.manager.write_high_watermarks())
     path = site.path(log, 0)
@@ -190,7 +275,7 @@ def test_a_read_that_begins_before_damage_ends_there() -> None:
 
 @pytest.mark.parametrize("position", [0, 8, 16, 20, 61, 100])
 def test_damage_at_the_high_watermark_is_cut(position: int) -> None:
-    _, log = _damaged(position, high_watermark=2)
+    _, log = _damaged(position, high_watermark=2, sealed=False)
     assert log.log_end_offset == 2
     assert batch_offsets(log) == [0, 1]
 

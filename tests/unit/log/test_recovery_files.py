@@ -168,12 +168,24 @@ def test_producers_of_batches_that_were_cut_are_as_if_they_had_not_come() -> Non
 
 
 def test_a_silent_producer_is_forgotten_at_the_start() -> None:
-    site, _ = _with_producers()
+    """Silence counts from when the segment of its newest batch was last written."""
+    site, log = _with_producers()
+    log.roll()
+    site.settle()
     site.ports.advance(site.config.producer_id_expiration_ms + 100)
     site.append(site.log(), 1, producer_id=9, producer_epoch=0, base_sequence=0)
     site.settle()
     site = site.kill()
     assert list(site.log().producer_state.producers) == [9]
+
+
+def test_a_producer_of_new_records_is_known_whatever_the_date_of_the_file() -> None:
+    """A backup may give a file any date, and Kafka goes by the records alone."""
+    site, log = _with_producers()
+    before = _states(log)
+    site.files._find(site.path(log, base_offsets(log)[-1])).modified_ms = 0
+    site = site.kill()
+    assert _states(site.log()) == before
 
 
 # -- what lies around in the directory --------------------------------------------------------
@@ -218,19 +230,26 @@ def test_an_interrupted_deletion_is_finished(clean: bool) -> None:
     assert log.leader_epochs.entries == ((0, 12),)
 
 
-def test_a_log_without_segments_begins_at_its_start_offset() -> None:
+@pytest.mark.parametrize(("snapshots", "begin"), [(False, 12), (True, 15)])
+def test_a_log_without_segments_begins_where_it_is_known_to_have_ended(
+    snapshots: bool, begin: int
+) -> None:
+    """A snapshot proves that there were records below its offset."""
     site, log = four_segments()
     log.log_start_offset = 12
     site.settle(site.manager.write_log_starts())
     for base in base_offsets(log):
         for suffix in SUFFIXES:
             site.files.unlink(site.path(log, base, suffix))
+    for offset in site.listing(log, ".snapshot"):
+        if not snapshots:
+            site.files.unlink(site.path(log, offset, ".snapshot"))
     site = site.kill()
     log = site.log()
-    assert (log.log_start_offset, log.log_end_offset, log.high_watermark) == (12, 12, 12)
+    assert (log.log_start_offset, log.log_end_offset, log.high_watermark) == (begin,) * 3
     site.append(log)
     site.settle()
-    assert batch_offsets(log) == [12]
+    assert batch_offsets(log) == [begin]
 
 
 def test_a_log_cut_below_its_start_offset_begins_anew_there() -> None:

@@ -8,15 +8,17 @@ import pytest
 
 from plogd.log import names
 from plogd.log.checkpoints import read_leader_epochs
+from plogd.log.housekeeping import RETRY_MS
 from plogd.log.log import Log
-from plogd.log.sealing import RETRY_MS
+from plogd.topic_config import TopicConfig
 from tests.helpers.log_site import LogSite, base_offsets
+from tests.helpers.sim_file import open_file
 from tests.helpers.sim_files import Operation
 
 
-def _rolled() -> tuple[LogSite, Log]:
+def _rolled(site: LogSite | None = None) -> tuple[LogSite, Log]:
     """A log whose second segment has just begun, with the round done and the seal waiting."""
-    site = LogSite().start()
+    site = site or LogSite().start()
     log = site.create("t-0")
     site.fill(log, 4)
     site.append(log, producer_id=7, producer_epoch=0, base_sequence=0)
@@ -61,7 +63,7 @@ def test_the_snapshot_is_of_the_moment_of_the_roll() -> None:
     site, log = _rolled()
     site.append(log, producer_id=8, producer_epoch=0, base_sequence=0)
     site.settle()
-    log.producer_state.load(0, 5, site.ports.clock.now_ms())
+    log.producer_state.load(0, 5)
     assert list(log.producer_state.producers) == [7]
 
 
@@ -94,7 +96,7 @@ def test_a_seal_a_full_disk_refuses_is_tried_again(what: str) -> None:
     site.files.fail_when(lambda operation: operation.path.endswith(what), errno.ENOSPC)
     site.settle()
     assert site.offline == []
-    assert "cannot seal a segment of t-0 yet" in site.reports[-1]
+    assert "seal of t-0 failed: [Errno 28]" in site.reports[-1]
     site.append(log)
     log.roll()
     site.settle()
@@ -156,25 +158,81 @@ def test_of_a_segment_that_is_deleted_the_producers_are_noted_all_the_same() -> 
     assert len(site.listing(log, ".snapshot")) == 1 and site.offline == []
 
 
-def test_an_unforeseen_error_takes_the_directory_offline(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever it was, the segment is not sealed."""
-    site, log = _rolled()
+@pytest.mark.parametrize("where", ["sync", "epochs", "snapshot"])
+def test_a_bug_costs_one_seal_which_is_tried_again(
+    where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = LogSite().start()
+    other = site.create("u-0")
+    site, log = _rolled(site)
+    site.fill(other, 6)
 
-    def die() -> None:
+    def die(*arguments: object) -> None:
         raise ValueError("a bug")
 
-    monkeypatch.setattr(log.segments.first.records_file, "sync", die)
+    with monkeypatch.context() as patch:
+        if where == "sync":
+            patch.setattr(open_file(log.segments.first.records_file), "sync", die)
+        elif where == "epochs":
+            patch.setattr("plogd.log.leader_epochs.write_leader_epochs", die)
+        else:
+            patch.setattr("plogd.log.producer_state.write_atomic", die)
+        site.ports.jobs.run_one("dir:/a")
     site.settle()
-    assert site.offline == ["/a"]
-    assert "seal failed: ValueError('a bug')" in site.reports[-1]
+    assert site.offline == []
+    assert "seal of t-0 failed: ValueError('a bug'); it is tried again" in site.reports
+    assert site.manager.housekeeping.errors_by_task == {"seal": 1}
+    assert (log.recovery_point, other.recovery_point) == (0, 5)
+    site.ports.advance(RETRY_MS)
+    assert log.recovery_point == 5
+    assert site.listing(log, ".snapshot") == [5]
+    assert [entry.epoch for entry in read_leader_epochs(site.files, log.directory)] == [0]
+
+
+@pytest.mark.parametrize("deleted_segment", [False, True])
+def test_a_recreated_topic_never_gets_the_snapshot_of_the_old_one(deleted_segment: bool) -> None:
+    """The seal is put off, and the topic is deleted and created again before it is tried."""
+    site, log = _rolled()
+    site.files.fail_when(lambda operation: operation.path.endswith(".snapshot.tmp"), errno.ENOSPC)
+    site.settle()
+    if deleted_segment:
+        log.log_start_offset = 5
+        log.apply_retention(site.ports.clock.now_ms())
+        site.ports.advance(RETRY_MS)
+    site.files.fail_no_more()
+    site.delete("t-0")
+    again = site.create("t-0")
+    site.append(again)
+    site.ports.advance(3 * RETRY_MS)
+    assert site.listing(again, ".snapshot") == []
+    assert not again.producer_state.producers
 
 
 def test_files_are_held_until_the_seal_is_done() -> None:
     site, log = _rolled()
-    files = log.segments.first.sync_files()
+    files = [open_file(file) for file in log.segments.first.sync_files()]
     log.close()
     assert all(file.size() >= 0 for file in files)
     site.settle()
-    for file in files:
-        with pytest.raises(AssertionError, match="closed"):
-            file.size()
+    assert not any(file.is_open for file in files)
+
+
+def test_a_sealed_segment_is_left_out_of_the_next_sync_round() -> None:
+    """It is durable, and may have lost its descriptor: a round on the reactor must not open it."""
+    site = LogSite().start()
+    site.files.sync_fs_supported = False
+    log = site.create("t-0", TopicConfig(segment_bytes=1000, flush_messages=1000))
+    site.fill(log, 7)
+    site.settle()
+    assert len(log.segments) == 2
+    synced: list[str] = []
+
+    def note(operation: Operation) -> None:
+        if operation.name == "sync":
+            synced.append(operation.path)
+
+    site.files.on_operation = note
+    log.request_sync()
+    site.settle()
+    assert synced == [log.segments.active.records_file.path]
+    assert log.durable_end_offset == 7

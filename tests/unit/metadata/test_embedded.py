@@ -26,6 +26,7 @@ from plogd.metadata.store import (
 )
 from plogd.ports import Later
 from plogd.topic_config import TopicConfig
+from tests.helpers.injection import Faults
 from tests.helpers.sim_broker import records_of
 from tests.helpers.sim_files import SimCrash, SimFiles
 from tests.helpers.sim_ports import START_MS, SimPorts, outcome, settled
@@ -40,7 +41,7 @@ class Disk:
         self.ports = SimPorts()
         self.files = SimFiles(["/"], clock=self.ports.clock)
 
-    def open(self, files: SimFiles | None = None) -> EmbeddedStore:
+    def open(self, files: SimFiles | None = None, *, faults: Faults | None = None) -> EmbeddedStore:
         """Start over what is there; a SimFiles from a crash replaces the disk."""
         if files is not None:
             self.ports, self.files = SimPorts(), files
@@ -50,9 +51,9 @@ class Disk:
             ["/d"],
             clock=ports.clock,
             timers=ports.timers,
-            files=self.files,
+            files=faults.files(self.files) if faults else self.files,
             random=ports.random,
-            jobs=ports.jobs,
+            jobs=faults.jobs(ports.jobs) if faults else ports.jobs,
             turn=ports.turn,
         )
         settled(ports, manager.open_directories())

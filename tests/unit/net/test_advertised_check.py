@@ -23,7 +23,11 @@ class Harness:
         self.shared = make_connections(ScriptedDispatch(), self.ports)
         config = load_config([], [f"advertised.listeners=PLAINTEXT://{advertised}"]).config
         self.advertised = config.advertised_by_name()["PLAINTEXT"]
-        self.check = AdvertisedCheck(config, self.shared, resolve=self.resolve)
+        self.check = AdvertisedCheck(
+            config,
+            self.shared,
+            resolve=lambda host: self.ports.jobs.submit("dns", lambda: self.resolve(host)),
+        )
         self.check.start()
         self.ports.settle()
 

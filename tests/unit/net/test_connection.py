@@ -114,6 +114,52 @@ def test_a_busy_connection_does_not_keep_another_from_its_turn() -> None:
     assert harness.dispatch.started == ["a1", "b1", "a2", "b2", "a3"]
 
 
+def busy(harness: ConnectionHarness, cost_ms: float) -> None:
+    """Make each request that starts last so long."""
+    clock = harness.ports.clock
+    harness.dispatch.on_start = lambda text: clock.advance_to(clock.monotonic_ms() + cost_ms)
+
+
+def test_many_connections_that_are_ready_at_once_do_not_keep_a_produce_waiting() -> None:
+    harness = ConnectionHarness()
+    busy(harness, 1.5)
+    for n in range(100):
+        harness.connect()
+        harness.feed(frame(METADATA, f"heavy {n}") * 3)
+    started = len(harness.dispatch.started)
+    assert started < 20, "the others wait in the run queue"
+    harness.connect()
+    harness.feed(frame(PRODUCE, "prompt"))
+    assert harness.dispatch.started[started:] == ["prompt"]
+    assert harness.answers == ["prompt"]
+    harness.ports.settle()
+    assert len(harness.dispatch.started) == 301
+
+
+def test_turns_are_short_while_many_connections_are_ready() -> None:
+    harness = ConnectionHarness()
+    busy(harness, 9)
+    harness.feed(frame(METADATA, "heavy"))
+    busy(harness, 0.06)
+    harness.connect()
+    harness.feed(frame(PRODUCE, "a") * 20)
+    assert harness.dispatch.started[1:] == ["a"] * 2
+    harness.ports.settle()
+    assert harness.dispatch.started[1:] == ["a"] * 20
+
+
+def test_part_of_a_request_is_taken_while_many_connections_are_ready() -> None:
+    harness = ConnectionHarness()
+    busy(harness, 9)
+    harness.feed(frame(METADATA, "heavy"))
+    harness.connect()
+    harness.feed(frame(METADATA, "split")[:5])
+    assert len(harness.shared.run_queue) == 0
+    harness.ports.settle()
+    harness.feed(frame(METADATA, "split")[5:])
+    assert harness.answers == ["split"]
+
+
 def test_no_request_starts_while_too_many_answers_wait_to_be_sent() -> None:
     harness = ConnectionHarness(plog_response_buffer_max_bytes=64 * 1024)
     harness.wire.takes_answers = False

@@ -61,9 +61,9 @@ def test_a_large_request_takes_no_memory_from_others_while_it_may_not_start(behi
     large = frame(PRODUCE, "x" * 1_000_000)
     rest = harness.feed(large)
     assert rest
-    assert harness.shared.memory.used_bytes == 0
+    assert harness.shared.memory.leased_bytes == 0
     harness.ports.advance(10_000)
-    assert harness.shared.memory.used_bytes > 0
+    assert harness.shared.memory.leased_bytes > 0
     assert harness.feed(rest) == b""
     harness.ports.settle()
     assert harness.dispatch.started[-1] == "x" * 1_000_000

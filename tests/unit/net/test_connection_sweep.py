@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from plogd.net.connection import CLOSE_MAX_MS
 from tests.helpers.net_connection import ConnectionHarness
 from tests.helpers.net_parts import FETCH, METADATA, frame
@@ -19,12 +21,13 @@ def test_a_request_that_drips_is_closed_and_named(log_lines: list[str]) -> None:
         harness.shared.sweep()
     assert harness.wire.is_closed
     [line] = log_lines
-    assert "slower than 1024 bytes a second" in line
+    assert "a request of 200006 bytes too slowly: 130 bytes had arrived" in line
+    assert "plog.partial.request.timeout.ms" in line
 
 
 def test_a_request_that_comes_at_a_fair_rate_may_take_its_time() -> None:
     harness = ConnectionHarness()
-    data = frame(METADATA, "x" * 200_000)
+    data = frame(METADATA, "x" * 60_000)
     while data:
         harness.feed(data[:8000])
         data = data[8000:]
@@ -32,6 +35,22 @@ def test_a_request_that_comes_at_a_fair_rate_may_take_its_time() -> None:
         harness.shared.sweep()
         assert not harness.wire.is_closed
     assert len(harness.answers) == 1
+
+
+@pytest.mark.parametrize(("piece", "is_closed"), [(900_000, True), (1_800_000, False)])
+def test_large_request_must_arrive_at_a_rate_in_proportion_to_its_size(
+    piece: int, is_closed: bool
+) -> None:
+    harness = ConnectionHarness()
+    data = frame(METADATA, "x" * 20_000_000)
+    for start in range(0, len(data), piece):
+        if not harness.wire.is_closed:
+            harness.feed(data[start : start + piece])
+        harness.ports.advance(5 * SECOND_MS)
+        harness.shared.sweep()
+    assert harness.wire.is_closed is is_closed
+    assert len(harness.answers) == (not is_closed)
+    assert harness.shared.memory.used_bytes == 0
 
 
 def test_a_rate_is_measured_again_and_again() -> None:
@@ -59,22 +78,26 @@ def test_a_request_we_do_not_read_on_is_not_slow() -> None:
     assert harness.answers == ["slow", "a", "b"]
 
 
-def test_a_request_that_waits_for_memory_is_not_slow() -> None:
-    harness = ConnectionHarness(queued_max_request_bytes=1_500_000, connections_max_idle_ms=-1)
+def test_request_that_waits_for_memory_is_not_slow() -> None:
+    harness = ConnectionHarness(
+        queued_max_request_bytes=1_500_000,
+        plog_partial_request_timeout_ms=4000,
+    )
     first, first_wire = harness.connection, harness.wire
     data = frame(METADATA, "x" * 1_000_000)
-    harness.feed(data[:600_000])
+    harness.feed(data[:200_000])
     second = harness.connect()
     second_wire = harness.wire
     rest = harness.feed(data)
     assert not second_wire.is_reading
-    harness.ports.advance(29 * SECOND_MS)
     harness.connection, harness.wire = first, first_wire
-    harness.feed(data[600_000:])
+    for position in range(200_000, len(data), 280_000):
+        harness.ports.advance(1.9 * SECOND_MS)
+        harness.feed(data[position : position + 280_000])
+        harness.shared.sweep()
     assert len(harness.answers) == 1
     assert second_wire.is_reading
-    harness.shared.sweep()
-    harness.ports.advance(20 * SECOND_MS)
+    harness.ports.advance(2 * SECOND_MS)
     harness.shared.sweep()
     assert not second_wire.is_closed
     harness.connection, harness.wire = second, second_wire

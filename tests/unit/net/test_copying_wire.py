@@ -79,6 +79,21 @@ def test_nothing_is_written_while_the_transport_has_enough(harness: Harness) -> 
     assert harness.file.holders == 1
 
 
+def test_bytes_that_wait_are_counted_and_files_are_not(harness: Harness) -> None:
+    responses = harness.shared.responses
+    harness.wire.pauseProducing()
+    harness.wire.write_answer([b"abc", harness.region(0, 100_000)])
+    assert responses.used_bytes == 3
+    harness.wire.resumeProducing()
+    assert responses.used_bytes == 0
+    assert harness.wire.sent_bytes == 100_003
+    harness.wire.pauseProducing()
+    harness.wire.write_answer([b"abc"])
+    harness.wire.lost()
+    harness.wire.connection.lost()
+    assert responses.used_bytes == 0
+
+
 def test_a_cold_piece_is_read_by_a_job_and_what_follows_waits_behind_it(harness: Harness) -> None:
     harness.file.is_cached = False
     harness.wire.write_answer([b"head", harness.region(0, 100_000)])

@@ -14,8 +14,8 @@ def test_each_number_has_its_line() -> None:
     connections.accepted, connections.closed, connections.refused = 5, 3, 2
     connections.bytes_in, connections.bytes_out, connections.requests = 1000, 2000, 30
     connections.slots.in_use = 4
-    lease = connections.memory.lease(100_000)
-    assert lease is not None
+    assert connections.memory.lease(100_000, "host", lambda: None).grow(16_384)
+    connections.responses.used_bytes = 6
     lines = metrics.expose().decode().splitlines()
     for line in (
         "kafka_server_socket_server_metrics_connection_count 0",
@@ -27,6 +27,7 @@ def test_each_number_has_its_line() -> None:
         "plog_connections_refused_total 2",
         "plog_request_memory_used_bytes 131072",
         "plog_request_memory_waiting 0",
+        "plog_response_memory_used_bytes 6",
         "plog_produce_requests_waiting 4",
     ):
         assert line in lines

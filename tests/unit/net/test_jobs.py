@@ -72,6 +72,38 @@ def test_a_job_that_exits_fails_and_its_lane_goes_on(jobs: ThreadJobs, pump: Pum
     assert outcome(second) == "still here"
 
 
+def _no_thread(thread: threading.Thread) -> None:
+    raise RuntimeError("can't start new thread")
+
+
+def test_job_fails_when_there_is_no_thread_and_the_next_does_not(
+    jobs: ThreadJobs, pump: Pump, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", _no_thread)
+        later = jobs.submit("lane", lambda: 1)
+        with pytest.raises(RuntimeError, match="new thread"):
+            outcome(later)
+    again = jobs.submit("lane", lambda: 2)
+    pump.until(lambda: again.done)
+    assert outcome(again) == 2
+
+
+def test_lane_without_a_thread_of_its_own_waits_for_one_there_is(
+    jobs: ThreadJobs, pump: Pump, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may_end = threading.Event()
+    first = jobs.submit("first", may_end.wait)
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", _no_thread)
+        second = jobs.submit("second", lambda: 2)
+    assert not second.done
+    may_end.set()
+    pump.until(lambda: second.done)
+    assert outcome(first)
+    assert outcome(second) == 2
+
+
 def test_jobs_of_a_lane_neither_overlap_nor_overtake(jobs: ThreadJobs, pump: Pump) -> None:
     running: list[int] = []
     order: list[int] = []

@@ -233,6 +233,23 @@ def test_out_of_descriptors_accepting_pauses_and_resumes(make_harness: Any) -> N
     harness.exchange(second)
 
 
+def test_clients_wait_when_the_other_descriptors_are_reserved_for_logs(make_harness: Any) -> None:
+    harness = make_harness()
+    [bound] = harness.listeners.open_all([listener()])
+    budget = harness.shared.descriptors
+    budget.set_limit(8, 8)  # One for the broker, two for logs.
+    served = [harness.connect(bound.port) for _ in range(5)]
+    for client in served:
+        harness.exchange(client)
+    waiting = harness.connect(bound.port)
+    harness.pump.until(lambda: harness.ports.timers.next_due_ms is not None)
+    assert harness.shared.accepted == 5
+    served[0].close()
+    harness.pump.until(lambda: len(harness.shared) == 4)
+    harness.ports.advance(ACCEPT_PAUSE_MS)
+    harness.exchange(waiting)
+
+
 def test_a_client_that_was_gone_before_it_was_accepted_costs_nothing(
     make_harness: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

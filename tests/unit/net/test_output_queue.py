@@ -244,3 +244,15 @@ def test_a_peer_that_is_gone_raises(harness: Harness) -> None:
     harness.queue.append([b"anybody?"])
     with pytest.raises(BrokenPipeError):
         harness.flush()
+
+
+def test_regions_of_files_are_not_counted_as_memory(harness: Harness) -> None:
+    queue = harness.queue
+    queue.append([b"head", harness.region(0, 200_000), b"tail", harness.region(5, 10)])
+    assert queue.buffered_bytes == 8 + 2 * REGION_WEIGHT_BYTES
+    assert queue.memory_bytes == 8
+    harness.drain()
+    assert queue.buffered_bytes == queue.memory_bytes == 0
+    queue.append([b"head", harness.region(0, 200_000)])
+    queue.close()
+    assert queue.memory_bytes == 0

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from plogd.net.receive_buffer import (
     HELD_MAX_BYTES,
     LEASE_FROM_BYTES,
+    SCARCE_READ_BYTES,
     SHARED_BUFFER_BYTES,
     SMALL_FRAME_BYTES,
     BadFrameSize,
@@ -34,7 +35,11 @@ class Harness:
         self.memory = memory or RequestMemory(-1)
         self.granted = 0
         self.buffer = ReceiveBuffer(
-            SHARED, self.memory, max_frame_bytes=max_frame_bytes, on_memory=self._on_memory
+            SHARED,
+            self.memory,
+            host="192.0.2.1",
+            max_frame_bytes=max_frame_bytes,
+            on_memory=self._on_memory,
         )
 
     def _on_memory(self) -> None:
@@ -153,8 +158,9 @@ def test_a_small_unfinished_frame_owns_just_its_bytes() -> None:
     harness.read(sized(b"done") + sized(b"half of it")[:9])
     assert harness.turn() == [b"done"]
     assert len(harness.buffer._view) == 9
-    assert harness.memory.used_bytes == 0
+    assert harness.memory.used_bytes == harness.memory.held_bytes == 9
     assert harness.feed(sized(b"half of it")[9:]) == [b"half of it"]
+    assert harness.memory.used_bytes == 0
 
 
 def test_what_a_turn_has_left_over_is_trimmed_when_it_is_down_to_an_unfinished_frame() -> None:
@@ -166,28 +172,73 @@ def test_what_a_turn_has_left_over_is_trimmed_when_it_is_down_to_an_unfinished_f
     assert len(harness.buffer._view) == 2
 
 
-def test_a_large_frame_is_read_straight_into_a_lease_of_its_whole_size() -> None:
+def test_large_frame_is_read_straight_into_a_lease_that_grows_as_it_fills() -> None:
     harness = Harness()
     data = sized(b"z" * 3 * MIB)
     rest = harness.read(data[:LEASE_FROM_BYTES]) + data[LEASE_FROM_BYTES:]
     assert harness.turn() == []
-    assert harness.memory.used_bytes == 4 * MIB
+    assert harness.memory.used_bytes == 16 * LEASE_FROM_BYTES
     target = harness.buffer.target(is_blocked=False)
     assert target.obj is not SHARED.obj
-    assert len(target) == MIB, "a fast sender must not hold up the others"
+    assert len(target) == 15 * LEASE_FROM_BYTES
+    harness.read(rest[: len(target)])
+    rest = rest[len(target) :]
+    assert harness.turn() == []
+    assert harness.memory.used_bytes == 2 * MIB
     assert harness.feed(rest) == [data[4:]]
     assert harness.memory.used_bytes == 0
 
 
-def test_memory_for_a_large_frame_is_not_reserved_before_some_of_it_is_here() -> None:
+def test_fast_sender_does_not_hold_up_the_others() -> None:
+    harness = Harness()
+    harness.read(sized(b"z" * 30 * MIB))
+    harness.turn()
+    assert len(harness.buffer.target(is_blocked=False)) == MIB
+
+
+def test_large_frame_takes_no_lease_before_some_of_it_is_here() -> None:
     harness = Harness()
     data = sized(b"z" * 3 * MIB)
     for position in range(0, LEASE_FROM_BYTES - 1024, 1024):
         assert harness.read(data[position : position + 1024]) == b""
         assert harness.turn() == []
-    assert harness.memory.used_bytes == 0
+    assert harness.memory.leased_bytes == 0
+    assert harness.memory.used_bytes == LEASE_FROM_BYTES - 1024
     assert harness.feed(data[LEASE_FROM_BYTES - 1024 :]) == [data[4:]]
     assert harness.memory.used_bytes == 0
+
+
+def test_lease_does_not_grow_while_requests_may_not_start() -> None:
+    harness = Harness()
+    data = sized(b"z" * 3 * MIB)
+    harness.read(data[:LEASE_FROM_BYTES])
+    harness.turn()
+    held = harness.memory.used_bytes
+    harness.read(data[LEASE_FROM_BYTES:held], is_blocked=True)
+    harness.buffer.keep(lambda: False)
+    assert harness.memory.used_bytes == held
+    assert not harness.buffer.may_read(is_blocked=True)
+    assert harness.turn() == []
+    assert harness.feed(data[held:]) == [data[4:]]
+
+
+def test_little_is_read_while_the_copies_of_all_connections_occupy_too_much() -> None:
+    memory = RequestMemory(16 * MIB)
+    memory.held_bytes = 2 * MIB + 1
+    idle, pipelining, sending = Harness(memory), Harness(memory), Harness(memory)
+    assert len(idle.buffer.target(is_blocked=False)) == SCARCE_READ_BYTES
+    assert idle.feed(sized(b"x" * 1000) * 20) == [b"x" * 1000] * 20
+    pipelining.read(sized(b"x" * 1000) * 20)
+    pipelining.keep()
+    assert not pipelining.buffer.may_read(is_blocked=True)
+    data = sized(b"y" * 30_000)
+    rest = sending.read(data)
+    sending.read(rest[:1000])
+    assert sending.turn() == []
+    assert memory.leased_bytes == len(data), "an unfinished request is counted whole"
+    assert sending.feed(rest[1000:]) == [data[4:]]
+    idle.buffer.close(), pipelining.buffer.close()
+    assert memory.used_bytes == memory.held_bytes == 2 * MIB + 1
 
 
 def test_a_lease_takes_no_byte_of_the_next_frame() -> None:
@@ -213,7 +264,7 @@ def test_a_bad_size_behind_a_frame_that_may_not_start_takes_no_memory() -> None:
     harness = Harness(max_frame_bytes=1000)
     harness.read(struct.pack(">i", 2**31 - 1) + b"x" * 10)
     harness.keep()
-    assert harness.memory.used_bytes == 0
+    assert harness.memory.leased_bytes == 0
     with pytest.raises(BadFrameSize):
         harness.buffer.next_frame()
 
@@ -267,7 +318,7 @@ def test_without_memory_reading_stops_until_another_gives_its_lease_back() -> No
 
 
 def test_closing_gives_back_the_lease_and_the_place_in_line() -> None:
-    memory = RequestMemory(3 * MIB)
+    memory = RequestMemory(2 * MIB)
     data = sized(b"m" * 2_000_000)
     harnesses = [Harness(memory) for _ in range(3)]
     for harness in harnesses:

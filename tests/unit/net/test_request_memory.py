@@ -1,100 +1,237 @@
-"""The budget for large requests."""
+"""The budget for requests that are kept while they arrive."""
 
 from __future__ import annotations
 
 import mmap
-from typing import Any
+import random
+from collections.abc import Callable
 
 import pytest
 
 from plogd.net.request_memory import MAPPED_ABOVE_BYTES, Lease, RequestMemory
 
+KIB = 1 << 10
 MIB = 1 << 20
 
 
-def test_a_lease_is_as_large_as_asked_for_and_writable() -> None:
+def nothing() -> None:
+    """What a test has happen that looks for itself whether a lease has grown."""
+
+
+def lease(
+    memory: RequestMemory,
+    frame_bytes: int,
+    arrived_bytes: int = 16 * KIB,
+    on_granted: Callable[[], None] = nothing,
+    host: str = "host",
+) -> Lease:
+    made = memory.lease(frame_bytes, host, on_granted)
+    made.grow(arrived_bytes)
+    return made
+
+
+def room(made: Lease) -> int:
+    return 0 if made.view is None else len(made.view)
+
+
+def fill(made: Lease) -> int:
+    """Fill `made` as far as there is memory; how much of its request is here then."""
+    while not made.is_waiting and not made.is_complete:
+        made.grow(room(made))
+    return room(made)
+
+
+@pytest.mark.parametrize("frame_bytes", [100_000, MIB, MIB + 1, 5 * MIB])
+def test_lease_grows_to_its_request_and_keeps_what_is_in_it(frame_bytes: int) -> None:
     memory = RequestMemory(-1)
-    for nbytes in (100_000, MAPPED_ABOVE_BYTES, MAPPED_ABOVE_BYTES + 1, 5 * MIB):
-        lease = memory.lease(nbytes)
-        assert lease is not None
-        assert len(lease.view) == nbytes
-        lease.view[-1] = 7
-        lease.release()
+    made = lease(memory, frame_bytes)
+    written = 0
+    while True:
+        assert made.view is not None
+        made.view[written:] = bytes([written % 251]) * (len(made.view) - written)
+        assert made.view[0] == 0
+        written = len(made.view)
+        if made.is_complete:
+            break
+        assert made.grow(written)
+    assert written == frame_bytes
+    made.release()
     assert memory.used_bytes == 0
 
 
-def test_a_large_lease_is_a_mapping_and_is_reserved_whole_before_a_byte_has_come() -> None:
+def test_lease_occupies_in_proportion_to_what_has_arrived() -> None:
     memory = RequestMemory(-1)
-    lease = memory.lease(100 * MIB)
-    assert lease is not None
-    assert isinstance(lease.view.obj, mmap.mmap)
-    assert memory.used_bytes == 100 * MIB
-    lease.release()
+    made = lease(memory, 100 * MIB, 16 * KIB)
+    assert memory.used_bytes == 256 * KIB
+    made.grow(64 * KIB)
+    assert memory.used_bytes == MIB
+    made.grow(256 * KIB)
+    assert memory.used_bytes == 2 * MIB
+    assert made.view is not None
+    assert isinstance(made.view.obj, mmap.mmap)
+    made.grow(2 * MIB)
+    assert memory.used_bytes == 4 * MIB
+    made.release()
+    made.release()
     assert memory.used_bytes == 0
 
 
-def test_a_released_view_raises() -> None:
-    lease = RequestMemory(-1).lease(100_000)
-    assert lease is not None
-    lease.release()
-    lease.release()
+def test_released_view_raises() -> None:
+    made = lease(RequestMemory(-1), 100_000)
+    view = made.view
+    assert view is not None
+    made.release()
     with pytest.raises(ValueError, match="released"):
-        lease.view[0]
+        view[0]
 
 
-def test_what_does_not_fit_waits_in_line_and_is_served_by_a_release() -> None:
-    memory = RequestMemory(1_000_000)
-    first = memory.lease(600_000)
-    assert first is not None
-    assert memory.lease(600_000) is None
-    granted: list[Lease] = []
-    memory.wait(600_000, granted.append)
-    assert memory.waiting == 1
-    assert memory.lease(100) is None, "nobody passes the line"
+def test_lease_waits_when_it_does_not_fit_and_grows_when_another_is_released() -> None:
+    waits: list[None] = []
+    memory = RequestMemory(4 * MIB, lambda: waits.append(None))
+    granted: list[str] = []
+    first = lease(memory, 600 * KIB)
+    second = lease(memory, 600 * KIB, 64 * KIB, lambda: granted.append("second"))
+    third = lease(memory, 100 * KIB, 16 * KIB, lambda: granted.append("third"))
+    assert (second.is_waiting, third.is_waiting) == (True, True)
+    assert (memory.waiting, len(waits)) == (2, 2)
+    assert fill(first) == 600 * KIB, "the largest can always be completed"
     first.release()
-    assert [len(lease.view) for lease in granted] == [600_000]
-    assert memory.used_bytes == 5 * 128 * 1024, "in whole units"
+    assert granted == ["second", "third"]
     assert memory.waiting == 0
+    second.release()
+    third.release()
+    assert memory.used_bytes == 0
 
 
-def test_a_place_that_is_left_lets_those_behind_it_in() -> None:
-    memory = RequestMemory(1_000_000)
-    held = memory.lease(600_000)
-    assert held is not None
-    granted: list[Lease] = []
-    large = memory.wait(900_000, granted.append)
-    memory.wait(200_000, granted.append)
-    memory.leave(large)
-    memory.leave(large)
-    assert [len(lease.view) for lease in granted] == [200_000]
+def test_large_requests_leave_memory_to_ordinary_ones() -> None:
+    memory = RequestMemory(128 * MIB)
+    tricklers = [lease(memory, 100 * MIB) for _ in range(50)]
+    for made in tricklers:
+        fill(made)
+    assert memory.waiting == 49
+    assert memory.used_bytes <= 104 * MIB
+    ordinary = [lease(memory, MIB) for _ in range(20)]
+    assert [fill(made) for made in ordinary] == [MIB] * 20
 
 
-def test_one_request_above_the_limit_is_let_in_when_nothing_else_is() -> None:
+def test_ordinary_requests_leave_memory_to_a_large_one() -> None:
+    memory = RequestMemory(128 * MIB)
+    for made in [lease(memory, MIB) for _ in range(100)]:
+        fill(made)
+    assert memory.used_bytes <= 32 * MIB
+    assert memory.waiting > 0
+    assert fill(lease(memory, 100 * MIB)) == 100 * MIB
+
+
+def test_host_that_occupies_least_goes_first() -> None:
+    memory = RequestMemory(4 * MIB)
+    granted: list[str] = []
+
+    def wait(name: str, host: str) -> Lease:
+        return lease(memory, 600 * KIB, 64 * KIB, lambda: granted.append(name), host)
+
+    first = lease(memory, 700 * KIB, 700 * KIB, host="greedy")
+    waiting = {f"greedy {n}": wait(f"greedy {n}", "greedy") for n in range(5)}
+    waiting |= {f"modest {n}": wait(f"modest {n}", "modest") for n in range(2)}
+    assert memory.waiting == 7
+    first.release()
+    for n in range(6):
+        waiting[granted[n]].release()
+    assert granted == ["modest 0", "modest 1", *(f"greedy {n}" for n in range(5))]
+
+
+def test_released_place_in_line_lets_those_after_it_grow() -> None:
+    memory = RequestMemory(4 * MIB)
+    held = lease(memory, 512 * KIB, 512 * KIB)
+    large = lease(memory, 900 * KIB, 900 * KIB)
+    small = lease(memory, 100 * KIB)
+    assert (held.is_waiting, large.is_waiting, small.is_waiting) == (False, True, True)
+    large.release()
+    assert not small.is_waiting
+    assert room(small) == 100 * KIB
+
+
+def test_one_request_above_the_bound_is_let_in_when_there_is_no_other() -> None:
     memory = RequestMemory(1_000)
-    lease = memory.lease(5_000)
-    assert lease is not None
-    assert memory.lease(1) is None
-    lease.release()
+    made = lease(memory, 5_000)
+    assert fill(made) == 5_000
+    other = lease(memory, 100)
+    assert other.is_waiting
+    made.release()
+    assert not other.is_waiting
 
 
-@pytest.mark.parametrize(("nbytes", "kept"), [(MIB + 1, 8), (MIB, 16), (MIB - 5, 16)])
+def test_raised_bound_lets_those_grow_that_wait() -> None:
+    memory = RequestMemory(1_000)
+    lease(memory, 5_000)
+    other = lease(memory, 100)
+    assert other.is_waiting
+    memory.limit_bytes = -1
+    assert not other.is_waiting
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_every_request_is_completed_whatever_arrives_in_whatever_order(seed: int) -> None:
+    chance = random.Random(seed)
+    memory = RequestMemory(16 * MIB)
+    sizes = [chance.choice([3, 10, 200, 900, 1100, 3000, 12_000]) * KIB for _ in range(60)]
+    open_leases: dict[Lease, int] = {}
+    completed = 0
+    while sizes or open_leases:
+        if sizes and (not open_leases or chance.random() < 0.3):
+            open_leases[memory.lease(sizes.pop(), chance.choice("abc"), nothing)] = 0
+        ready = [made for made in open_leases if not made.is_waiting]
+        assert ready, "all wait for each other"
+        made = chance.choice(ready)
+        if made.is_complete:
+            made.release()
+            del open_leases[made]
+            completed += 1
+        else:
+            made.grow(max(room(made), min(made.frame_bytes, 16 * KIB)))
+        # Kept buffers, whose pages have been touched before, may come on top.
+        assert memory.used_bytes <= (16 + 16) * MIB
+    assert completed == 60
+    assert memory.used_bytes == memory.waiting == 0
+
+
+@pytest.mark.parametrize(("nbytes", "kept"), [(MIB + 1, 4), (MIB, 8), (MIB - 5, 8)])
 def test_buffers_are_used_again_but_not_hoarded(nbytes: int, kept: int) -> None:
-    """16 MiB of them: mappings take 2 MiB, the largest others one."""
+    """8 MiB of them: mappings take 2 MiB, the largest others one."""
     memory = RequestMemory(-1)
 
     def take(count: int) -> list[Lease]:
-        leases = [memory.lease(nbytes) for _ in range(count)]
-        return [lease for lease in leases if lease is not None]
+        leases = [lease(memory, nbytes, min(nbytes, MAPPED_ABOVE_BYTES)) for _ in range(count)]
+        assert {room(made) for made in leases} == {nbytes}
+        return leases
 
-    def objects(leases: list[Lease]) -> set[int]:
-        return {id(lease.view.obj) for lease in leases}
+    def objects(leases: list[Lease]) -> list[object]:
+        return [made.view.obj for made in leases if made.view is not None]
 
     leases = take(20)
     before = objects(leases)
-    keep_alive: list[Any] = [lease.view.obj for lease in leases]
-    for lease in leases:
-        lease.release()
+    for made in leases:
+        made.release()
     again = take(20)
-    assert len(objects(again) & before) == kept
-    assert {len(lease.view) for lease in again} == {nbytes}
-    assert len(keep_alive) == 20
+    assert len({id(x) for x in objects(again)} & {id(x) for x in before}) == kept
+
+
+def test_pages_of_a_buffer_that_is_used_again_are_counted() -> None:
+    memory = RequestMemory(-1)
+    made = lease(memory, 4 * MIB, MIB)
+    fill(made)
+    made.release()
+    assert memory.used_bytes == 0
+    lease(memory, 4 * MIB, MIB)
+    assert memory.used_bytes == 4 * MIB
+
+
+def test_copies_outside_of_leases_have_a_bound_of_their_own() -> None:
+    memory = RequestMemory(8 * MIB)
+    memory.held_bytes = MIB
+    assert not memory.holds_too_much
+    memory.held_bytes += 1
+    assert memory.holds_too_much
+    assert memory.used_bytes == MIB + 1
+    memory.limit_bytes = -1
+    assert not memory.holds_too_much

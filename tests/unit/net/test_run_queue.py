@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from plogd.net.run_queue import PASS_MAX_MS, RunQueue
+from plogd.net.run_queue import DIRECT_MAX_MS, PASS_MAX_MS, RunQueue
 from tests.helpers.sim_ports import SimPorts
 
 
@@ -94,3 +94,17 @@ def test_an_exception_costs_one_turn_and_no_more(ports: SimPorts, queue: RunQueu
         ports.timers.run_next()
     ports.settle()
     assert log == ["a", "b"]
+
+
+def test_queue_is_behind_when_turns_of_one_pass_last_too_long(
+    ports: SimPorts, queue: RunQueue
+) -> None:
+    queue.spent(DIRECT_MAX_MS)
+    assert not queue.is_behind
+    queue.spent(0.5)
+    assert queue.is_behind
+    ports.settle()
+    assert not queue.is_behind, "the reactor has looked at all sockets again"
+    queue.spent(DIRECT_MAX_MS)
+    assert not queue.is_behind
+    ports.settle()

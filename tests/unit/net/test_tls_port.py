@@ -252,6 +252,22 @@ def test_a_handshake_has_to_end(make_harness: Any, log_lines: LogLines) -> None:
     assert "has not ended its TLS handshake after 2 s" in line
 
 
+def test_handshakes_wait_while_many_connections_are_ready(make_harness: Any) -> None:
+    harness = make_harness()
+    served = harness.handshake()
+    waiting = harness.connect()
+    harness.shared.run_queue.is_behind = True
+    with pytest.raises(ssl.SSLWantReadError):
+        waiting.tls.do_handshake()
+    for _ in range(10):
+        waiting.carry()
+    assert not waiting.wire, "no byte has been answered"
+    assert served.exchange(frame(METADATA, "a"), len(response("a"))) == response("a")
+    harness.shared.run_queue.is_behind = False
+    waiting.handshake()
+    assert waiting.exchange(frame(METADATA, "b"), len(response("b"))) == response("b")
+
+
 def test_a_connection_that_has_ended_its_handshake_may_be_silent(make_harness: Any) -> None:
     harness = make_harness(plog_partial_request_timeout_ms="2000")
     client = harness.handshake()

@@ -247,6 +247,19 @@ def test_a_client_that_does_not_read_is_not_read_from_either(make_broker: Any) -
     assert transport._is_reading
 
 
+def test_unread_responses_are_counted_until_they_are_read(make_broker: Any) -> None:
+    broker = make_broker()
+    responses = broker.shared.responses
+    client = broker.connect()
+    text = "x" * (8 * MIB)
+    broker.dispatch.answer = lambda _, __: [response(text)]
+    client.sendall(frame(METADATA, "a"))
+    broker.until(lambda: responses.used_bytes)
+    assert responses.used_bytes == broker.transports[0].buffered_bytes
+    broker.exchange(client, response(text))
+    broker.until(lambda: not responses.used_bytes)
+
+
 def test_a_lost_connection_cancels_its_waits_and_lets_go_of_its_files(
     make_broker: Any, file: WatchedFile
 ) -> None:

@@ -263,3 +263,42 @@ def test_uncompressed_records_are_only_measured() -> None:
     header = parse_header(load("java-4.3.1-none"))
     assert header.compression is Compression.NONE
     assert decompress(Compression.NONE, memoryview(b"data"), 4) == b"data"
+
+
+@every_codec
+def test_compression_in_steps_gives_the_same_and_can_be_ended(codec: Compression) -> None:
+    sizes: list[int] = []
+    compressed = compress(codec, TEXT, on_step=sizes.append)
+    assert compressed == compress(codec, TEXT)
+    assert sizes == sorted(sizes)
+    assert sizes[-1] == len(compressed)
+    assert len(sizes) > len(TEXT) / (64 << 10)
+
+    def stop(nbytes: int) -> None:
+        raise InterruptedError
+
+    with pytest.raises(InterruptedError):
+        compress(codec, TEXT, on_step=stop)
+
+
+@pytest.mark.parametrize("level", [1, 3, 19, 22])
+def test_zstd_of_large_inputs_uses_a_window_of_two_mebibytes(level: int) -> None:
+    """Level 22 would take tables of 500 MB for 64 MiB, whatever the records are."""
+    data = bytes(5 << 20)
+    frame = compress(Compression.ZSTD, data, level)
+    assert zstandard.get_frame_parameters(frame).window_size <= 2 << 20
+    assert decompress(Compression.ZSTD, frame, len(data)) == data
+    with pytest.raises(ValueError, match="level"):
+        compress(Compression.ZSTD, data, 23)
+
+
+@every_codec
+def test_decompression_takes_little_more_memory_than_its_result(codec: Compression) -> None:
+    compressed = compress(codec, bytes(16 << 20))
+    tracemalloc.start()
+    try:
+        size = len(decompress(codec, compressed, 16 << 20))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 1.3 * size + 3 * (1 << 20)

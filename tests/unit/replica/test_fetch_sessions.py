@@ -6,8 +6,16 @@ from collections.abc import Sequence
 
 import pytest
 
-from plog.errors import ErrorCode, KafkaError, UnknownTopicOrPartition
+from plog.errors import (
+    ErrorCode,
+    InconsistentTopicId,
+    KafkaError,
+    KafkaStorageError,
+    UnknownTopicId,
+    UnknownTopicOrPartition,
+)
 from plog.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
+from plogd.fair_queue import SLICE, FairQueue
 from plogd.replica.fetch_sessions import (
     MIN_EVICTION_MS,
     NO_SESSION,
@@ -15,7 +23,7 @@ from plogd.replica.fetch_sessions import (
     FetchSessionCache,
 )
 from plogd.replica.partition import PartitionRead
-from tests.helpers.sim_ports import SimPorts
+from tests.helpers.sim_ports import SimPorts, settled
 
 TOPIC_ID = b"t" * 16
 
@@ -23,9 +31,18 @@ TOPIC_ID = b"t" * 16
 class Cache(FetchSessionCache):
     """A cache with its clock in reach."""
 
-    def __init__(self, max_sessions: int = 10) -> None:
+    def __init__(
+        self, max_sessions: int = 10, *, max_partitions: int = 1000, max_total: int = 5000
+    ) -> None:
         self.ports = SimPorts()
-        super().__init__(max_sessions, clock=self.ports.clock, random=self.ports.random)
+        super().__init__(
+            max_sessions,
+            max_partitions=max_partitions,
+            max_total=max_total,
+            clock=self.ports.clock,
+            random=self.ports.random,
+            fair_queue=FairQueue(self.ports.timers),
+        )
 
     def fetch(
         self,
@@ -56,7 +73,7 @@ class Cache(FetchSessionCache):
                 ForgottenTopic(topic=name, topic_id=topic_id, partitions=list(forget))
             ],
         )
-        return self.begin(request, version, lambda topic_id: "t")
+        return settled(self.ports, self.begin(request, version, lambda topic_id: "t"))
 
     def open_session(self, partitions: Sequence[int], version: int = 11) -> int:
         context = self.fetch(partitions, version=version)
@@ -113,10 +130,10 @@ def test_only_what_changed_is_answered(result: PartitionRead) -> None:
 def test_an_error_that_goes_away_is_news() -> None:
     cache = Cache()
     session_id = cache.open_session([0])
-    gone = PartitionRead(UnknownTopicOrPartition())
+    offline = PartitionRead(KafkaStorageError(""))
     for epoch, result, answered in (
-        (1, gone, [0]),
-        (2, gone, [0]),
+        (1, offline, [0]),
+        (2, offline, [0]),
         (3, read(), [0]),
         (4, read(), []),
     ):
@@ -192,19 +209,83 @@ def test_the_epoch_wraps_to_one() -> None:
     assert cache.fetch(session_id=session_id, epoch=1).error is None
 
 
-def test_a_session_by_id_keeps_partitions_whose_topic_is_not_known_yet() -> None:
+UNKNOWN = [UnknownTopicOrPartition(), UnknownTopicId(), InconsistentTopicId()]
+
+
+@pytest.mark.parametrize("error", UNKNOWN, ids=lambda error: type(error).__name__)
+def test_session_is_not_opened_while_a_partition_is_unknown(error: KafkaError) -> None:
     cache = Cache()
-    context = cache.begin(
-        FetchRequest(
-            session_epoch=0,
-            topics=[FetchTopic(topic_id=TOPIC_ID, partitions=[FetchPartition()])],
-        ),
-        13,
-        lambda topic_id: None,
+    context = cache.fetch([0, 1, 2])
+    unknown = read(-1, error=error, start=-1)
+    assert context.finish([read(), unknown, read()]) == (NO_SESSION, [0, 1, 2])
+    assert (len(cache), cache.partition_count) == (0, 0)
+    # Its client asks for everything again, and gets a session once all of it exists.
+    assert cache.open_session([0, 1, 2]) != NO_SESSION
+
+
+@pytest.mark.parametrize("error", UNKNOWN, ids=lambda error: type(error).__name__)
+def test_session_closes_when_a_partition_is_unknown(error: KafkaError) -> None:
+    cache = Cache()
+    session_id = cache.open_session([0, 1])
+    context = cache.fetch([2], session_id=session_id, epoch=1)
+    unknown = read(-1, error=error, start=-1)
+    assert context.finish([read(), read(data=True), unknown]) == (NO_SESSION, [1, 2])
+    assert (len(cache), cache.partition_count) == (0, 0)
+    # A client that overlooks the id starts over, too.
+    refused = cache.fetch(session_id=session_id, epoch=2).error
+    assert refused is not None
+    assert refused.code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+
+@pytest.mark.parametrize("count", [2, SLICE])
+def test_partition_named_repeatedly_is_read_once_as_its_last_element_says(count: int) -> None:
+    cache = Cache()
+    request = FetchRequest(
+        topics=[
+            FetchTopic(
+                topic="t",
+                partitions=[
+                    FetchPartition(partition=number, fetch_offset=offset)
+                    for offset in range(count)
+                    for number in (1, 0)
+                ],
+            ),
+            FetchTopic(topic="t", partitions=[FetchPartition(partition=0, fetch_offset=99)]),
+        ]
     )
-    assert context.items[0].topic is None
-    session_id, _ = context.finish([read()])
-    assert cache.fetch(session_id=session_id, epoch=1, version=13).items[0].topic == "t"
+    context = settled(cache.ports, cache.begin(request, 11, lambda topic_id: "t"))
+    offsets = [(item.request.partition, item.request.fetch_offset) for item in context.items]
+    assert offsets == [(1, count - 1), (0, 99)]
+
+
+def test_session_with_too_many_partitions_is_not_opened() -> None:
+    cache = Cache(max_partitions=3)
+    assert cache.open_session([0, 1, 2, 3]) == NO_SESSION
+    assert cache.open_session([0, 1, 2]) != NO_SESSION
+
+
+@pytest.mark.parametrize("bounds", [(3, 5000), (1000, 4)])
+def test_session_ends_when_it_would_have_too_many_partitions(bounds: tuple[int, int]) -> None:
+    max_partitions, max_total = bounds
+    cache = Cache(max_partitions=max_partitions, max_total=max_total)
+    session_id = cache.open_session([0, 1])
+    context = cache.fetch([1, 2], session_id=session_id, epoch=1)  # One of them is new.
+    assert context.finish([read()] * 3)[0] == session_id
+    context = cache.fetch([3, 4], session_id=session_id, epoch=2)
+    assert context.error is not None
+    assert context.error.code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert (len(cache), cache.partition_count) == (0, 0)
+
+
+def test_partitions_of_all_sessions_are_bounded() -> None:
+    cache = Cache(max_total=5)
+    first = cache.open_session([0, 1, 2])
+    assert cache.open_session([0, 1, 2]) == NO_SESSION
+    assert cache.open_session([0, 1]) != NO_SESSION
+    assert cache.fetch(session_id=first, epoch=1).error is None
+    cache.ports.advance(MIN_EVICTION_MS + 1)
+    assert cache.open_session([0, 1, 2, 3]) != NO_SESSION  # Both are old enough to be replaced.
+    assert (len(cache), cache.partition_count, cache.evictions) == (1, 4, 2)
 
 
 class TestEviction:
@@ -243,6 +324,11 @@ def test_partitions_in_sessions_are_counted() -> None:
     cache = Cache()
     cache.open_session([0, 1])
     cache.open_session([0])
+    assert cache.partition_count == 3
+    session_id = cache.open_session([5])
+    cache.fetch([6, 7], session_id=session_id, epoch=1, forget=[5])
+    assert cache.partition_count == 5
+    cache.fetch(session_id=session_id, epoch=0)
     assert cache.partition_count == 3
 
 

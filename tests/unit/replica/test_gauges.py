@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 
 from plog.wire.messages.fetch import FetchPartition
-from plogd.replica.delayed import FetchParams
+from plogd.replica.delayed_fetch import FetchParams
 from plogd.replica.fetch_sessions import FetchItem
 from tests.helpers.sim_broker import SimBroker, create_topic, fetch_request
 

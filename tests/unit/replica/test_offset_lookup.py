@@ -37,7 +37,7 @@ def make(*timestamps: int) -> tuple[SimBroker, Partition]:
 
 
 def look_up(broker: SimBroker, partition: Partition, timestamp: int) -> FoundOffset:
-    found = look_up_offset(partition, timestamp, leader_epoch=-1, jobs=broker.ports.jobs)
+    found = look_up_offset(partition, timestamp, leader_epoch=-1, queue=broker.broker.time_lookups)
     result = settled(broker.ports, found)
     assert isinstance(result, FoundOffset)
     return result
@@ -66,7 +66,7 @@ def test_each_word_and_time(timestamp: int, found: FoundOffset) -> None:
 @pytest.mark.parametrize("timestamp", [MAX_TIMESTAMP, 0, 100])
 def test_an_empty_partition_has_no_times(timestamp: int) -> None:
     broker, partition = make()
-    found = look_up_offset(partition, timestamp, leader_epoch=-1, jobs=broker.ports.jobs)
+    found = look_up_offset(partition, timestamp, leader_epoch=-1, queue=broker.broker.time_lookups)
     assert found == NOT_FOUND
 
 
@@ -78,30 +78,30 @@ def test_an_empty_partition_begins_and_ends_at_0() -> None:
 
 def test_looking_at_the_disk_is_a_job() -> None:
     broker, partition = make(100)
-    found = look_up_offset(partition, 50, leader_epoch=-1, jobs=broker.ports.jobs)
+    found = look_up_offset(partition, 50, leader_epoch=-1, queue=broker.broker.time_lookups)
     assert isinstance(found, Later)
-    assert broker.ports.jobs.waiting == ["dir:/data"]
+    assert broker.ports.jobs.waiting == ["time:/data"]
 
 
 def test_what_is_not_committed_is_not_found() -> None:
     broker, partition = make(100)
     view = memoryview(bytearray(records_of((b"v",), now_ms=500)))
     partition.append_records_to_leader(view, required_acks=1, now_ms=500)
-    found = look_up_offset(partition, 400, leader_epoch=-1, jobs=broker.ports.jobs)
+    found = look_up_offset(partition, 400, leader_epoch=-1, queue=broker.broker.time_lookups)
     assert isinstance(found, Later)
-    broker.ports.jobs.run_one("dir:/data")
+    broker.ports.jobs.run_one("time:/data")
     assert settled(broker.ports, found) == NOT_FOUND
 
 
 def test_the_leader_epoch_is_checked() -> None:
     broker, partition = make(100)
     with pytest.raises(UnknownLeaderEpoch):
-        look_up_offset(partition, LATEST, leader_epoch=5, jobs=broker.ports.jobs)
+        look_up_offset(partition, LATEST, leader_epoch=5, queue=broker.broker.time_lookups)
 
 
 def test_a_partition_may_go_during_the_look_up() -> None:
     broker, partition = make(100)
-    found = look_up_offset(partition, 50, leader_epoch=-1, jobs=broker.ports.jobs)
+    found = look_up_offset(partition, 50, leader_epoch=-1, queue=broker.broker.time_lookups)
     partition.leader = 9
     with pytest.raises(NotLeaderOrFollower):
         settled(broker.ports, found)
@@ -110,6 +110,6 @@ def test_a_partition_may_go_during_the_look_up() -> None:
 def test_a_disk_that_cannot_be_read_is_a_storage_error() -> None:
     broker, partition = make(100)
     broker.files.fail_when(lambda operation: operation.path.endswith((".log", "index")), errno.EIO)
-    found = look_up_offset(partition, 50, leader_epoch=-1, jobs=broker.ports.jobs)
+    found = look_up_offset(partition, 50, leader_epoch=-1, queue=broker.broker.time_lookups)
     with pytest.raises(KafkaStorageError):
         settled(broker.ports, found)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import errno
 from typing import Any
 
@@ -13,12 +12,14 @@ from plog.records.batch import iter_batches
 from plog.types import TopicPartition
 from plog.wire.messages.fetch import FetchPartition
 from plogd.ports import Later
-from plogd.replica.delayed import FetchParams, PartitionAppend
+from plogd.replica.delayed import PartitionAppend
+from plogd.replica.delayed_fetch import FetchParams
 from plogd.replica.fetch_sessions import FetchItem
 from plogd.replica.partition import PartitionRead
 from plogd.replica.replica_manager import ReplicaManager
 from tests.helpers.sim_broker import SimBroker, create_topic, records_of
-from tests.helpers.sim_files import SimFile, SimFiles
+from tests.helpers.sim_file import SimFile, open_file
+from tests.helpers.sim_files import SimFiles
 from tests.helpers.sim_ports import outcome
 
 
@@ -73,7 +74,7 @@ class TestColdFetch:
             for segment in log.segments:
                 segment.release_indexes()
                 for file in segment.sync_files():
-                    file._inode.is_warm = False  # type: ignore[attr-defined]
+                    open_file(file)._inode.is_warm = False
                 segment.release_indexes()
         return broker, broker.broker.replica_manager
 
@@ -133,7 +134,7 @@ class TestColdFetch:
         sizes(reads)
         for number in range(3):
             log = manager.partition("t", number).log
-            assert log.segments.active.records_file._holders == 1  # type: ignore[attr-defined]
+            assert open_file(log.segments.active.records_file)._holders == 1
 
     def test_a_client_that_leaves_meanwhile_leaves_no_file_open(self) -> None:
         broker, manager = self._cold()
@@ -143,12 +144,14 @@ class TestColdFetch:
         fetched.cancel()
         broker.settle()
         log = manager.partition("t", 0).log
-        assert log.segments.active.records_file._holders == 1  # type: ignore[attr-defined]
+        assert open_file(log.segments.active.records_file)._holders == 1
 
     def test_a_segment_deleted_meanwhile_is_no_error(self) -> None:
         broker, manager = self._cold()
         fetched = manager.fetch_records([item(0, 12)], params())
-        stopped = manager.stop_topic(broker.broker.cache.topic("t"))  # type: ignore[arg-type]
+        topic = broker.broker.cache.topic("t")
+        assert topic is not None
+        stopped = manager.topics.stop_topic(topic)
         broker.settle()
         outcome(stopped)
         assert isinstance(fetched, Later)
@@ -401,7 +404,7 @@ class TestFetch:
         reads = manager.fetch_records([item(0)], params(max_wait_ms=500))
         topic = broker.broker.cache.topic("t")
         assert topic is not None
-        manager.stop_topic(topic)
+        manager.topics.stop_topic(topic)
         broker.settle()
         assert isinstance(reads, Later)
         assert outcome(reads)[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -459,28 +462,3 @@ class TestFailedLogDir:
     def test_what_was_not_durable_is_never_shown(self) -> None:
         _, manager, _, _ = self.fail_sync()
         assert manager.partition("t", 0).high_watermark == 0
-
-
-def test_a_topic_config_changes_with_the_brokers() -> None:
-    broker, manager = make()
-    manager.update_config(dataclasses.replace(broker.config, log_retention_ms=1234))
-    assert manager.partition("t", 1).log.config.retention_ms == 1234
-
-
-def test_a_topic_config_changes_with_its_own_settings() -> None:
-    broker, manager = make()
-    manager.update_topic_config("t", {"retention.ms": "77"})
-    assert manager.partition("t", 1).log.config.retention_ms == 77
-    topic = broker.broker.cache.topic("t")
-    assert topic is not None
-    assert topic.config == {"retention.ms": "77"}
-    manager.update_topic_config("nobody", {"retention.ms": "77"})
-    assert broker.broker.cache.topic("nobody") is None
-
-
-def test_partitions_of_a_directory_that_cannot_be_read_are_offline() -> None:
-    _, manager = make()
-    manager.set_without_log([TopicPartition("lost", 3)])
-    with pytest.raises(KafkaStorageError):
-        manager.partition("lost", 3)
-    assert manager.is_offline("lost", 3)

@@ -25,7 +25,7 @@ def _is_open(descriptor: int) -> bool:
 
 def test_a_file_is_closed_by_its_last_holder(files: HeldFiles, tmp_path: Path) -> None:
     file = files.open_append(str(tmp_path / "a"))
-    descriptor = file.fileno()
+    descriptor = int(file.fileno())
     file.retain()
     file.close()
     assert _is_open(descriptor)
@@ -37,7 +37,7 @@ def test_a_file_is_closed_by_its_last_holder(files: HeldFiles, tmp_path: Path) -
 def test_what_is_still_held_is_closed_once_and_for_all(files: HeldFiles, tmp_path: Path) -> None:
     file = files.open_append(str(tmp_path / "a"))
     file.retain()
-    descriptor = file.fileno()
+    descriptor = int(file.fileno())
     files.close()
     assert not _is_open(descriptor)
     another = os.open(tmp_path / "a", os.O_RDONLY)

@@ -20,6 +20,7 @@ from tests.helpers.sim_broker import (
     fetch_request,
     produce_request,
 )
+from tests.helpers.sim_file import open_file
 
 
 class HookedBroker(SimBroker):
@@ -138,7 +139,7 @@ def test_no_file_stays_open_for_an_answer_that_is_not_sent(
     broker: HookedBroker, action: str
 ) -> None:
     broker.produce("orders", b"x" * 100)
-    file = broker.log("orders").segments.active.records.file
+    file = open_file(broker.log("orders").segments.active.records_file)
     before = file._holders
     rule = broker.rule("Fetch", action, after=True, delay_ms=500, error=refuse())
     asked = None

@@ -93,7 +93,7 @@ def test_a_file_that_is_not_there_is_told(
 ) -> None:
     assert _dump("--files", tmp_path / f"{SEGMENT}.log") == 1
     [line] = capsys.readouterr().err.splitlines()
-    assert "No such file" in line
+    assert "not found" in line
     assert SEGMENT in line
 
 

@@ -100,7 +100,7 @@ def test_what_cannot_be_read_is_told(
     _run("--snapshot", empty, "ls", code=1)
     assert "holds no metadata: name a log directory" in capsys.readouterr().err
     _run("--snapshot", tmp_path / "nowhere", "ls", code=1)
-    assert "No such file" in capsys.readouterr().err
+    assert "not found" in capsys.readouterr().err
     (metadata / f"{0:020d}.log").write_bytes(
         build_batch([Record(timestamp=1, value=b"\x01\x63\x00")])
     )

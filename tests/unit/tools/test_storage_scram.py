@@ -13,6 +13,7 @@ from plogd.tools.storage_format import AlreadyFormatted, format_dirs
 from plogd.tools.storage_scram import scram_records
 from tests.helpers.sim_broker import LOG_DIR, SimBroker
 from tests.helpers.sim_files import SimFiles
+from tests.helpers.sim_ports import settled
 
 ALICE = "SCRAM-SHA-256=[name=alice,password=alice-secret]"
 IDENTITY = MetaProperties(cluster_id="MkU3OEVBNTcwNTJENDM2Qg", node_id=1)
@@ -81,7 +82,8 @@ def test_users_are_there_at_the_first_start() -> None:
     sim = SimBroker(files=files)
     sim.start()
     assert sim.broker.cluster_id == IDENTITY.cluster_id
-    assert set(sim.broker.scram_users.describe([])["alice"]) == {1, 2}
+    described = settled(sim.ports, sim.broker.scram_users.describe([]))
+    assert set(described["alice"]) == {1, 2}
     sim.stop()
 
 

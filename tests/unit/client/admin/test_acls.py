@@ -100,3 +100,14 @@ def test_a_filter_that_cannot_be_has_its_own_error(site: Site) -> None:
     assert deleted.get(AclFilter()) == {}
     with pytest.raises(InvalidRequest):
         site.run(site.admin.describe_acls(wrong))
+
+
+def test_a_broker_that_stores_rules_and_does_not_enforce_them_is_logged(
+    site: Site, caplog: pytest.LogCaptureFixture
+) -> None:
+    site.run(site.admin.describe_acls())
+    assert caplog.messages == []
+    site.run(site.admin.create_acls([READ]))
+    site.run(site.admin.describe_acls())
+    site.run(site.admin.delete_acls([AclFilter()]))
+    assert caplog.messages == ["ACLs: stored, not enforced"] * 3

@@ -107,3 +107,12 @@ def test_a_credential_that_is_too_weak_is_refused(site: Site) -> None:
 def test_nobody_is_not_everybody(site: Site) -> None:
     assert site.run(site.admin.describe_user_scram_credentials([])) == {}
     assert site.sim.requests == []
+
+
+def test_a_broker_that_stores_users_and_does_not_enforce_them_is_logged(
+    site: Site, caplog: pytest.LogCaptureFixture
+) -> None:
+    alice = ScramUpsertion(user="alice", mechanism=SHA_256, password="a")
+    site.run(site.admin.alter_user_scram_credentials([alice]))
+    site.run(site.admin.describe_user_scram_credentials())
+    assert caplog.messages == ["SCRAM users: stored, not enforced"] * 2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from plog.client.admin.results import Results, outcome, raise_if_error
+from plog.client.admin.results import Results, log_notes, outcome, raise_if_error
 from plog.errors import ErrorCode, TopicAlreadyExists, UnknownTopicOrPartition
 
 
@@ -50,3 +50,10 @@ def test_an_error_of_the_whole_is_raised() -> None:
     raise_if_error(0, None, "nothing")
     with pytest.raises(UnknownTopicOrPartition, match="topic a"):
         raise_if_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None, "topic a")
+
+
+def test_notes_of_brokers_are_logged_once_and_errors_are_not(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    log_notes("ACLs", [(0, "stored"), (0, "stored"), (0, None), (0, ""), (42, "wrong")])
+    assert caplog.messages == ["ACLs: stored"]

@@ -83,3 +83,25 @@ def test_a_close_that_is_given_up_leaves_no_record_without_an_outcome() -> None:
     site.run(give_up())
     with pytest.raises(ClosedError):
         handle.metadata()
+
+
+def test_next_transaction_waits_for_an_abort_that_took_too_long() -> None:
+    site = Site(linger_ms=0)
+    site.send(b"aborted")
+    site.flush()
+    network, answered = site.world.network, site.world.answer
+
+    async def answer(request: Any, version: int, ask: Any, timeout_s: float) -> Any:
+        if isinstance(request, EndTxnRequest) and not request.committed:
+            await network.sleep(5)
+        return await answered(request, version, ask, timeout_s)
+
+    site.world.answer = answer  # type: ignore[method-assign]
+    with pytest.raises(RequestTimedOut):
+        site.abort(1.0)
+    before_s = network.now_s()
+    site.begin()
+    assert network.now_s() - before_s > 3
+    site.send(b"committed")
+    site.commit()
+    assert site.committed() == [b"committed"]

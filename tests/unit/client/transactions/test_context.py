@@ -30,7 +30,7 @@ class Producer:
     def commit_transaction(self) -> None:
         self._call("commit")
 
-    def abort_transaction(self) -> None:
+    def abort_transaction(self, timeout_s: float | None = None) -> None:
         self._call("abort")
 
 
@@ -46,7 +46,7 @@ class AsyncProducer:
     async def commit_transaction(self) -> None:
         self._producer.commit_transaction()
 
-    async def abort_transaction(self) -> None:
+    async def abort_transaction(self, timeout_s: float | None = None) -> None:
         self._producer.abort_transaction()
 
 

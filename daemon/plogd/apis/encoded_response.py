@@ -1,0 +1,122 @@
+"""Encoding a response in slices, and responses that are encoded once for many clients.
+
+A handler returns an `EncodedResponse` where the same bytes answer other requests, too; they are
+kept in `SharedResponses`. All other responses are encoded by dispatch.py. Both ways end with
+ResponseTooLarge if the response has more bytes than ``plog.response.max.bytes``; records that are
+sent from their files do not count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import TYPE_CHECKING, Final
+
+from plog.errors import PolicyViolation
+from plog.wire.primitives import Part
+from plog.wire.schema import ApiMessage
+from plogd.fair_queue import SLICE
+from plogd.ports import Later, spawn
+
+if TYPE_CHECKING:
+    from plogd.broker import Broker
+
+
+_SHARED_BYTES: Final = 8 << 20
+"""Of all shared responses that are kept: 50,000 topics in the version that most clients use."""
+
+
+class ResponseTooLarge(PolicyViolation):
+    """The response would have more bytes than ``plog.response.max.bytes``."""
+
+
+class EncodedResponse:
+    """A response as bytes, without its header; may be sent to several clients."""
+
+    __slots__ = ("parts",)
+
+    def __init__(self, parts: list[Part]) -> None:
+        self.parts = parts
+
+
+class SharedResponses:
+    """Responses by what is asked, each encoded once for a state of what it describes.
+
+    A hundred clients that ask for all topics at the same time wait for one encoding and get the
+    same bytes.
+    """
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._entries: dict[Hashable, _Shared] = {}
+        """The oldest one first."""
+
+    async def get(
+        self, key: Hashable, state: Hashable, version: int, make: Callable[[], ApiMessage]
+    ) -> EncodedResponse:
+        """The response ``make()`` in `version`; `key` tells apart what requests ask for.
+
+        A response for another `state` is never returned: its client may know of the change.
+        """
+        entry = self._entries.get(key)
+        if entry is None or entry.state != state:
+            self._entries.pop(key, None)
+            entry = self._entries[key] = _Shared(state)
+            max_bytes = self._broker.config.plog_response_max_bytes
+            encoding = spawn(encode_in_slices(make(), version, self._broker, max_bytes))
+            encoding.then(
+                lambda parts: self._encoded(entry, EncodedResponse(parts)),
+                lambda error: self._failed(key, entry, error),
+            )
+        if entry.response is not None:
+            return entry.response
+        outcome: Later[EncodedResponse] = Later()
+        entry.waiting.append(outcome)
+        return await outcome
+
+    def _encoded(self, entry: _Shared, response: EncodedResponse) -> None:
+        entry.response = response
+        while sum(one.nbytes for one in self._entries.values()) > _SHARED_BYTES:
+            del self._entries[next(iter(self._entries))]
+        for outcome in entry.waiting:
+            outcome.succeed(response)
+
+    def _failed(self, key: Hashable, entry: _Shared, error: Exception) -> None:
+        if self._entries.get(key) is entry:
+            del self._entries[key]
+        for outcome in entry.waiting:
+            outcome.fail(error)
+
+
+class _Shared:
+    """One response, and who waits for it while it is encoded."""
+
+    __slots__ = ("response", "state", "waiting")
+
+    def __init__(self, state: Hashable) -> None:
+        self.state = state
+        self.response: EncodedResponse | None = None
+        self.waiting: list[Later[EncodedResponse]] = []
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes it takes; none yet while it is encoded."""
+        parts = () if self.response is None else self.response.parts
+        return sum(len(part) for part in parts if isinstance(part, bytes))
+
+
+async def encode_in_slices(
+    response: ApiMessage, version: int, broker: Broker, max_bytes: int
+) -> list[Part]:
+    """Encode `response`, each slice in a turn of its own. Raises ResponseTooLarge."""
+    encoding = response.encode_in_slices(version, SLICE)
+    while True:
+        await broker.fair_queue.turn()
+        try:
+            nbytes = next(encoding)
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]  # a generator's value is untyped
+        if nbytes > max_bytes:
+            raise ResponseTooLarge(
+                f"the response has more than plog.response.max.bytes={max_bytes} bytes: ask for"
+                " less in one request"
+            )

@@ -1,0 +1,127 @@
+"""Produce requests that name very many partitions: handled in slices, others have turns between.
+
+The memory of the request is reused when its handler returns, so all records are copied first; the
+copies count against ``plog.produce.parked.max.bytes``. Nothing else of the connection starts until
+the request is answered (`RequestContext.runs_alone`), so no later Produce can overtake a slice of
+it. Once begun, all slices are appended, even if the client leaves: it may have sent acks=0.
+
+produce.py handles each slice as a request of its own.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from itertools import chain
+from typing import TYPE_CHECKING, Final
+
+from plog.errors import KafkaError, RequestTimedOut
+from plog.wire.messages.produce import ProduceRequest, ProduceResponse, TopicProduceData
+from plogd.apis.context import RequestContext
+from plogd.controller.waiting import shielded
+from plogd.ports import Later, MaybeLater, settle, spawn
+from plogd.replica.append_queue import waiting_ms
+
+if TYPE_CHECKING:
+    from plogd.broker import Broker
+
+AT_ONCE: Final = 500
+"""Topics and partitions of a request that is handled in one turn."""
+_SLICE: Final = 100
+_SLICES_AT_ONCE: Final = 8
+"""Slices that wait for the disk together; each looks at its partitions when one is synced."""
+_FEW_BYTES: Final = 2 * AT_ONCE
+"""A request this small has no more of them."""
+
+
+HandleSlice = Callable[[ProduceRequest, "KafkaError | None"], "MaybeLater[ProduceResponse | None]"]
+"""Handles a slice as a request; an error is given to all its partitions instead."""
+
+
+def is_large(request: ProduceRequest, context: RequestContext) -> bool:
+    """Whether a request names more topics and partitions than one turn may handle."""
+    if context.size_bytes <= _FEW_BYTES:
+        return False
+    topics = request.topic_data
+    return len(topics) > AT_ONCE or sum(len(one.partition_data) for one in topics) > AT_ONCE
+
+
+def produce_in_slices(
+    request: ProduceRequest, context: RequestContext, broker: Broker, handle: HandleSlice
+) -> Later[ProduceResponse | None]:
+    """Append slice by slice; the whole response once all records are as safe as asked for.
+
+    Fails with CloseConnection if acks=0 and an append fails.
+    """
+    context.runs_alone = True
+    queues, nbytes = broker.replica_manager.append_queues, context.size_bytes
+    refusal = queues.reserve(nbytes)
+    if refusal is None:
+        # One line for each, because it is done in one turn: records are memoryviews here, or None.
+        for data in chain.from_iterable(topic.partition_data for topic in request.topic_data):
+            data.records = data.records and _copy(data.records)  # type: ignore[arg-type]
+
+    async def run() -> ProduceResponse | None:
+        try:
+            return await _run(request, broker, handle, refusal)
+        finally:
+            if refusal is None:
+                queues.unreserve(nbytes)
+
+    return shielded(spawn(run()))
+
+
+def _copy(records: memoryview) -> memoryview:
+    return memoryview(bytearray(records))
+
+
+async def _run(
+    request: ProduceRequest, broker: Broker, handle: HandleSlice, refusal: KafkaError | None
+) -> ProduceResponse | None:
+    whole = ProduceResponse()
+    begun: deque[tuple[bool, MaybeLater[ProduceResponse | None]]] = deque()
+
+    async def finish_first() -> None:
+        continues, answered = begun.popleft()
+        response = await settle(answered)
+        if response is not None:
+            whole.throttle_time_ms = response.throttle_time_ms
+            answers = response.responses
+            if continues:
+                whole.responses[-1].partition_responses += answers.pop(0).partition_responses
+            whole.responses += answers
+
+    until_ms = broker.clock.monotonic_ms() + waiting_ms(request.timeout_ms)
+    for continues, part in _slices(request):
+        if refusal is None and broker.clock.monotonic_ms() > until_ms:
+            refusal = RequestTimedOut("not appended in the request's time")
+        begun.append((continues, handle(part, refusal)))
+        await broker.fair_queue.turn()
+        if len(begun) == _SLICES_AT_ONCE:
+            await finish_first()
+    while begun:
+        await finish_first()
+    return whole if request.acks else None
+
+
+def _slices(request: ProduceRequest) -> Iterator[tuple[bool, ProduceRequest]]:
+    """The request in parts of a few partitions; whether one begins in its predecessor's topic."""
+    topics: list[TopicProduceData] = []
+    count, continues = 0, False
+    for topic in request.topic_data:
+        for start in range(0, len(topic.partition_data) or 1, _SLICE):
+            data = topic.partition_data[start : start + _SLICE]
+            continues = start > 0 if not topics else continues
+            topics.append(
+                TopicProduceData(name=topic.name, topic_id=topic.topic_id, partition_data=data)
+            )
+            count += len(data) + 1
+            if count > _SLICE:
+                yield continues, _part(request, topics)
+                topics, count = [], 0
+    if topics:
+        yield continues, _part(request, topics)
+
+
+def _part(request: ProduceRequest, topics: list[TopicProduceData]) -> ProduceRequest:
+    return ProduceRequest(acks=request.acks, timeout_ms=request.timeout_ms, topic_data=topics)

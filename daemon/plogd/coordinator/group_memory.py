@@ -1,0 +1,159 @@
+"""The memory that consumer groups use, and its bounds: per member, per group and in total.
+
+Clients decide how much metadata a member has and how many members and groups there are, so each
+group counts its bytes (`Group.size_bytes`) and this counts those of all groups of the broker. What
+would exceed a bound is refused before anything changes; members that already belong to a group
+may always join again with no more than they have.
+
+A request that waits, for its shard to be loaded or its topic to be created, is counted from the
+moment it arrives (`hold`). A group counts only until its first generation: after that it is kept
+for its committed offsets.
+
+Reactor thread only. Kafka bounds only the number of members (``group.max.size``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from plog.errors import CoordinatorNotAvailable, GroupMaxSizeReached, InvalidRequest, KafkaError
+from plog.wire.messages.join_group import JoinGroupRequest
+from plog.wire.messages.sync_group import SyncGroupRequest
+from plogd.config import BrokerConfig
+from plogd.ports import Clock, Report, silence
+
+MAX_PROTOCOLS: Final = 100
+"""Of one member. Clients have as many as they have assignors: one to four."""
+
+_PROTOCOL_BYTES: Final = 200
+"""What a protocol takes besides its name and metadata."""
+
+_REPORT_INTERVAL_MS: Final = 60_000.0
+_SHOWN_LENGTH: Final = 200
+
+
+class GroupMemory:
+    """The bytes that the groups of a broker use; `used_bytes` is their sum, with requests held."""
+
+    def __init__(
+        self, config: Callable[[], BrokerConfig], clock: Clock, report: Report = silence
+    ) -> None:
+        self.used_bytes = 0
+        self._config = config
+        self._clock = clock
+        self._report = report
+        self._quiet_until_ms = 0.0
+
+    def hold(self, group_id: str, nbytes: int) -> Callable[[], None]:
+        """Count a request of `nbytes` that may have to wait; call the result when it runs or ends.
+
+        Raises CoordinatorNotAvailable if that exceeds the bound of all groups.
+        """
+        self._check_total(group_id, nbytes)
+        self.used_bytes += nbytes
+        held_bytes = nbytes
+
+        def release() -> None:
+            nonlocal held_bytes
+            self.used_bytes -= held_bytes
+            held_bytes = 0
+
+        return release
+
+    def check_growth(self, group_id: str, size_bytes: int, growth_bytes: int) -> None:
+        """Raise if a group of `size_bytes` may not grow by so much.
+
+        Raises GroupMaxSizeReached for the group's bound, CoordinatorNotAvailable for the total.
+        """
+        if growth_bytes <= 0:
+            return
+        limit = self._config().plog_group_max_bytes
+        if size_bytes + growth_bytes > limit:
+            raise self._refused(
+                GroupMaxSizeReached(
+                    f"group {shortened(group_id)} would use {size_bytes + growth_bytes} bytes, more"
+                    f" than plog.group.max.bytes ({limit})"
+                )
+            )
+        self._check_total(group_id, growth_bytes)
+
+    def _check_total(self, group_id: str, growth_bytes: int) -> None:
+        limit = self._config().plog_groups_max_bytes
+        if self.used_bytes + growth_bytes > limit:
+            raise self._refused(
+                CoordinatorNotAvailable(
+                    f"no room for group {shortened(group_id)}: all groups would use"
+                    f" {self.used_bytes + growth_bytes} bytes, more than plog.groups.max.bytes"
+                    f" ({limit})"
+                )
+            )
+
+    def check_join(self, request: JoinGroupRequest) -> int:
+        """The bytes of a JoinGroup. Raises InvalidRequest if no member may have so many."""
+        if len(request.protocols) > MAX_PROTOCOLS:
+            raise self._refused(
+                InvalidRequest(
+                    f"a member of group {shortened(request.group_id)} names"
+                    f" {len(request.protocols)} protocols, more than {MAX_PROTOCOLS}"
+                )
+            )
+        size_bytes = sum(
+            protocol_bytes(protocol.name, protocol.metadata) for protocol in request.protocols
+        )
+        ids = (request.group_id, request.member_id, request.group_instance_id, request.reason)
+        size_bytes += sum(len(text) for text in ids if text)
+        self._check_member(request.group_id, "sends", size_bytes)
+        return size_bytes
+
+    def check_sync(self, request: SyncGroupRequest) -> int:
+        """The bytes of a SyncGroup. Raises InvalidRequest if an assignment, or all, are too large.
+
+        What is assigned is kept for members only; others are dropped.
+        """
+        total_bytes = 0
+        for assignment in request.assignments:
+            self._check_member(request.group_id, "is assigned", len(assignment.assignment))
+            total_bytes += len(assignment.assignment) + len(assignment.member_id)
+        limit = self._config().plog_group_max_bytes
+        if total_bytes > limit:
+            raise self._refused(
+                InvalidRequest(
+                    f"the assignments of group {shortened(request.group_id)} have {total_bytes}"
+                    f" bytes, more than plog.group.max.bytes ({limit})"
+                )
+            )
+        return total_bytes
+
+    def _check_member(self, group_id: str, does: str, size_bytes: int) -> None:
+        limit = self._config().plog_group_member_max_bytes
+        if size_bytes > limit:
+            raise self._refused(
+                InvalidRequest(
+                    f"a member of group {shortened(group_id)} {does} {size_bytes} bytes, more than"
+                    f" plog.group.member.max.bytes ({limit})"
+                )
+            )
+
+    def _refused(self, error: KafkaError) -> KafkaError:
+        now_ms = self._clock.monotonic_ms()
+        if now_ms >= self._quiet_until_ms:
+            self._quiet_until_ms = now_ms + _REPORT_INTERVAL_MS
+            self._report("refused a member: {error}", error=error.message, level="warn")
+        return error
+
+
+def protocol_bytes(name: str, metadata: bytes) -> int:
+    """What a member's protocol takes."""
+    return _PROTOCOL_BYTES + len(name) + len(metadata)
+
+
+def shortened(text: str) -> str:
+    """A name from a client, as a log line shows it.
+
+    >>> shortened("g" * 32_000)[-35:]
+    'gggggggggg... (32000 characters)'
+    """
+    if len(text) <= _SHOWN_LENGTH:
+        return text
+    return f"{text[:_SHOWN_LENGTH]}... ({len(text)} characters)"

@@ -1,0 +1,98 @@
+"""Turns for requests whose work takes long: one slice of one request, then everything else.
+
+The reactor is shared by all clients, so a request that names thousands of elements works on a few
+of them, then waits for its next turn. `FairQueue` gives the turns in order of arrival, one in each
+pass of the reactor: a client waits for at most one slice of another client's request, however many
+large requests are in progress.
+
+A coroutine loops with `Slices.over`, which waits for a turn after every `SLICE` elements:
+
+    slices = Slices(queue)
+    async for topic in slices.over(request.topics):
+        ...
+
+Pure; used on the reactor's thread by every package of the broker.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import AsyncIterator, Iterable
+from typing import Final, TypeVar
+
+from plogd.ports import Later, Timers
+
+SLICE: Final = 128
+"""Elements handled in one turn: one takes 1 to 10 microseconds, so a turn is about a millisecond.
+A constant, because a larger value delays other clients and a smaller one only adds turns."""
+
+T = TypeVar("T")
+
+
+class FairQueue:
+    """Requests that wait for their next turn, first come first served."""
+
+    __slots__ = ("_is_scheduled", "_timers", "_waiting")
+
+    def __init__(self, timers: Timers) -> None:
+        self._timers = timers
+        self._waiting: deque[Later[None]] = deque()
+        self._is_scheduled = False
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def turn(self) -> Later[None]:
+        """Wait until everything that is due has run, and all turns asked for earlier."""
+        self._schedule()
+        turn: Later[None] = Later()
+        self._waiting.append(turn)
+        return turn
+
+    def _schedule(self) -> None:
+        if not self._is_scheduled:
+            self._timers.call_later(0, self._run)
+            self._is_scheduled = True
+
+    def _run(self) -> None:
+        self._is_scheduled = False
+        failure: Exception | None = None
+        while self._waiting and not self._is_scheduled:
+            turn = self._waiting.popleft()
+            if turn.done:  # Cancelled: its client has left.
+                continue
+            try:
+                if self._waiting:
+                    self._schedule()
+            except Exception as error:  # Without a timer, the next turn follows at once.
+                failure = error
+            turn.succeed(None)
+        if failure is not None:
+            raise failure
+
+
+class Slices:
+    """The work of one request in slices; all loops of the request share its count."""
+
+    __slots__ = ("_left", "_queue", "_size")
+
+    def __init__(self, queue: FairQueue, size: int = SLICE) -> None:
+        self._queue = queue
+        self._size = size
+        self._left = size
+
+    async def over(self, items: Iterable[T]) -> AsyncIterator[T]:
+        """Iterate over `items`, with a turn for others after each slice.
+
+        `items` must not change meanwhile: pass a copy of what other requests may change.
+        """
+        for item in items:
+            if self._left <= 0:
+                await self._queue.turn()
+                self._left = self._size
+            self._left -= 1
+            yield item
+
+    def spend(self, count: int) -> None:
+        """Count work on `count` elements that one step of a loop has done at C speed or inline."""
+        self._left -= count

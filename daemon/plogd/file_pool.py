@@ -1,0 +1,268 @@
+"""Files that lose their descriptor while they are not used: those of logs.
+
+A log has three files per segment and may have thousands of segments, so it cannot keep them all
+open. A `PooledFile` opens its file when it is used; of those that nobody holds, only the ones used
+last stay open. A call that reads holds the file itself (`File.retain`), so it may go on while the
+pool closes its own hold. A segment that is being written keeps its descriptor
+(`retain_for_writing`); the `DescriptorBudget` limits how many do.
+
+Shared by `plogd.os_files` and the simulator, which pass the two calls that open a file, and a lock.
+Any thread may use a file; the lock is never held during a call that may wait for the disk.
+
+Source: PostgreSQL's virtual file descriptors (storage/file/fd.c).
+Invariant: a file is created once, by `FilePool.open`. One that was unlinked is never created again.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import TypeVar
+
+from plogd.descriptors import DescriptorBudget
+from plogd.files import Buffer, File
+
+T = TypeVar("T")
+
+
+class FilePool:
+    """The open files of all logs of a broker.
+
+    Args:
+        create: opens a path for append and read, and creates the file if it is missing.
+        reopen: the same, but raises FileNotFoundError for a missing file.
+        budget: how many files may be open.
+        lock: protects this pool and the budget's counters.
+    """
+
+    def __init__(
+        self,
+        create: Callable[[str], File],
+        reopen: Callable[[str], File],
+        budget: DescriptorBudget,
+        lock: AbstractContextManager[object],
+    ) -> None:
+        self._create = create
+        self._reopen = reopen
+        self._budget = budget
+        self._lock = lock
+        self._idle: dict[PooledFile, None] = {}
+        """Open files that are not being written, in the order they were opened."""
+        budget.open_on_demand = self._count_idle
+
+    def open(self, path: str) -> PooledFile:
+        """Open or create the file at `path`."""
+        opened = self._create(path)
+        file = PooledFile(self, path)
+        self._keep(file, opened).close()
+        return file
+
+    def retain(self, file: PooledFile) -> File:
+        """The open file behind `file`, with one more holder; opens it if it is not open."""
+        with self._lock:
+            if file.is_closed:
+                raise OSError(errno.EBADF, "the file is closed", file.path)
+            if file.opened is not None:
+                return file.opened.retain()
+        return self._keep(file, self._reopen(file.path))
+
+    def retain_for_writing(self, file: PooledFile, *, is_reserved: bool) -> File:
+        """As `retain`; the file stays open until `end_writing`. Raises OSError."""
+        with self._lock:
+            assert not file.is_written
+            self._budget.take_for_writing(file.path, is_reserved=is_reserved)
+            file.is_written = True
+        try:
+            opened = self.retain(file)
+        except BaseException:
+            self.end_writing(file)
+            raise
+        with self._lock:
+            self._idle.pop(file, None)
+        return opened
+
+    def end_writing(self, file: PooledFile) -> None:
+        """The file is not being written any more."""
+        with self._lock:
+            assert file.is_written
+            file.is_written = False
+            self._budget.give_back()
+            if file.opened is not None:
+                self._idle[file] = None
+            surplus = self._take_surplus()
+        _close(surplus)
+
+    def close(self, file: PooledFile) -> None:
+        """The owner of `file` needs it no more; holders of the open file keep it."""
+        with self._lock:
+            assert not file.is_closed, f"{file.path} is closed"
+            file.is_closed = True
+            opened, file.opened = file.opened, None
+            self._idle.pop(file, None)
+            if file.is_written:
+                file.is_written = False
+                self._budget.give_back()
+        if opened is not None:
+            opened.close()
+
+    def _count_idle(self) -> int:
+        return len(self._idle)
+
+    def _keep(self, file: PooledFile, opened: File) -> File:
+        """Let `file` have `opened`, unless another thread was faster; what it has, retained."""
+        with self._lock:
+            spare: list[File] = []
+            if file.is_closed:
+                held = opened.retain()
+                spare = [opened]
+            elif file.opened is not None:
+                held = file.opened.retain()
+                spare = [opened]
+            else:
+                file.opened = opened
+                held = opened.retain()
+                if not file.is_written:
+                    self._idle[file] = None
+                    spare = self._take_surplus()
+        _close(spare)
+        return held
+
+    def _take_surplus(self) -> list[File]:
+        """Take out the files to close: of those not used lately the one opened first."""
+        surplus: list[File] = []
+        count = len(self._idle) - max(1, self._budget.max_idle)
+        while count > len(surplus):
+            file = next(iter(self._idle))
+            del self._idle[file]
+            if file.is_used:  # A second chance, behind the others.
+                file.is_used = False
+                self._idle[file] = None
+                continue
+            assert file.opened is not None
+            surplus.append(file.opened)
+            file.opened = None
+        return surplus
+
+
+def _close(files: list[File]) -> None:
+    for file in files:
+        file.close()
+
+
+class PooledFile:
+    """A file that is open while it is used; see `plogd.files.File`.
+
+    Its owner may rename the file: `path` is where it is reopened. `opened`, `is_written`,
+    `is_closed` and `is_used` (since the pool last looked) belong to the pool.
+    """
+
+    __slots__ = ("_pool", "is_closed", "is_used", "is_written", "opened", "path")
+
+    def __init__(self, pool: FilePool, path: str) -> None:
+        self._pool = pool
+        self.path = path
+        self.opened: File | None = None
+        self.is_written = False
+        self.is_closed = False
+        self.is_used = False
+
+    def fileno(self) -> int:
+        """No descriptor of its own: that of the file which `retain` returns."""
+        return -1
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the next call finds it open."""
+        return self.opened is not None
+
+    def retain(self) -> File:
+        """Return the open file, with one more holder. Raises OSError."""
+        self.is_used = True
+        opened = self.opened
+        if opened is not None and opened.try_retain():  # Without the pool's lock: most calls.
+            return opened
+        return self._pool.retain(self)
+
+    def try_retain(self) -> bool:
+        """As `retain` if that opens nothing; its holder closes the open file, not this one."""
+        raise NotImplementedError("hold the open file: retain")
+
+    def retain_for_writing(self, *, is_reserved: bool = False) -> File:
+        """As `retain`, until `end_writing`. Raises OSError, also when too many are written."""
+        return self._pool.retain_for_writing(self, is_reserved=is_reserved)
+
+    def end_writing(self) -> None:
+        """It may lose its descriptor again; the file `retain_for_writing` returned is closed."""
+        self._pool.end_writing(self)
+
+    def close(self) -> None:
+        """The owner's end; other holders keep the file they have."""
+        self._pool.close(self)
+
+    def append(self, data: Buffer) -> None:
+        """Write all of `data` at the end."""
+        file = self.retain()
+        try:
+            file.append(data)
+        finally:
+            file.close()
+
+    def pread(self, length: int, position: int) -> bytes:
+        """Up to `length` bytes from `position`."""
+        opened = self.opened
+        if opened is not None:
+            self.is_used = True
+            try:  # Without holding it: a file that is closed meanwhile reads nothing.
+                return opened.pread(length, position)
+            except OSError as error:
+                if error.errno != errno.EBADF:
+                    raise
+        return self._call(lambda file: file.pread(length, position))
+
+    def pread_nowait(self, length: int, position: int) -> Buffer | None:
+        """`length` bytes from `position`; None also if the file is not open: that may wait."""
+        opened = self.opened
+        if opened is None:
+            return None
+        self.is_used = True
+        try:
+            return opened.pread_nowait(length, position)
+        except OSError as error:
+            if error.errno != errno.EBADF:
+                raise
+        return None
+
+    def size(self) -> int:
+        """Bytes in the file."""
+        return self._call(lambda file: file.size())
+
+    def truncate(self, size_bytes: int) -> None:
+        """Cut the file to `size_bytes`."""
+        self._call(lambda file: file.truncate(size_bytes))
+
+    def reserve(self, nbytes: int) -> bool:
+        """Allocate blocks after the end."""
+        return self._call(lambda file: file.reserve(nbytes))
+
+    def sync(self) -> None:
+        """Make the file durable."""
+        self._call(lambda file: file.sync())
+
+    def cached(self, position: int, length: int) -> bool:
+        """Whether these bytes are in the page cache."""
+        return self._call(lambda file: file.cached(position, length))
+
+    def drop_cache(self) -> None:
+        """Drop cached clean pages."""
+        self._call(lambda file: file.drop_cache())
+
+    def _call(self, function: Callable[[File], T]) -> T:
+        file = self.retain()
+        try:
+            return function(file)
+        finally:
+            file.close()
+
+    def __repr__(self) -> str:
+        return f"PooledFile({self.path!r})"

@@ -1,0 +1,111 @@
+"""/metrics: the text of all metrics, made in slices and kept for a second.
+
+A broker with thousands of topics has megabytes of it. So the text is made a few hundred lines at a
+time, and other requests run in between; clients that ask meanwhile, or within a second after that,
+get the same text. A client that reads slowly keeps an old text in memory, so only the last few
+may be read.
+
+Made by site.py; reactor thread only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from http import HTTPStatus
+from typing import Final
+
+from plogd.fair_queue import FairQueue
+from plogd.http.http_server import HttpConnection, Response
+from plogd.metrics import CONTENT_TYPE
+from plogd.ports import Later, Timers, spawn
+
+LINES_PER_TURN: Final = 500
+KEEP_MS: Final = 1000.0
+"""How old a text may be that is sent."""
+TEXTS_MAX: Final = 3
+"""Texts that may be sent at the same time, the newest included."""
+
+
+class MetricsPage:
+    """The page.
+
+    Args:
+        lines: makes the lines of the text, a little work for each.
+        connections: those that are open, some of which may be reading a text.
+    """
+
+    def __init__(
+        self,
+        lines: Callable[[], Iterator[str]],
+        timers: Timers,
+        connections: Callable[[], list[HttpConnection]],
+    ) -> None:
+        self._lines = lines
+        self._timers = timers
+        self._queue = FairQueue(timers)
+        self._connections = connections
+        self._waiting: list[Later[Response]] = []
+        self._is_making = False
+        self._text: bytes | None = None
+        self._texts: list[bytes] = []
+
+    def __call__(self) -> Response | Later[Response]:
+        """Answer a request."""
+        if self._text is not None:
+            return _response(self._text)
+        later: Later[Response] = Later()
+        self._waiting.append(later)
+        if not self._is_making:
+            self._is_making = True
+            spawn(self._make()).then(self._made, self._failed)
+        return later
+
+    async def _make(self) -> bytes:
+        pieces: list[bytes] = []
+        slice_: list[str] = []
+        for line in self._lines():
+            slice_.append(line)
+            if len(slice_) == LINES_PER_TURN:
+                pieces.append(_encoded(slice_))
+                slice_.clear()
+                await self._queue.turn()
+        return b"".join([*pieces, _encoded(slice_)])
+
+    def _made(self, text: bytes) -> None:
+        self._is_making = False
+        self._text = text
+        self._texts.append(text)
+        self._drop_texts()
+        self._timers.call_later(KEEP_MS, self._forget)
+        waiting, self._waiting = self._waiting, []
+        for later in waiting:
+            later.succeed(_response(text))
+
+    def _failed(self, error: Exception) -> None:
+        self._is_making = False
+        waiting, self._waiting = self._waiting, []
+        for later in waiting:
+            later.fail(error)
+
+    def _forget(self) -> None:
+        self._text = None
+        self._drop_texts()
+
+    def _drop_texts(self) -> None:
+        """Keep the texts that are sent or may be, but not more than a few."""
+        sent: dict[int, list[HttpConnection]] = {}
+        for connection in self._connections():
+            sent.setdefault(id(connection.sending), []).append(connection)
+        for text in self._texts[:-TEXTS_MAX]:
+            for connection in sent.get(id(text), ()):
+                connection.abort()
+        newest = self._texts[-TEXTS_MAX:]
+        self._texts = [text for text in newest if text is self._text or id(text) in sent]
+
+
+def _encoded(lines: list[str]) -> bytes:
+    return "".join(f"{line}\n" for line in lines).encode()
+
+
+def _response(text: bytes) -> Response:
+    return Response(HTTPStatus.OK, CONTENT_TYPE, text)

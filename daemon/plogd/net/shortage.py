@@ -1,0 +1,109 @@
+"""Close connections that keep memory from others when there is none left.
+
+While memory for requests or responses is used up, every connection that occupies some must make
+progress: a request has to arrive, and a response has to be read, at a tenth of its size per second.
+Otherwise the connection is closed, with a log line. A client alone decides about its progress here;
+what waits for memory, for an earlier request or for a quota is not slow.
+
+Much larger bounds hold while there is enough memory (connection.py). Made by connections.py, which
+calls `begin` when memory has run out; reactor thread only.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from plogd.net.connection import Connection
+    from plogd.net.connections import Connections
+
+CHECK_INTERVAL_MS: Final = 250.0
+WINDOW_MS: Final = 2000.0
+"""How long progress is measured; a client across the world has ten round trips in it."""
+WITHIN_MS: Final = 10_000.0
+"""How long a request or response may take altogether."""
+STALLED_MS: Final = 1000.0
+"""A client that has read nothing for so long does not read."""
+
+
+class _Window(NamedTuple):
+    """The begin of a measurement: how much had been transferred, and of how much."""
+
+    since_ms: float
+    done_bytes: int
+    size_bytes: int
+
+
+class Shortage:
+    """Watches the connections while memory is short."""
+
+    def __init__(self, shared: Connections) -> None:
+        self._shared = shared
+        self._is_scheduled = False
+        self._arriving: dict[Connection, _Window] = {}
+        self._unsent: dict[Connection, _Window] = {}
+
+    def begin(self) -> None:
+        """Memory has run out: look at once, and again until there is enough."""
+        if not self._is_scheduled:
+            self._schedule(0)
+
+    def _schedule(self, delay_ms: float) -> None:
+        self._is_scheduled = True
+        self._shared.timers.call_later(delay_ms, self._check)
+
+    def _check(self) -> None:
+        self._is_scheduled = False
+        shared = self._shared
+        now_ms = shared.clock.monotonic_ms()
+        self._arriving = self._check_requests(now_ms) if shared.memory.waiting else {}
+        self._unsent = self._check_responses(now_ms) if shared.responses.is_full else {}
+        if shared.memory.waiting or shared.responses.is_full:
+            self._schedule(CHECK_INTERVAL_MS)
+
+    def _check_requests(self, now_ms: float) -> dict[Connection, _Window]:
+        windows: dict[Connection, _Window] = {}
+        for connection in self._shared.all_open():
+            arriving = connection.arriving
+            if arriving is None:
+                continue
+            done_bytes, size_bytes = arriving
+            window = self._arriving.get(connection)
+            if window is None or window.size_bytes != size_bytes:
+                window = _Window(now_ms, done_bytes, size_bytes)
+            elif now_ms - window.since_ms >= WINDOW_MS:
+                if _is_slow(window, now_ms, done_bytes):
+                    connection.close_slow(" while others wait for queued.max.request.bytes")
+                    continue
+                window = _Window(now_ms, done_bytes, size_bytes)
+            windows[connection] = window
+        return windows
+
+    def _check_responses(self, now_ms: float) -> dict[Connection, _Window]:
+        responses = self._shared.responses
+        windows: dict[Connection, _Window] = {}
+        for connection, nbytes in responses.largest_first():
+            if not responses.is_full:
+                break
+            # A response of any size is let out while no other waits.
+            is_alone = nbytes == responses.used_bytes
+            sent_bytes = connection.sent_bytes
+            window = self._unsent.get(connection)
+            if window is None:
+                window = _Window(now_ms, sent_bytes, nbytes)
+            waited_ms = now_ms - window.since_ms
+            has_stalled = waited_ms >= STALLED_MS and sent_bytes == window.done_bytes
+            if waited_ms >= WINDOW_MS and not has_stalled:
+                has_stalled = _is_slow(window, now_ms, sent_bytes)
+                window = _Window(now_ms, sent_bytes, nbytes)
+            is_far_too_much = responses.used_bytes > 2 * responses.limit_bytes and not is_alone
+            if has_stalled or is_far_too_much:
+                connection.close_unread(nbytes)
+                continue
+            windows[connection] = window
+        return windows
+
+
+def _is_slow(window: _Window, now_ms: float, done_bytes: int) -> bool:
+    required_bytes = window.size_bytes * (now_ms - window.since_ms) / WITHIN_MS
+    return done_bytes - window.done_bytes < required_bytes

@@ -1,0 +1,320 @@
+"""Reading for Fetch: several partitions up to the request's bytes, warming and waiting included.
+
+A fetch of few partitions is read in one turn and is a plain call if it is ready. One of more than
+`SLICE` partitions is read in slices (fair_queue.py), now and when its wait ends. ReplicaManager
+finds the partitions; delayed_fetch.py holds a fetch that waits.
+
+Called on the reactor's thread. Source: Kafka 3.9 ReplicaManager.fetchMessages, readFromLog.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from plog.errors import (
+    InconsistentTopicId,
+    KafkaError,
+    KafkaStorageError,
+    NotLeaderOrFollower,
+    UnknownTopicId,
+)
+from plog.types import ZERO_UUID
+from plogd.fair_queue import SLICE, FairQueue
+from plogd.log.cold_read import ColdRead
+from plogd.log.log import Log
+from plogd.ports import Later, MaybeLater, gather, settle, spawn
+from plogd.replica.delayed_fetch import (
+    DelayedFetch,
+    FetchOutcome,
+    FetchParams,
+    is_enough,
+)
+from plogd.replica.fetch_sessions import FetchItem
+from plogd.replica.partition import Partition, PartitionRead
+from plogd.replica.purgatory import Purgatory
+
+_WARMINGS = 8
+"""How often a fetch may find something cold: an index, its entries, batches, twice over."""
+
+_COLD = PartitionRead(None)
+"""In place of a read that has to wait for the disk."""
+
+Key = tuple[str, int]
+"""Topic and number of a partition; equal to its TopicPartition."""
+
+Cold = list[Later[None]]
+"""Jobs that read what look-ups need, in progress."""
+
+
+class FetchReader:
+    """Reads for all fetches.
+
+    `partitions` are those hosted now; `look_up` raises the KafkaError for one that is not.
+    `begin_read` starts a job that reads what a look-up in a log needs.
+    """
+
+    def __init__(
+        self,
+        *,
+        partitions: Mapping[tuple[str, int], Partition],
+        look_up: Callable[[str, int], Partition],
+        delayed_fetches: Purgatory,
+        fair_queue: FairQueue,
+        begin_read: Callable[[Log, ColdRead], Later[None]],
+        on_bug: Callable[[str, Exception], None],
+    ) -> None:
+        self._partitions = partitions
+        self._look_up = look_up
+        self._delayed_fetches = delayed_fetches
+        self._queue = fair_queue
+        self._begin_read = begin_read
+        self._on_bug = on_bug
+
+    def fetch(
+        self, items: Sequence[FetchItem], params: FetchParams
+    ) -> MaybeLater[list[PartitionRead]]:
+        """Read each partition as far as consumers may see it; wait for `min_bytes` if necessary.
+
+        The results have the order of `items`; the caller closes their regions.
+        """
+        if len(items) > SLICE:
+            return spawn(self._fetch_wide(items, params))
+        cold: Cold = []
+        reads = self._read_all(items, params, cold)
+        if cold:
+            return spawn(self._fetch_cold(items, params, reads, cold))
+        return self._answer_or_wait(items, params, reads)
+
+    async def _fetch_cold(
+        self,
+        items: Sequence[FetchItem],
+        params: FetchParams,
+        reads: list[PartitionRead],
+        cold: Cold,
+    ) -> list[PartitionRead]:
+        """As `fetch`, after jobs have read what the look-ups need and `reads` lack."""
+        warm = await self._warmed(items, params, reads, cold)
+        return await settle(self._answer_or_wait(items, params, warm))
+
+    async def _warmed(
+        self,
+        items: Sequence[FetchItem],
+        params: FetchParams,
+        reads: list[PartitionRead],
+        cold: Cold,
+    ) -> list[PartitionRead]:
+        """Let jobs read what is cold, then read again, until nothing is."""
+        for left in reversed(range(_WARMINGS)):
+            _close_all(reads)
+            laters, cold = cold, []
+            try:
+                await gather(laters)
+            except OSError:
+                left = 0  # The look-up meets the error again, and knows what to report of it.
+            # A page cache under pressure might forget forever: the last one waits for the disk.
+            reads = await settle(self._read(items, params, cold if left else None))
+            if not cold:
+                break
+        return reads
+
+    def _answer_or_wait(
+        self, items: Sequence[FetchItem], params: FetchParams, reads: list[PartitionRead]
+    ) -> MaybeLater[list[PartitionRead]]:
+        if params.max_wait_ms <= 0 or is_enough(reads, params.min_bytes):
+            return reads
+        readable = {_key(x): x for x, read in zip(items, reads, strict=True) if read.error is None}
+        found = {
+            _key(item): read.nbytes
+            for item, read in zip(items, reads, strict=True)
+            if read.region is not None
+        }
+        _close_all(reads)
+        delayed = self._delayed(items, readable, found, params)
+        self._delayed_fetches.watch(delayed, readable, params.max_wait_ms)
+        return delayed.later
+
+    def _delayed(
+        self,
+        items: Sequence[FetchItem],
+        readable: Mapping[Key, FetchItem],
+        found: dict[Key, int],
+        params: FetchParams,
+    ) -> DelayedFetch:
+        return DelayedFetch(readable, found, reads=self, requested=items, params=params)
+
+    # -- for a fetch that waits ---------------------------------------------------------------
+
+    def partition_of(self, item: FetchItem) -> Partition | None:
+        """The partition, if it is hosted here."""
+        return self._partitions.get((item.topic or "", item.request.partition))
+
+    def read_one(self, item: FetchItem) -> PartitionRead:
+        """Read one partition, as if it were the first of its fetch."""
+        return self._read_one(item, item.request.partition_max_bytes, True, None)
+
+    def read_all(
+        self, items: Sequence[FetchItem], params: FetchParams
+    ) -> MaybeLater[list[PartitionRead]]:
+        """Read all partitions of a fetch."""
+        return self._read(items, params)
+
+    def forget(self, delayed: DelayedFetch) -> None:
+        """The fetch waits no longer."""
+        self._delayed_fetches.remove(delayed)
+
+    # -- many partitions ----------------------------------------------------------------------
+
+    async def _fetch_wide(
+        self, items: Sequence[FetchItem], params: FetchParams
+    ) -> list[PartitionRead]:
+        cold: Cold = []
+        reads = await self._read_in_slices(items, params, cold)
+        if cold:
+            reads = await self._warmed(items, params, reads, cold)
+        readable: dict[Key, FetchItem] = {}
+        found: dict[Key, int] = {}
+        outcome = FetchOutcome()
+        for start in range(0, len(items), SLICE):
+            some = reads[start : start + SLICE]
+            outcome.add(some)
+            for item, read in zip(items[start : start + SLICE], some, strict=True):
+                if read.error is None:
+                    readable[_key(item)] = item
+                    if read.region is not None:
+                        found[_key(item)] = read.region.nbytes
+            await self._turn_or_close(reads)
+        if params.max_wait_ms <= 0 or outcome.is_enough(params.min_bytes):
+            return reads
+        _close_all(reads)
+        return await self._wait_wide(self._delayed(items, readable, found, params), params)
+
+    async def _turn_or_close(self, reads: Sequence[PartitionRead]) -> None:
+        try:
+            await self._queue.turn()
+        except BaseException:
+            _close_all(reads)
+            raise
+
+    async def _wait_wide(self, delayed: DelayedFetch, params: FetchParams) -> list[PartitionRead]:
+        # One entry in purgatory instead of thousands: the fetch knows which keys are its own.
+        self._delayed_fetches.watch_all(delayed, params.max_wait_ms)
+        # Appends since the first read have been noticed by nothing yet.
+        try:
+            keys = delayed.keys
+            for start in range(0, len(keys), SLICE):
+                await self._queue.turn()
+                if not self._delayed_fetches.check_one(delayed, keys[start : start + SLICE]):
+                    break
+        except BaseException:
+            delayed.later.cancel()
+            delayed.later.then(_close_all, lambda _: None)
+            raise
+        return await delayed.later
+
+    def _read(
+        self, items: Sequence[FetchItem], params: FetchParams, cold: Cold | None = None
+    ) -> MaybeLater[list[PartitionRead]]:
+        if len(items) > SLICE:
+            return spawn(self._read_in_slices(items, params, cold))
+        return self._read_all(items, params, cold)
+
+    async def _read_in_slices(
+        self, items: Sequence[FetchItem], params: FetchParams, cold: Cold | None
+    ) -> list[PartitionRead]:
+        """As `_read_all`, with a turn for others after each slice."""
+        reads: list[PartitionRead] = []
+        left, at_least_one = params.max_bytes, True
+        try:
+            for start in range(0, len(items), SLICE):
+                await self._queue.turn()
+                some = items[start : start + SLICE]
+                left, at_least_one = self._read_some(some, reads, left, at_least_one, cold)
+        except BaseException:
+            _close_all(reads)
+            raise
+        return reads
+
+    # -- reading ------------------------------------------------------------------------------
+
+    def _read_all(
+        self, items: Sequence[FetchItem], params: FetchParams, cold: Cold | None = None
+    ) -> list[PartitionRead]:
+        """Read in order until `max_bytes` are together; the first batch found comes whole.
+
+        With a list `cold`, a look-up that would wait for the disk is noted there instead of made.
+        """
+        reads: list[PartitionRead] = []
+        self._read_some(items, reads, params.max_bytes, True, cold)
+        return reads
+
+    def _read_some(
+        self,
+        items: Sequence[FetchItem],
+        reads: list[PartitionRead],
+        left: int,
+        at_least_one: bool,
+        cold: Cold | None,
+    ) -> tuple[int, bool]:
+        """Append the reads of `items` to `reads`; the bytes left, and whether one batch is due."""
+        for item in items:
+            read = self._read_one(item, left, at_least_one, cold)
+            reads.append(read)
+            if read is _COLD:  # As if it had found all it may.
+                at_least_one = False
+                left = max(0, left - item.request.partition_max_bytes)
+            if read.region is not None:
+                at_least_one = False
+                left = max(0, left - read.region.nbytes)
+        return left, at_least_one
+
+    def _read_one(
+        self, item: FetchItem, max_bytes: int, at_least_one: bool, cold: Cold | None
+    ) -> PartitionRead:
+        request = item.request
+        partition = self._partitions.get((item.topic or "", request.partition))
+        if partition is None:
+            return PartitionRead(self._why_unknown(item).bare())
+        if item.topic_id not in (ZERO_UUID, partition.topic_id):
+            return PartitionRead(
+                InconsistentTopicId(f"{partition.topic_partition} belongs to another topic now")
+            )
+        try:
+            read = partition.read(
+                request.fetch_offset,
+                max(0, min(request.partition_max_bytes, max_bytes)),
+                leader_epoch=request.current_leader_epoch,
+                last_fetched_epoch=request.last_fetched_epoch,
+                at_least_one=at_least_one,
+                nowait=cold is not None,
+            )
+        except ColdRead as found:
+            assert cold is not None
+            cold.append(self._begin_read(partition.log, found))
+            return _COLD
+        except OSError as error:
+            return PartitionRead(KafkaStorageError(f"{partition.topic_partition}: {error}"))
+        except Exception as error:  # As for appends: the other partitions are not to blame.
+            self._on_bug(f"read of {partition.topic_partition}", error)
+            return PartitionRead(KafkaError("unexpected error, see the broker's log"))
+        if read.error is not None:
+            read.error.bare()
+        return read
+
+    def _why_unknown(self, item: FetchItem) -> KafkaError:
+        if item.topic is None:
+            return UnknownTopicId()
+        try:
+            self._look_up(item.topic, item.request.partition)
+        except KafkaError as error:
+            return error
+        return NotLeaderOrFollower()  # It has just been created.
+
+
+def _key(item: FetchItem) -> Key:
+    return item.topic or "", item.request.partition
+
+
+def _close_all(reads: Sequence[PartitionRead]) -> None:
+    for read in reads:
+        if read.region is not None:
+            read.region.close()

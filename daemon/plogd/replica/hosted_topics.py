@@ -1,0 +1,212 @@
+"""The topics this broker hosts: create, start, reconfigure and stop replicas of their partitions.
+
+The controller calls it (`Brokers` in controller/controller.py), and so does the starting broker.
+Requests find partitions through `ReplicaManager`, which shares `partitions` with this object.
+
+Called on the reactor's thread. Source: Kafka 3.9 ReplicaManager.becomeLeaderOrFollower,
+ReplicaManager.stopReplicas.
+Invariant: `MetadataCache` lists a topic only while all its partitions that have a log are led here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from plog.errors import InvalidRecord
+from plog.types import TopicPartition
+from plogd.config import BrokerConfig
+from plogd.log.batch_validator import RecordCheck
+from plogd.log.creation import NewLog
+from plogd.log.log_manager import LogManager
+from plogd.metadata.cache import MetadataCache, TopicState
+from plogd.ports import Later, spawn
+from plogd.replica.partition import Partition
+from plogd.replica.topic_stats import TopicStats
+from plogd.topic_config import TopicConfig
+
+
+class HostedTopics:
+    """The replicas of every topic on this broker, and the partitions that are without a log."""
+
+    def __init__(
+        self,
+        *,
+        config: BrokerConfig,
+        log_manager: LogManager,
+        cache: MetadataCache,
+        stats: TopicStats,
+        on_progress: Callable[[Partition], None],
+    ) -> None:
+        self.config = config
+        """Replaced when settings change."""
+        self._log_manager = log_manager
+        self._cache = cache
+        self._stats = stats
+        self._on_progress = on_progress
+        self.partitions: dict[tuple[str, int], Partition] = {}
+        """Every partition that has a log here, by topic and number."""
+        self.without_log: set[tuple[str, int]] = set()
+        """Partitions that are offline because they have no log: its directory could not be read, or
+        had no room for it."""
+        self._refuses_writes = False
+        self.record_checks: dict[str, RecordCheck] = {}
+        """What records from clients must pass, by internal topic; one without is refused."""
+        self.on_topic_started: Callable[[TopicState], None] = _ignore
+        """Called with a topic whose partitions this broker leads from now on."""
+        self.on_topic_stopped: Callable[[TopicState], None] = _ignore
+        """Called with a topic that is no longer served."""
+
+    def start_topic(self, topic: TopicState) -> Later[None]:
+        """Create or take over the logs of `topic`, lead its partitions, and list it for clients."""
+        return spawn(self.start_topics([topic]))
+
+    async def start_topics(self, topics: Sequence[TopicState]) -> None:
+        """As `start_topic`, for several topics. Raises KafkaStorageError."""
+        missing = [new for topic in topics for new in self._missing_logs(topic)]
+        if missing:
+            await self._log_manager.create(missing)
+        for topic in topics:
+            self._lead(topic)
+
+    def _missing_logs(self, topic: TopicState) -> list[NewLog]:
+        config = self._topic_config(topic)
+        return [
+            NewLog(
+                topic_partition=TopicPartition(topic.name, state.partition),
+                topic_id=topic.topic_id,
+                config=config,
+            )
+            for state in topic.partitions
+            if self._log_manager.get(TopicPartition(topic.name, state.partition)) is None
+            and (topic.name, state.partition) not in self.without_log
+        ]
+
+    def make_logs(self, topic: TopicState) -> Later[None]:
+        """Create the logs `topic` lacks; they are not served before `start_topic`."""
+        return spawn(self._make_logs(topic))
+
+    async def _make_logs(self, topic: TopicState) -> None:
+        await self._log_manager.create(self._missing_logs(topic))
+
+    def remove_unserved_logs(self, topic: TopicState) -> Later[None]:
+        """Remove the logs of `topic` that no partition serves, after its creation was abandoned."""
+        return spawn(self._remove_unserved_logs(topic))
+
+    async def _remove_unserved_logs(self, topic: TopicState) -> None:
+        keys = [TopicPartition(topic.name, state.partition) for state in topic.partitions]
+        unserved = [key for key in keys if key not in self.partitions]
+        await self._log_manager.delete(*(key for key in unserved if self._log_manager.get(key)))
+
+    def _record_check(self, topic: TopicState) -> RecordCheck | None:
+        return self.record_checks.get(topic.name, _refuse) if topic.is_internal else None
+
+    def _topic_config(self, topic: TopicState) -> TopicConfig:
+        return TopicConfig.resolve(self.config, topic.config)
+
+    def _lead(self, topic: TopicState) -> None:
+        topic_config = self._topic_config(topic)  # It may have changed since its logs were made.
+        for state in topic.partitions:
+            key = TopicPartition(topic.name, state.partition)
+            log = self._log_manager.get(key)
+            if log is None or key in self.partitions:  # Served already: others were added to it.
+                continue
+            partition = Partition(
+                log=log,
+                sync_rounds=self._log_manager.dirs.rounds_of(log.log_dir),
+                broker_id=self.config.node_id,
+                on_progress=self._on_progress,
+                record_check=self._record_check(topic),
+            )
+            partition.update_config(topic_config)
+            partition.make_leader(state)
+            log.refuses_writes = self._refuses_writes
+            self.partitions[key] = partition
+        self._cache.update(topic)
+        self.on_topic_started(topic)
+
+    def update_config(self, config: BrokerConfig) -> None:
+        """Use `config` from now on, also for settings that topics fall back to."""
+        self.config = config
+        for topic in self._cache.topics():
+            self._update_logs(topic)
+
+    def update_topic_config(self, name: str, overrides: Mapping[str, str]) -> None:
+        """Use other topic settings from now on; does nothing for a topic that is not served."""
+        topic = self._cache.topic(name)
+        if topic is not None:
+            topic = replace(topic, config=overrides)
+            self._cache.update(topic)
+            self._update_logs(topic)
+
+    def _update_logs(self, topic: TopicState) -> None:
+        topic_config = self._topic_config(topic)
+        for state in topic.partitions:
+            partition = self.partitions.get((topic.name, state.partition))
+            if partition is not None:
+                partition.update_config(topic_config)
+
+    def set_without_log(self, keys: Iterable[TopicPartition]) -> None:
+        """Mark partitions as offline because their log directory cannot be read."""
+        self.without_log.update(keys)
+
+    def without_logs(self, topics: Sequence[TopicState]) -> list[TopicPartition]:
+        """Return the partitions of `topics` that should have a log and have none."""
+        return [new.topic_partition for topic in topics for new in self._missing_logs(topic)]
+
+    def make_logs_of(self, keys: Collection[TopicPartition]) -> Later[None]:
+        """Create the logs of partitions that are offline because they have none, and lead them.
+
+        Fails with KafkaStorageError.
+        """
+        return spawn(self._make_logs_of(keys))
+
+    async def _make_logs_of(self, keys: Collection[TopicPartition]) -> None:
+        wanted = self.without_log & set(keys)  # The others were deleted meanwhile.
+        topics = [
+            topic for topic in self._cache.topics() if any(topic.name == k[0] for k in wanted)
+        ]
+        self.without_log -= wanted
+        missing = [new for topic in topics for new in self._missing_logs(topic)]
+        self.without_log |= wanted
+        await self._log_manager.create(missing)
+        self.without_log -= wanted
+        for topic in topics:
+            self._lead(topic)
+
+    def refuse_writes(self, refuses: bool) -> None:
+        """Refuse, or accept again, every append to every partition, including later ones."""
+        self._refuses_writes = refuses
+        for partition in self.partitions.values():
+            partition.log.refuses_writes = refuses
+
+    def stop_topic(self, topic: TopicState) -> Later[None]:
+        """Stop serving `topic`; done when the directories of its logs are renamed."""
+        return spawn(self._stop_topic(topic))
+
+    async def _stop_topic(self, topic: TopicState) -> None:
+        if self._cache.topic(topic.name) is not None:
+            self._cache.remove(topic.name)
+        hosted: list[TopicPartition] = []
+        for state in topic.partitions:
+            key = TopicPartition(topic.name, state.partition)
+            self.without_log.discard(key)
+            partition = self.partitions.pop(key, None)
+            if partition is not None:
+                partition.gone = True
+                self._on_progress(partition)
+            if self._log_manager.get(key) is not None:
+                hosted.append(key)
+        deletion = self._log_manager.delete(*hosted)
+        self._stats.forget(topic.name)
+        self.on_topic_stopped(topic)
+        await deletion
+
+
+def _refuse(key: bytes | None, value: bytes | None) -> None:
+    """Refuse a record of a topic whose coordinator this broker does not have."""
+    raise InvalidRecord("this broker has no coordinator that could replay the record")
+
+
+def _ignore(topic: TopicState) -> None:
+    """Do nothing until the coordinator has set its own callback."""

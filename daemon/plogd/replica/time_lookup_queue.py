@@ -1,0 +1,170 @@
+"""Look-ups by time that wait for a thread: a lane of their own for each log directory.
+
+A look-up may read cold data and walk through a million records, so it runs in slices of a few
+milliseconds. Each gets one slice soon after it came, which is enough for most. Of those that need
+more, a few take turns; the rest begin again when it is their turn, because each may hold a
+decompressed batch meanwhile. Seals, deletions and the appends of a slow disk run on other lanes.
+
+A look-up whose client has left is dropped from the queue, or ends at its next step. Called on the
+reactor's thread; the look-ups themselves are log/time_lookup.py.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+from plog.errors import KafkaStorageError
+from plogd.log.log import Log
+from plogd.log.time_index import TimestampAndOffset
+from plogd.log.time_lookup import Steps
+from plogd.ports import Jobs, Later
+
+Found = TimestampAndOffset | None
+
+STARTED_AT_ONCE = 4
+"""Long look-ups in one log directory that take turns."""
+_STEPS_PER_SLICE = 8
+
+
+class TimeLookupQueue:
+    """The look-ups of all log directories. `ended(log)` is called after each."""
+
+    def __init__(self, jobs: Jobs, ended: Callable[[Log], None]) -> None:
+        self._jobs = jobs
+        self._ended = ended
+        self._directories: dict[str, _Directory] = {}
+
+    def submit(self, log: Log, look_up: Callable[[], Steps[Found]]) -> Later[Found]:
+        """Run `look_up`; cancelling the result ends it. Fails with the KafkaError a client sees."""
+        directory = self._directories.get(log.log_dir)
+        if directory is None:
+            directory = self._directories[log.log_dir] = _Directory(
+                f"time:{log.log_dir}", self._jobs, self._ended
+            )
+        return directory.submit(log, look_up)
+
+
+class _Lookup:
+    """One look-up: new, queued, started, or in a job."""
+
+    __slots__ = ("begin", "error", "found", "is_cancelled", "is_started", "later", "log", "steps")
+
+    def __init__(self, log: Log, begin: Callable[[], Steps[Found]], later: Later[Found]) -> None:
+        self.log = log
+        self.begin = begin
+        self.later = later
+        self.steps = begin()
+        self.is_cancelled = False
+        self.is_started = False
+        """Whether it may keep what it has read from one slice to the next."""
+        self.found: Found = None
+        self.error: Exception | None = None
+
+    def begin_again(self) -> None:
+        """Drop what it has read so far."""
+        self.steps.close()
+        self.steps = self.begin()
+
+    def run_slice(self) -> bool:
+        """A job: make a few steps; whether the look-up has ended."""
+        try:
+            for _ in range(_STEPS_PER_SLICE):
+                if self.is_cancelled:
+                    return True
+                next(self.steps)
+        except StopIteration as end:
+            self.found = end.value
+            return True
+        except OSError as error:
+            self.error = KafkaStorageError(f"{self.log.topic_partition}: {error}")
+            return True
+        return False
+
+
+class _Directory:
+    """The look-ups in one log directory."""
+
+    def __init__(self, lane: str, jobs: Jobs, ended: Callable[[Log], None]) -> None:
+        self._lane = lane
+        self._jobs = jobs
+        self._ended = ended
+        self._new: dict[_Lookup, None] = {}
+        """Those that have not had a slice, oldest first."""
+        self._queued: dict[_Lookup, None] = {}
+        """Long ones that may not start yet, oldest first."""
+        self._started: deque[_Lookup] = deque()
+        """Those that wait for their next slice."""
+        self._running: _Lookup | None = None
+        self._ran_new = False
+        """Whether the last slice was the first of its look-up."""
+
+    def submit(self, log: Log, look_up: Callable[[], Steps[Found]]) -> Later[Found]:
+        later: Later[Found] = Later(lambda: self._cancel(lookup))
+        lookup = _Lookup(log, look_up, later)
+        self._new[lookup] = None
+        self._go_on()
+        return later
+
+    def _go_on(self) -> None:
+        if self._running is not None:
+            return
+        while self._queued and len(self._started) < STARTED_AT_ONCE:
+            self._start(_pop_first(self._queued))
+        # New ones and started ones in turn: neither may hold up the other.
+        self._ran_new = bool(self._new) and not (self._ran_new and self._started)
+        if self._ran_new:
+            lookup = _pop_first(self._new)
+        elif self._started:
+            lookup = self._started.popleft()
+        else:
+            return
+        self._running = lookup
+        self._jobs.submit(self._lane, lookup.run_slice).then(self._sliced, self._broken)
+
+    def _start(self, lookup: _Lookup) -> None:
+        lookup.is_started = True
+        self._started.append(lookup)
+
+    def _sliced(self, has_ended: bool) -> None:
+        lookup, self._running = self._running, None
+        assert lookup is not None
+        if has_ended or lookup.is_cancelled:
+            self._end(lookup)
+        elif lookup.is_started or (not self._queued and len(self._started) < STARTED_AT_ONCE):
+            self._start(lookup)
+        else:
+            lookup.begin_again()
+            self._queued[lookup] = None
+        self._go_on()
+
+    def _broken(self, error: Exception) -> None:
+        lookup, self._running = self._running, None
+        assert lookup is not None
+        lookup.error = error
+        self._end(lookup)
+        self._go_on()
+
+    def _end(self, lookup: _Lookup) -> None:
+        lookup.steps.close()
+        self._ended(lookup.log)
+        if lookup.error is not None:
+            lookup.later.fail(lookup.error)
+        else:
+            lookup.later.succeed(lookup.found)
+
+    def _cancel(self, lookup: _Lookup) -> None:
+        lookup.is_cancelled = True
+        if lookup is self._running:
+            return  # Its job ends at the next step.
+        self._new.pop(lookup, None)
+        self._queued.pop(lookup, None)
+        if lookup in self._started:
+            self._started.remove(lookup)
+        lookup.steps.close()
+
+
+def _pop_first(lookups: dict[_Lookup, None]) -> _Lookup:
+    first = next(iter(lookups))
+    del lookups[first]
+    return first

@@ -1,0 +1,121 @@
+"""Threads that validate batches: one for small batches, one for large ones, fair between topics.
+
+A lane runs one job at a time and takes the next one from another topic, so a topic that floods it
+costs the others one job each time. Batches that turn out to be large leave the small lane, so
+ordinary batches do not wait for decompression bombs. Both limits also bound memory: at most one
+small and one large batch are decompressed at any time.
+
+Called on the reactor's thread by append_queue.py, which keeps the order of each partition.
+Source: docs/decisions/0015-recompression-is-a-job.md.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from plog.records.batch import ATTRIBUTES_POSITION, COMPRESSION_MASK
+from plogd.log.batch_validator import (
+    AppendOrigin,
+    BatchRules,
+    DecompressedTooLarge,
+    RecordReading,
+    ValidatedBatch,
+    validate_batch,
+)
+from plogd.ports import Jobs, Later, failed
+
+SMALL_BYTES: Final = 1 << 20
+"""Largest batch, uncompressed, that the lane of small ones finishes."""
+_SMALL_COMPRESSED_BYTES: Final = SMALL_BYTES // 4
+"""Larger compressed batches are not tried there."""
+
+_Job = Callable[[], ValidatedBatch]
+
+
+class _Lane:
+    """Jobs of several topics, one at a time, in order within a topic."""
+
+    def __init__(self, jobs: Jobs, name: str) -> None:
+        self._jobs = jobs
+        self._name = name
+        self._waiting: dict[str, deque[tuple[_Job, Later[ValidatedBatch]]]] = {}
+        """By topic; the first topic is next."""
+        self._is_busy = False
+
+    def submit(self, topic: str, job: _Job) -> Later[ValidatedBatch]:
+        """Run `job` when the topic's earlier ones are done and other topics had their turn."""
+        outcome: Later[ValidatedBatch] = Later()
+        self._waiting.setdefault(topic, deque()).append((job, outcome))
+        if not self._is_busy:
+            self._start()
+        return outcome
+
+    def _start(self) -> None:
+        topic = next(iter(self._waiting))
+        waiting = self._waiting.pop(topic)
+        job, outcome = waiting.popleft()
+        if waiting:
+            self._waiting[topic] = waiting  # Last in line again.
+        self._is_busy = True
+        try:
+            running = self._jobs.submit(self._name, job)
+        except Exception as error:
+            running = failed(error)
+        running.then(
+            lambda batch: self._ended(partial(outcome.succeed, batch)),
+            lambda error: self._ended(partial(outcome.fail, error)),
+        )
+
+    def _ended(self, deliver: Callable[[], None]) -> None:
+        self._is_busy = False
+        if self._waiting:
+            self._start()
+        deliver()
+
+
+class ValidationLanes:
+    """The two lanes of a broker."""
+
+    def __init__(self, jobs: Jobs) -> None:
+        self._small = _Lane(jobs, "validate:small")
+        self._large = _Lane(jobs, "validate:large")
+
+    def validate(
+        self,
+        topic: str,
+        data: memoryview,
+        *,
+        rules: BatchRules,
+        now_ms: int,
+        reading: RecordReading,
+    ) -> Later[ValidatedBatch]:
+        """Validate a client's batch in a job. Fails with what `validate_batch` raises."""
+
+        def job(reading: RecordReading) -> ValidatedBatch:
+            reading.on_step()
+            return validate_batch(
+                data, rules=rules, now_ms=now_ms, origin=AppendOrigin.CLIENT, reading=reading
+            )
+
+        large = partial(job, reading)
+        if reading.max_decompressed_bytes <= SMALL_BYTES or not _looks_small(data):
+            return self._large.submit(topic, large)
+        small = partial(job, reading._replace(max_decompressed_bytes=SMALL_BYTES))
+        outcome: Later[ValidatedBatch] = Later()
+
+        def on_error(error: Exception) -> None:
+            if isinstance(error, DecompressedTooLarge):
+                self._large.submit(topic, large).then(outcome.succeed, outcome.fail)
+            else:
+                outcome.fail(error)
+
+        self._small.submit(topic, small).then(outcome.succeed, on_error)
+        return outcome
+
+
+def _looks_small(data: memoryview) -> bool:
+    is_compressed = data[ATTRIBUTES_POSITION + 1] & COMPRESSION_MASK
+    return len(data) <= (_SMALL_COMPRESSED_BYTES if is_compressed else SMALL_BYTES)

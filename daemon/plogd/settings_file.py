@@ -1,0 +1,62 @@
+"""Read a file of settings that may be a pipe, slow, or much too large.
+
+A pipe is legitimate: ``plog-broker --config <(generate-settings)``. But one without a writer never
+ends, so what is not a regular file must deliver everything within ten seconds. A pipe that delivers
+nothing is an error, because an empty file would mean every default: at a reload, the pipe of a
+process substitution has been read before.
+
+Called by tap.py at the start, and on a thread at each reload; blocks its caller.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import stat
+import time
+from pathlib import Path
+from typing import Final
+
+WAIT_MAX_S: Final = 10.0
+SIZE_MAX_BYTES: Final = 1 << 20
+
+
+def read_settings_file(file: Path, wait_max_s: float = WAIT_MAX_S) -> bytes:
+    """Return the content of `file`. Raises OSError, whose `strerror` says why and what to do."""
+    # Opening a pipe without a writer would wait for one.
+    descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        mode = os.fstat(descriptor).st_mode
+        data = _read(descriptor, None if stat.S_ISREG(mode) else wait_max_s)
+    finally:
+        os.close(descriptor)
+    if not data and stat.S_ISFIFO(mode):
+        raise OSError(0, "nothing came out of this pipe; a pipe can be read once, a file again")
+    return data
+
+
+def _read(descriptor: int, wait_max_s: float | None) -> bytes:
+    pieces: list[bytes] = []
+    nbytes = 0
+    until_s = time.monotonic() + (wait_max_s or 0)
+    while True:
+        if wait_max_s is not None:
+            left_s = until_s - time.monotonic()
+            if left_s <= 0 or not _is_readable(descriptor, left_s):
+                raise OSError(0, f"its end did not come within {wait_max_s:g} s; use a file")
+        try:
+            piece = os.read(descriptor, 64 * 1024)
+        except BlockingIOError:
+            continue
+        if not piece:
+            return b"".join(pieces)
+        pieces.append(piece)
+        nbytes += len(piece)
+        if nbytes > SIZE_MAX_BYTES:
+            raise OSError(0, f"it has more than {SIZE_MAX_BYTES} bytes: this is no settings file")
+
+
+def _is_readable(descriptor: int, wait_s: float) -> bool:
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    return bool(poll.poll(wait_s * 1000))

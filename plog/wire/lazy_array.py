@@ -1,0 +1,51 @@
+"""Arrays of a response whose elements are made while the response is encoded.
+
+A response to a request for thousands of elements would otherwise exist twice, as objects and as
+bytes, and the objects take ten times the memory. The encoder makes one element, writes it and drops
+it; where the response is encoded in slices, the elements are made in slices, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Generic, TypeVar, cast, overload
+
+T = TypeVar("T")
+U = TypeVar("U")
+
+
+class _LazyArray(Sequence[T], Generic[T, U]):
+    """What `make` returns for each of `sources`, made each time it is looked at."""
+
+    __slots__ = ("_make", "_sources")
+
+    def __init__(self, sources: Sequence[U], make: Callable[[U], T]) -> None:
+        self._sources = sources
+        self._make = make
+
+    def __len__(self) -> int:
+        return len(self._sources)
+
+    def __iter__(self) -> Iterator[T]:
+        return map(self._make, self._sources)
+
+    @overload
+    def __getitem__(self, index: int) -> T: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[T]: ...
+    def __getitem__(self, index: int | slice) -> T | Sequence[T]:
+        if isinstance(index, slice):
+            return [self._make(source) for source in self._sources[index]]
+        return self._make(self._sources[index])
+
+
+def lazy_array(sources: Sequence[U], make: Callable[[U], T]) -> list[T]:
+    """An array field's value with the element ``make(source)`` for each of `sources`.
+
+    `make` must not raise, and `sources` must not change before the response is encoded. Typed as
+    the list that the field declares; it supports what the encoder needs: length and iteration.
+
+    >>> len(lazy_array([1, 2], str)), *lazy_array([1, 2], str)
+    (2, '1', '2')
+    """
+    return cast("list[T]", _LazyArray(sources, make))

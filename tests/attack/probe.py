@@ -1,0 +1,223 @@
+"""The client that must not notice an attack: it produces, connects and keeps its group membership.
+
+`Probe` runs ``python -m tests.attack.probe HOST:PORT`` as a process of its own, so that an attack's
+work in the test process does not delay it. The process sends one request after the other: a produce
+with acks=1 to its own topic, from time to time a first request on a new connection, and a heartbeat
+to its group. It exchanges lines with the test: ``begin`` starts a measurement, ``end`` is answered
+with what was measured as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import select
+import subprocess
+import sys
+import time
+from dataclasses import asdict, dataclass, field
+from typing import Self
+
+from plog.records.builder import build_batch
+from plog.records.codec import Record
+from plog.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from plog.wire.messages.find_coordinator import FindCoordinatorRequest
+from plog.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from plog.wire.messages.join_group import (
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    JoinGroupResponse,
+)
+from plog.wire.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from plog.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from plogd.testing.running_broker import unique_name
+from tests.fault.peers import Peer
+from tests.helpers.eventually import eventually
+
+PROBE_TOPIC = "probed"
+"""Attacks may be aimed at this topic."""
+_PAUSE_S = 0.005
+_CONNECT_EVERY = 10
+_HEARTBEAT_EVERY = 20
+_MOST_ERRORS = 5
+_SESSION_MS = 10_000
+
+
+@dataclass(slots=True)
+class Measurement:
+    """What the probe noticed between ``begin`` and ``end``."""
+
+    produced: int = 0
+    connected: int = 0
+    longest_ms: float = 0.0
+    longest: str = "nothing"
+    """The request that waited for `longest_ms`: produce, connection or heartbeat."""
+    errors: list[str] = field(default_factory=list)
+
+    def waited(self, what: str, since: float) -> None:
+        """A request was sent at `since` and has been answered."""
+        waited_ms = (time.monotonic() - since) * 1000
+        if waited_ms > self.longest_ms:
+            self.longest_ms, self.longest = waited_ms, what
+
+    def failed(self, what: str, error: object) -> None:
+        """A request was not answered, or with an error."""
+        if len(self.errors) < _MOST_ERRORS:
+            self.errors.append(f"{what}: {error}")
+
+
+class Probe:
+    """The probing process, as the test sees it."""
+
+    def __init__(self, server: str) -> None:
+        command = [sys.executable, "-m", "tests.attack.probe", server]
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
+        )
+        assert self._ask("begin") == "begun", "the probe cannot reach the broker"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def begin(self) -> None:
+        """Start a measurement."""
+        assert self._ask("begin") == "begun", "the probe has ended"
+
+    def end(self) -> Measurement:
+        """End the measurement; a request that waits is part of it."""
+        return Measurement(**json.loads(self._ask("end")))
+
+    def close(self) -> None:
+        """End the process."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.close()
+        self._process.stdout.close()
+        self._process.wait()
+
+    def _ask(self, command: str) -> str:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(f"{command}\n")
+        return self._process.stdout.readline().strip()
+
+
+# -- the process ----------------------------------------------------------------------------------
+
+
+class _Prober:
+    def __init__(self, server: str) -> None:
+        self._server = server
+        self._peer = Peer(server)
+        self._member = Peer(server)
+        self.measured = Measurement()
+        self._round = 0
+        # A group of an earlier probe would first wait for its member to expire.
+        self._group = unique_name("probed-group")
+        topic = CreatableTopic(name=PROBE_TOPIC, num_partitions=1, replication_factor=1)
+        self._peer.ask(CreateTopicsRequest(topics=[topic], timeout_ms=30_000), 5)
+        self._joined = self._join()
+
+    def _join(self) -> JoinGroupResponse:
+        """Become the only member of the group, and so the owner of everything."""
+        eventually(self._has_coordinator, "a coordinator")
+        protocols = [JoinGroupRequestProtocol(name="range", metadata=b"")]
+        request = JoinGroupRequest(
+            group_id=self._group,
+            session_timeout_ms=_SESSION_MS,
+            rebalance_timeout_ms=_SESSION_MS,
+            protocol_type="consumer",
+            protocols=protocols,
+        )
+        joined = self._member.ask(request, 3)
+        assert isinstance(joined, JoinGroupResponse)
+        assigned = SyncGroupRequestAssignment(member_id=joined.member_id, assignment=b"everything")
+        sync = SyncGroupRequest(
+            group_id=self._group,
+            generation_id=joined.generation_id,
+            member_id=joined.member_id,
+            assignments=[assigned],
+        )
+        self._member.ask(sync, 1)
+        return joined
+
+    def _has_coordinator(self) -> bool:
+        answer = self._member.ask(FindCoordinatorRequest(key=self._group), 0)
+        return answer.error_code == 0  # type: ignore[attr-defined,no-any-return]
+
+    def run_once(self) -> None:
+        """One produce, and sometimes more."""
+        self._round += 1
+        self._try("produce", self._produce)
+        if self._round % _CONNECT_EVERY == 0:
+            self._try("connection", self._connect)
+        if self._round % _HEARTBEAT_EVERY == 0:
+            self._try("heartbeat", self._heartbeat)
+
+    def look(self) -> None:
+        """Notice a loss of the group membership now, and not in the next measurement."""
+        self._try("heartbeat", self._heartbeat)
+
+    def _try(self, what: str, request: object) -> None:
+        began = time.monotonic()
+        try:
+            request()  # type: ignore[operator]
+        except (OSError, AssertionError) as error:
+            self.measured.failed(what, error)
+            self._peer.close()
+            self._peer = Peer(self._server)
+        self.measured.waited(what, began)
+
+    def _produce(self) -> None:
+        batch = build_batch([Record(timestamp=int(time.time() * 1000), value=b"probe")])
+        data = PartitionProduceData(index=0, records=batch)
+        topic = TopicProduceData(name=PROBE_TOPIC, partition_data=[data])
+        request = ProduceRequest(acks=1, timeout_ms=60_000, topic_data=[topic])
+        response = self._peer.ask(request, 7)
+        assert isinstance(response, ProduceResponse)
+        code = response.responses[0].partition_responses[0].error_code
+        assert code == 0, f"error code {code}"
+        self.measured.produced += 1
+
+    def _connect(self) -> None:
+        with Peer(self._server) as peer:
+            peer.ping()
+        self.measured.connected += 1
+
+    def _heartbeat(self) -> None:
+        request = HeartbeatRequest(
+            group_id=self._group,
+            generation_id=self._joined.generation_id,
+            member_id=self._joined.member_id,
+        )
+        answer = self._member.ask(request, 3)
+        assert isinstance(answer, HeartbeatResponse)
+        assert answer.error_code == 0, f"the assignment was lost, error code {answer.error_code}"
+
+
+def main() -> None:
+    """Probe until standard input ends."""
+    prober = _Prober(sys.argv[1])
+    while True:
+        if select.select([sys.stdin], [], [], _PAUSE_S)[0]:
+            command = sys.stdin.readline().strip()
+            if not command:
+                return
+            prober.look()
+            if command == "begin":
+                prober.measured = Measurement()
+                print("begun", flush=True)
+            else:
+                print(json.dumps(asdict(prober.measured)), flush=True)
+        prober.run_once()
+
+
+if __name__ == "__main__":
+    main()

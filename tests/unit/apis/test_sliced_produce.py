@@ -1,0 +1,147 @@
+"""Produce requests with very many partitions: sliced, in order, and answered as small ones are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from plog.errors import ErrorCode
+from plog.wire.header import RequestHeader, encode_request
+from plog.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from plogd.apis import sliced_produce
+from plogd.apis.dispatch import CloseConnection
+from tests.helpers.sim_broker import (
+    Asked,
+    SimBroker,
+    create_topic,
+    produce_request,
+    records_of,
+)
+
+COUNT = 3 * sliced_produce.AT_ONCE
+RECORDS = records_of((b"v",))
+
+
+def make(**settings: Any) -> SimBroker:
+    broker = SimBroker(**settings).start()
+    create_topic(broker, "t", 10)
+    return broker
+
+
+def request(
+    topics: Sequence[tuple[str, int]], *, acks: int = -1, records: bytes | None = RECORDS
+) -> ProduceRequest:
+    """Batches for each topic as often as said, over ten partitions."""
+    return ProduceRequest(
+        acks=acks,
+        timeout_ms=1000,
+        topic_data=[
+            TopicProduceData(
+                name=name,
+                partition_data=[
+                    PartitionProduceData(index=number % 10, records=records)
+                    for number in range(count)
+                ],
+            )
+            for name, count in topics
+        ],
+    )
+
+
+def answered(asked: Asked) -> list[tuple[str, list[int], set[int]]]:
+    """Of each topic in the response: its name, partitions and error codes."""
+    return [
+        (
+            topic.name,
+            [one.index for one in topic.partition_responses],
+            {one.error_code for one in topic.partition_responses},
+        )
+        for topic in asked.response().responses
+    ]
+
+
+def ends(broker: SimBroker) -> list[int]:
+    return [broker.log("t", number).log_end_offset for number in range(10)]
+
+
+def test_large_request_is_appended_and_answered_as_a_whole() -> None:
+    broker = make()
+    asked = broker.begin(request([("t", COUNT), ("missing", 3), ("t", 10), ("t", 0)]), 9)
+    assert sum(ends(broker)) <= 100
+    broker.settle()
+    numbers = [number % 10 for number in range(COUNT)]
+    assert answered(asked) == [
+        ("t", numbers, {0}),
+        ("missing", [0, 1, 2], {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}),
+        ("t", numbers[:10], {0}),
+        ("t", [], set()),
+    ]
+    assert ends(broker) == [COUNT // 10 + 1] * 10
+    assert broker.broker.replica_manager.append_queues.parked_bytes == 0
+    assert broker.bugs == []
+
+
+def test_large_request_runs_alone_and_a_small_one_does_not() -> None:
+    broker = make()
+    for message, is_produce in ((request([("t", COUNT)]), False), (request([("t", 9)]), True)):
+        header = RequestHeader(message.api_key, 9, 1, "test")
+        frame = encode_request(header, message)[4:]
+        assert broker.dispatch_frame(frame).is_produce is is_produce
+    broker.settle()
+
+
+def test_request_for_very_many_topics_is_sliced() -> None:
+    broker = make()
+    asked = broker.begin(request([(f"unknown-{number}", 1) for number in range(COUNT)]), 9)
+    broker.settle()
+    assert [name for name, _, _ in answered(asked)] == [f"unknown-{n}" for n in range(COUNT)]
+
+
+def test_large_request_is_appended_though_its_client_leaves() -> None:
+    broker = make()
+    asked = broker.begin(request([("t", COUNT)], acks=0), 9)
+    asked.cancel()
+    broker.settle()
+    assert sum(ends(broker)) == COUNT
+    assert broker.broker.replica_manager.append_queues.parked_bytes == 0
+
+
+def test_large_request_without_acks_is_not_answered_unless_it_fails() -> None:
+    broker = make()
+    asked = broker.begin(request([("t", COUNT)], acks=0), 9)
+    broker.settle()
+    assert asked.response() is None
+    failed = broker.begin(request([("t", COUNT), ("missing", 1)], acks=0), 9)
+    broker.settle()
+    with pytest.raises(CloseConnection):
+        failed.parts()
+
+
+def test_large_request_is_refused_when_too_much_waits() -> None:
+    broker = make(plog_produce_parked_max_bytes=2 << 20)
+    big = records_of((b"v" * 1000,))
+    assert len(big) * COUNT < 2 << 20
+    first = broker.begin(request([("t", COUNT)], records=big), 9)
+    second = broker.begin(request([("t", COUNT)], records=big), 9)
+    broker.settle()
+    assert [codes for _, _, codes in answered(first)] == [{0}]
+    assert [codes for _, _, codes in answered(second)] == [{ErrorCode.REQUEST_TIMED_OUT}]
+    assert sum(ends(broker)) == COUNT
+    again = broker.begin(produce_request("t", b"x"), 9)
+    broker.settle()
+    assert again.response().responses[0].partition_responses[0].error_code == 0
+
+
+def test_slices_of_a_late_request_are_not_appended() -> None:
+    broker = make(plog_unsynced_max_bytes=100)
+    asked = broker.begin(request([("t", COUNT)]), 9)
+    broker.ports.timers.advance(1200)  # No sync ends.
+    broker.settle()
+    [(_, _, codes)] = answered(asked)
+    assert codes == {0, ErrorCode.REQUEST_TIMED_OUT} or codes == {ErrorCode.REQUEST_TIMED_OUT}
+    assert sum(ends(broker)) < COUNT / 2
+    broker.ports.advance(200_000)
+    assert sum(ends(broker)) < COUNT / 2
+    assert broker.broker.replica_manager.append_queues.parked_bytes == 0

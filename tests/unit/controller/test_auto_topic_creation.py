@@ -1,0 +1,73 @@
+"""Topics created because clients named them: shared, bounded, and asked for again."""
+
+from __future__ import annotations
+
+import pytest
+
+from plog.errors import ErrorCode
+from plog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from tests.helpers.sim_broker import Asked, SimBroker
+
+LIMIT = 10
+
+
+@pytest.fixture
+def broker() -> SimBroker:
+    return SimBroker(plog_auto_create_topics_max_per_second=LIMIT).start()
+
+
+def named(*names: str) -> MetadataRequest:
+    return MetadataRequest(topics=[MetadataRequestTopic(name=name) for name in names])
+
+
+def codes(asked: Asked) -> list[int]:
+    return [topic.error_code for topic in asked.response().topics]
+
+
+def ask(broker: SimBroker, *names: str) -> list[int]:
+    asked = broker.begin(named(*names), 9)
+    broker.settle()
+    return codes(asked)
+
+
+def test_topics_beyond_the_rate_are_created_when_they_are_asked_for_again(
+    broker: SimBroker,
+) -> None:
+    names = [f"t{number}" for number in range(25)]
+    created = [0] * LIMIT
+    postponed = [ErrorCode.LEADER_NOT_AVAILABLE] * LIMIT
+    assert ask(broker, *names) == created + postponed + postponed[:5]
+    assert ask(broker, *names) == created + postponed + postponed[:5]
+    broker.ports.advance(500)
+    assert ask(broker, *names) == created + created[:5] + postponed
+    broker.ports.advance(60_000)  # More than what one second allows is not saved up.
+    assert ask(broker, *names) == created + created + created[:5]
+    assert len(list(broker.broker.cache.topics())) == 25
+    assert len([line for line in broker.reports if "max.per.second=10 is reached" in line]) == 1
+
+
+def test_rate_is_shared_by_all_requests(broker: SimBroker) -> None:
+    assert ask(broker, *(f"a{number}" for number in range(6))) == [0] * 6
+    assert (
+        ask(broker, *(f"b{number}" for number in range(6)))
+        == [0] * 4 + [ErrorCode.LEADER_NOT_AVAILABLE] * 2
+    )
+
+
+def test_requests_that_name_the_same_topic_share_its_creation(broker: SimBroker) -> None:
+    asked = [broker.begin(named("same"), 9) for _ in range(3 * LIMIT)]
+    broker.settle()
+    assert [codes(one) for one in asked] == [[0]] * (3 * LIMIT)
+
+
+def test_client_that_leaves_does_not_end_the_creation_for_others(broker: SimBroker) -> None:
+    first, second = (broker.begin(named("same"), 9) for _ in range(2))
+    first.cancel()
+    broker.settle()
+    assert codes(second) == [0]
+
+
+def test_names_that_cannot_be_created_do_not_count(broker: SimBroker) -> None:
+    invalid = [f"not valid {number}" for number in range(50)]
+    assert set(ask(broker, *invalid)) == {ErrorCode.INVALID_TOPIC_EXCEPTION}
+    assert ask(broker, *(f"t{number}" for number in range(LIMIT))) == [0] * LIMIT

@@ -1,0 +1,178 @@
+"""Look-ups by time: on a lane of their own, in turns, and ended when their client has left."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+
+import pytest
+
+from plog.errors import CorruptMessage, KafkaStorageError
+from plogd.log.log import Log
+from plogd.log.time_index import TimestampAndOffset
+from plogd.log.time_lookup import Steps
+from plogd.ports import Cancelled, Later
+from plogd.replica.time_lookup_queue import STARTED_AT_ONCE, Found, TimeLookupQueue
+from tests.helpers.log_site import four_segments
+from tests.helpers.sim_ports import SimJobs, outcome
+
+LANE = "time:/a"
+FOUND = TimestampAndOffset(1, 2, 3)
+
+
+class Queue:
+    """A queue over one log, and what its look-ups did."""
+
+    def __init__(self) -> None:
+        self.jobs = SimJobs()
+        self.ended: list[Log] = []
+        self.queue = TimeLookupQueue(self.jobs, self.ended.append)
+        _, self.log = four_segments()
+        self.steps: list[str] = []
+        self.begun: list[str] = []
+        self.closed: list[str] = []
+
+    def submit(self, name: str, steps: int, error: Exception | None = None) -> Later[Found]:
+        """A look-up of so many steps."""
+
+        def look_up() -> Steps[Found]:
+            self.begun.append(name)
+            try:
+                for _ in range(steps):
+                    self.steps.append(name)
+                    yield
+                if error is not None:
+                    raise error
+                return FOUND
+            finally:
+                self.closed.append(name)
+
+        return self.queue.submit(self.log, look_up)
+
+
+def test_a_look_up_runs_on_a_lane_of_its_own() -> None:
+    queue = Queue()
+    found = queue.submit("a", 3)
+    assert queue.jobs.waiting == [LANE]
+    queue.jobs.run_all()
+    assert outcome(found) == FOUND
+    assert queue.ended == [queue.log]
+
+
+def test_a_short_look_up_need_not_wait_for_the_end_of_a_long_one() -> None:
+    queue = Queue()
+    long, short = queue.submit("long", 10_000), queue.submit("short", 2)
+    for _ in range(3):
+        queue.jobs.run_one(LANE)
+    assert outcome(short) == FOUND
+    assert not long.done
+    queue.jobs.run_all()
+    assert outcome(long) == FOUND
+
+
+def test_only_so_many_keep_what_they_have_read() -> None:
+    """Each may hold a decompressed batch."""
+    queue = Queue()
+    count = STARTED_AT_ONCE + 3
+    found = [queue.submit(str(number), 100) for number in range(count)]
+    held: list[int] = []
+    while queue.jobs.waiting:
+        queue.jobs.run_one(LANE)
+        held.append(len(queue.begun) - len(queue.closed))
+    assert max(held) == STARTED_AT_ONCE
+    assert [outcome(one) for one in found] == [FOUND] * count
+    assert len(queue.begun) == len(queue.closed) == count + 3, "three have begun twice"
+
+
+def test_a_short_look_up_is_done_soon_however_many_long_ones_wait() -> None:
+    queue = Queue()
+    long = [queue.submit("long", 10_000) for _ in range(30)]
+    short = queue.submit("short", 2)
+    for _ in range(2 * len(long) + 2):
+        queue.jobs.run_one(LANE)
+    assert outcome(short) == FOUND
+    assert not any(one.done for one in long)
+
+
+def test_a_cancelled_look_up_that_has_not_started_is_skipped() -> None:
+    queue = Queue()
+    found = [queue.submit(str(number), 1) for number in range(STARTED_AT_ONCE + 2)]
+    for one in found[1:]:
+        one.cancel()
+    queue.jobs.run_all()
+    assert queue.steps == ["0"]
+    assert outcome(found[0]) == FOUND
+    with pytest.raises(Cancelled):
+        outcome(found[-1])
+
+
+def test_a_cancelled_look_up_ends_between_two_slices() -> None:
+    queue = Queue()
+    long, other = queue.submit("long", 10_000), queue.submit("other", 10_000)
+    for _ in range(2):
+        queue.jobs.run_one(LANE)
+    long.cancel()
+    assert queue.closed == ["long"]
+    steps = queue.steps.count("long")
+    queue.jobs.run_one(LANE)
+    other.cancel()  # Its next slice is a job already.
+    queue.jobs.run_all()
+    assert queue.steps.count("long") == steps
+    assert queue.closed == ["long", "other"]
+    assert queue.jobs.waiting == []
+
+
+def test_a_cancelled_look_up_ends_within_its_slice() -> None:
+    queue = Queue()
+    laters: list[Later[Found]] = []
+
+    def look_up() -> Steps[Found]:
+        yield
+        laters[0].cancel()  # As the reactor would, while this runs on a thread.
+        yield
+        raise AssertionError("one step too many")
+
+    laters.append(queue.queue.submit(queue.log, look_up))
+    queue.jobs.run_all()
+    assert laters[0].done and queue.jobs.waiting == []
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (OSError(errno.EIO, "broken"), KafkaStorageError),
+        (CorruptMessage("damaged"), CorruptMessage),
+        (ValueError("a bug"), ValueError),
+    ],
+)
+def test_an_error_ends_one_look_up(error: Exception, expected: type[Exception]) -> None:
+    queue = Queue()
+    failing, other = queue.submit("failing", 1, error), queue.submit("other", 30)
+    queue.jobs.run_all()
+    with pytest.raises(expected):
+        outcome(failing)
+    assert outcome(other) == FOUND
+
+
+def test_a_directory_does_not_wait_for_another() -> None:
+    queue = Queue()
+    queue.submit("here", 1)
+    queue.log.log_dir = "/b"
+    there = queue.submit("there", 1)
+    queue.jobs.run_one("time:/b")
+    assert outcome(there) == FOUND
+
+
+def test_a_job_that_cannot_run_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The broker stops."""
+    queue = Queue()
+
+    def refuse(lane: str, function: Callable[[], bool]) -> Later[bool]:
+        later: Later[bool] = Later()
+        later.fail(RuntimeError("too late"))
+        return later
+
+    monkeypatch.setattr(queue.jobs, "submit", refuse)
+    found = queue.submit("a", 1)
+    with pytest.raises(RuntimeError, match="too late"):
+        outcome(found)

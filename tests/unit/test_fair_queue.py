@@ -1,0 +1,114 @@
+"""Turns in order of arrival, one in each pass, and loops that take one after each slice."""
+
+from __future__ import annotations
+
+import pytest
+
+from plogd.fair_queue import FairQueue, Slices
+from plogd.ports import Later, spawn
+from tests.helpers.injection import Faults, When
+from tests.helpers.sim_ports import SimPorts, outcome
+
+
+def test_one_turn_is_given_in_each_pass_in_order_of_arrival() -> None:
+    ports = SimPorts()
+    queue = FairQueue(ports.timers)
+    seen: list[object] = []
+    for name in "abc":
+        queue.turn().then(lambda _, name=name: seen.append(name), seen.append)  # type: ignore[misc]
+    for expected in (["a"], ["a", "b"], ["a", "b", "c"]):
+        # What others have asked for meanwhile comes before the next turn.
+        ports.timers.call_later(0, lambda: None)
+        ports.timers.run_next()
+        while len(seen) < len(expected):
+            ports.timers.run_next()
+        assert seen == expected
+    assert not ports.timers.run_due() or seen == ["a", "b", "c"]
+
+
+def test_cancelled_turn_is_skipped() -> None:
+    ports = SimPorts()
+    queue = FairQueue(ports.timers)
+    first, second = queue.turn(), queue.turn()
+    first.cancel()
+    second.then(lambda _: None, lambda error: None)
+    ports.timers.run_next()
+    assert second.done
+    assert len(queue) == 0
+
+
+def test_turn_taken_by_a_failing_continuation_does_not_stop_the_others() -> None:
+    ports = SimPorts()
+    queue = FairQueue(ports.timers)
+
+    def fail(_: None) -> None:
+        raise RuntimeError
+
+    queue.turn().then(fail, lambda error: None)
+    second = queue.turn()
+    try:
+        ports.timers.run_due()
+    except RuntimeError:
+        ports.timers.run_due()
+    assert second.done
+
+
+def test_turns_follow_at_once_when_no_timer_can_be_set() -> None:
+    ports, faults = SimPorts(), Faults()
+    queue = FairQueue(faults.timers(ports.timers))
+    turns = [queue.turn() for _ in range(3)]
+    for turn in turns:
+        turn.then(lambda _: None, lambda error: None)
+    faults.arm(faults.calls + 1, When.BEFORE, MemoryError("injected"))
+    with pytest.raises(MemoryError):
+        ports.timers.run_due()
+    ports.timers.run_due()
+    assert all(turn.done for turn in turns)
+
+
+def test_turn_raises_when_no_timer_can_be_set_and_the_next_one_comes() -> None:
+    ports, faults = SimPorts(), Faults()
+    queue = FairQueue(faults.timers(ports.timers))
+    faults.arm(1, When.BEFORE, MemoryError("injected"))
+    with pytest.raises(MemoryError):
+        queue.turn()
+    turn = queue.turn()
+    turn.then(lambda _: None, lambda error: None)
+    ports.timers.run_due()
+    assert turn.done
+
+
+def test_loops_of_one_request_share_its_slices() -> None:
+    ports = SimPorts()
+    queue = FairQueue(ports.timers)
+    seen: list[int] = []
+
+    async def work() -> list[int]:
+        slices = Slices(queue, 4)
+        async for tens in slices.over((0, 10, 20)):
+            async for ones in slices.over((1, 2)):
+                seen.append(tens + ones)
+        return seen
+
+    done: Later[list[int]] = spawn(work())
+    assert seen == [1, 2]  # Two elements inside and two outside are a slice.
+    ports.timers.run_next()
+    assert seen == [1, 2, 11, 12, 21]
+    ports.timers.run_next()
+    assert outcome(done) == [1, 2, 11, 12, 21, 22]
+
+
+def test_work_done_at_c_speed_counts() -> None:
+    ports = SimPorts()
+    seen: list[int] = []
+
+    async def work() -> None:
+        slices = Slices(FairQueue(ports.timers), 10)
+        async for number in slices.over(range(3)):
+            seen.append(number)
+            slices.spend(20)
+
+    spawn(work())
+    assert seen == [0]
+    ports.settle()
+    assert seen == [0, 1, 2]
