@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from plog.errors import CoordinatorNotAvailable, KafkaStorageError
+from plog.errors import CoordinatorNotAvailable, KafkaStorageError, PolicyViolation
 from plog.types import TopicPartition
 from plogd.apis.context import ConnectionContext
 from plogd.apis.dispatch import Dispatcher
@@ -298,7 +298,7 @@ class Broker:
         """Lead all partitions; those for whose logs there is no room are offline until there is."""
         try:
             await self.replica_manager.topics.start_topics(topics)
-        except KafkaStorageError as error:
+        except (KafkaStorageError, PolicyViolation) as error:
             missing = self.replica_manager.topics.without_logs(topics)
             self._report(
                 "{count} partitions are offline for want of a log: {partitions}. {error}. They get "

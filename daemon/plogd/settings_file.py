@@ -31,7 +31,7 @@ def read_settings_file(file: Path, wait_max_s: float = WAIT_MAX_S) -> bytes:
     finally:
         os.close(descriptor)
     if not data and stat.S_ISFIFO(mode):
-        raise OSError(0, "nothing came out of this pipe; a pipe can be read once, a file again")
+        raise OSError(0, "the pipe is empty; a pipe can be read only once, so use a file")
     return data
 
 
@@ -43,7 +43,9 @@ def _read(descriptor: int, wait_max_s: float | None) -> bytes:
         if wait_max_s is not None:
             left_s = until_s - time.monotonic()
             if left_s <= 0 or not _is_readable(descriptor, left_s):
-                raise OSError(0, f"its end did not come within {wait_max_s:g} s; use a file")
+                raise OSError(
+                    0, f"it was not read to its end within {wait_max_s:g} s; use a regular file"
+                )
         try:
             piece = os.read(descriptor, 64 * 1024)
         except BlockingIOError:
@@ -53,7 +55,9 @@ def _read(descriptor: int, wait_max_s: float | None) -> bytes:
         pieces.append(piece)
         nbytes += len(piece)
         if nbytes > SIZE_MAX_BYTES:
-            raise OSError(0, f"it has more than {SIZE_MAX_BYTES} bytes: this is no settings file")
+            raise OSError(
+                0, f"it has more than {SIZE_MAX_BYTES} bytes: this is not a settings file"
+            )
 
 
 def _is_readable(descriptor: int, wait_s: float) -> bool:

@@ -139,7 +139,9 @@ class Producer(Client, BlockingTransactions):
         _open_producers.discard(self)
         self._send = _raise_forked
         self._core.forked(
-            ForkedError("the record was sent before a fork: what becomes of it, the parent knows")
+            ForkedError(
+                "the record was sent before a fork: only the parent process learns its outcome"
+            )
         )
 
 

@@ -218,7 +218,7 @@ def test_broker_starts_with_the_settings_of_a_pipe(tmp_path: Path) -> None:
         writer.join()
         os.kill(broker.pid, signal.SIGHUP)
         os.close(os.open(pipe, os.O_WRONLY))
-        eventually(lambda: "nothing came out of this pipe" in broker.log_text(), "reload")
+        eventually(lambda: "the pipe is empty" in broker.log_text(), "reload")
         assert "the settings stay as they were" in broker.log_text()
         Kcat(broker.bootstrap_servers).produce("still-here", b"x\n")
 

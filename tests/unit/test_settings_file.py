@@ -45,14 +45,14 @@ def test_pipe_of_this_process_is_read(tmp_path: Path) -> None:
     os.write(write_end, b"node.id=3\n")
     os.close(write_end)
     assert read_settings_file(Path(f"/dev/fd/{read_end}")) == b"node.id=3\n"
-    with pytest.raises(OSError, match="nothing came out of this pipe"):
+    with pytest.raises(OSError, match="the pipe is empty"):
         read_settings_file(Path(f"/dev/fd/{read_end}"))
     os.close(read_end)
 
 
 def test_pipe_without_a_writer_is_an_error(tmp_path: Path) -> None:
     pipe = make_pipe(tmp_path / "pipe")
-    with pytest.raises(OSError, match=r"its end did not come within 0\.05 s"):
+    with pytest.raises(OSError, match=r"it was not read to its end within 0\.05 s"):
         read_settings_file(pipe, wait_max_s=0.05)
 
 
@@ -60,7 +60,7 @@ def test_pipe_whose_writer_is_silent_is_an_error(tmp_path: Path) -> None:
     pipe = make_pipe(tmp_path / "pipe")
     keep_open = os.open(pipe, os.O_RDWR)
     os.write(keep_open, b"node.id=3\n")
-    with pytest.raises(OSError, match="its end did not come"):
+    with pytest.raises(OSError, match="not read to its end"):
         read_settings_file(pipe, wait_max_s=0.05)
     os.close(keep_open)
 
@@ -70,7 +70,7 @@ def test_much_too_large_file_is_an_error(tmp_path: Path, is_device: bool) -> Non
     file = tmp_path / "huge"
     with file.open("wb") as huge:
         huge.truncate(100 * SIZE_MAX_BYTES)
-    with pytest.raises(OSError, match="this is no settings file"):
+    with pytest.raises(OSError, match="this is not a settings file"):
         read_settings_file(Path("/dev/zero") if is_device else file)
 
 
@@ -83,4 +83,4 @@ def test_error_names_the_file(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         load_config([file], read=lambda path: read_settings_file(path, wait_max_s=0.01))
     [problem] = caught.value.problems
-    assert problem.startswith(f"{pipe}: its end did not come")
+    assert problem.startswith(f"{pipe}: it was not read to its end")

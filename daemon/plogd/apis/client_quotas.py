@@ -41,7 +41,9 @@ def handle_describe_client_quotas(
 ) -> Later[DescribeClientQuotasResponse]:
     """The quotas of the entities that match."""
     if len(request.components) > _MAX_COMPONENTS:
-        raise InvalidRequest(f"the request has {len(request.components)} components")
+        raise InvalidRequest(
+            f"a filter may have at most {_MAX_COMPONENTS} components, not {len(request.components)}"
+        )
     components = [
         Component(entity_type=one.entity_type, match_type=one.match_type, match=one.match)
         for one in request.components

@@ -78,7 +78,7 @@ def _delete(
 ) -> Later[int]:
     """Delete in one partition; where it starts afterwards."""
     if len(asked) > 1:
-        raise InvalidRequest("a partition is named twice")
+        raise InvalidRequest("the request names this partition more than once")
     partition = broker.replica_manager.partition(topic, asked[0].partition_index)
     return within(
         spawn(delete_records(partition, asked[0].offset, broker.log_manager)),

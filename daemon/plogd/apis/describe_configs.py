@@ -60,7 +60,9 @@ async def _describe_all(
     def result(one: tuple[DescribeConfigsResource, bool]) -> DescribeConfigsResult:
         resource, is_repeated = one
         if is_repeated:
-            return _error(resource, InvalidRequest("this resource is named before"))
+            return _error(
+                resource, InvalidRequest("the request names this resource more than once")
+            )
         return _result(resource, request, context, broker)
 
     return DescribeConfigsResponse(results=lazy_array(asked, result))

@@ -2,8 +2,8 @@
 
 Version served 0. A page has as many partitions as the client wants, at most
 ``max.request.partition.size.limit``; its cursor says where the next page starts. As in Kafka, a
-missing topic takes no room in a page. A partition of a failed log directory has no leader. Only in-sync replicas may
-lead: the lists of others are empty.
+missing topic takes no room in a page. A partition of a failed log directory has no leader. Only
+in-sync replicas may lead: the lists of others are empty.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ async def _names(
         return [x.name async for x in slices.over(broker.cache.topics()) if x.name >= first]
     names = {topic.name async for topic in slices.over(request.topics)}
     if cursor is not None and first not in names:
-        raise InvalidRequest(f"the cursor's topic {first} is none of those asked for")
+        raise InvalidRequest(f"the cursor's topic {first} is not among the topics asked for")
     return sorted([name async for name in slices.over(names) if name >= first])
 
 

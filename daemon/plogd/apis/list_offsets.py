@@ -69,7 +69,7 @@ async def _look_up(
     def answer(named: tuple[str, _Asked]) -> Later[ListOffsetsPartitionResponse]:
         topic, partition = named
         if len(partition) > 1:
-            repeated = InvalidRequest("a partition is named twice")
+            repeated = InvalidRequest("the request names this partition more than once")
             return ready(_error(partition[0], repeated, context))
         response = _answer(topic, partition[0], context, broker)
         return response if isinstance(response, Later) else ready(response)

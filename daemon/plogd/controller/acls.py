@@ -121,7 +121,12 @@ class Acls:
         changes = [Change(key=x, value=None, expected=doomed[x]) for x in doomed]
         await write_in_parts(self._store, changes, "ACLs", self._queue)
         self._warn("deleted", len(doomed))
-        return [results.pop(acl_filter, []) async for acl_filter in slices.over(filters)]
+        answers: list[list[Acl] | KafkaError] = []
+        async for acl_filter in slices.over(filters):
+            answers.append(result := results[acl_filter])
+            if isinstance(result, list):  # An error is repeated, what was deleted is not.
+                results[acl_filter] = []
+        return answers
 
     @property
     def count(self) -> int:
@@ -131,7 +136,7 @@ class Acls:
     def _warn(self, done: str, count: int) -> None:
         if count:
             self._report(
-                "{done} {count} ACLs: ACLs are " + NOT_ENFORCED + ", any client may do anything",
+                "{done} {count} ACLs, which are " + NOT_ENFORCED + ": any client may do anything",
                 done=done,
                 count=count,
                 level="warn",

@@ -65,7 +65,7 @@ class AutoTopicCreation:
             if not self._is_allowed():
                 self._report_limit(name)
                 return failed(
-                    LeaderNotAvailable(f"too many topics are created; '{name}' has to wait")
+                    LeaderNotAvailable(f"too many topics are being created; ask again for '{name}'")
                 )
             waiting = self._waiting[name] = []
             outcome: Later[TopicState] = Later()

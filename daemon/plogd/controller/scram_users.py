@@ -106,9 +106,9 @@ class ScramUsers:
         if changes:
             await write_in_parts(self._store, changes, "users", self._queue)
             self._report(
-                "changed {count} SCRAM credentials: SCRAM users are "
+                "changed {count} SCRAM credentials, which are "
                 + NOT_ENFORCED
-                + ", clients connect without a password",
+                + ": clients connect without a password",
                 count=len(changes),
                 level="warn",
             )

@@ -11,7 +11,7 @@ Source: Kafka 4.0 GroupMetadataManager, GroupCoordinatorService.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
 from plog.errors import (
@@ -121,6 +121,9 @@ class Groups:
         _validate_protocol("name", request.protocol_name, group.protocol_name)
         if group.state is PREPARING_REBALANCE:
             raise RebalanceInProgress(f"group {group.group_id} rebalances: join again")
+        assignments = {each.member_id: each.assignment for each in request.assignments}
+        if group.state is not STABLE and group.leader_id == member.member_id:
+            self._check_assignments(group, assignments)
         self._rebalances.synced(group, member)
         if group.state is STABLE:
             return Result(response=assignment_answer(group, member))
@@ -130,13 +133,15 @@ class Groups:
             before.fail(RebalanceInProgress(f"member {member.member_id} has asked again"))
         if group.leader_id != member.member_id:
             return Result(response=answer)
-        assignments = {each.member_id: each.assignment for each in request.assignments}
+        return self._rebalances.write_assignment(group, assignments, answer)
+
+    def _check_assignments(self, group: Group, assignments: Mapping[str, bytes]) -> None:
+        """Raise if the group's memory has no room for them; before anything has changed."""
         growth_bytes = sum(
             len(assignments.get(each.member_id, b"")) - len(each.assignment)
             for each in group.members.values()
         )
         self._memory.check_growth(group.group_id, group.size_bytes, growth_bytes)
-        return self._rebalances.write_assignment(group, assignments, answer)
 
     def heartbeat(self, request: HeartbeatRequest) -> Result[HeartbeatResponse]:
         """The member is alive.

@@ -113,6 +113,8 @@ class Loader(Generic[S]):
     read_bytes: int
     max_decompressed_bytes: int
     jobs: Jobs
+    begin_read: Callable[[Log, ColdRead], Later[None]]
+    """Starts a job that reads, or checks, what a look-up in the log needs."""
     clock: Clock
     timers: Timers
     is_wanted: Callable[[], bool]
@@ -181,7 +183,7 @@ class Loader(Generic[S]):
                     offset, self.read_bytes, end_offset=log.log_end_offset, nowait=True
                 ).region
             except ColdRead as cold:
-                await self.jobs.submit(self._lane, cold.warm)
+                await self.begin_read(log, cold)
                 self._continue()
         raise self._unreadable(offset, "the page cache does not hold what was just read")
 

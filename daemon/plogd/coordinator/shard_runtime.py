@@ -143,6 +143,7 @@ class ShardRuntime(Generic[S]):
             read_bytes=self._around.config().offsets_load_buffer_size,
             max_decompressed_bytes=self._around.config().plog_decompressed_batch_max_bytes,
             jobs=self._around.jobs,
+            begin_read=self._around.replica_manager.begin_read,
             clock=self._around.clock,
             timers=self._around.timers,
             is_wanted=lambda: number == self._load_number,
@@ -236,7 +237,7 @@ class ShardRuntime(Generic[S]):
             await running
 
     def _let_go(self, state: ShardState, error: KafkaError) -> None:
-        was_active = self.state is ShardState.ACTIVE
+        has_state = self.state in (ShardState.LOADING, ShardState.ACTIVE)
         self.state = state
         self._load_number += 1
         if self._retry is not None:
@@ -244,7 +245,7 @@ class ShardRuntime(Generic[S]):
             self._retry = None
         self._timers.stop()
         self._waiting.refuse_all(error)
-        if was_active:
+        if has_state:  # What a failed load has replayed counts in the bounds, too.
             try:
                 self._shard.on_unloaded(error)
             except Exception as problem:

@@ -16,7 +16,7 @@ directory proves that all segments below its offset were sealed.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from plogd.log.deletion import lane_of
 from plogd.log.housekeeping import RETRY_MS, Housekeeping
@@ -24,7 +24,7 @@ from plogd.log.index_rebuild import IndexRebuilds
 from plogd.log.io_errors import is_refusal
 from plogd.log.log import Log
 from plogd.log.log_segment import LogSegment
-from plogd.ports import Jobs, Timers
+from plogd.ports import File, Jobs, Timers
 
 _TASK = "seal"
 
@@ -63,12 +63,19 @@ class Sealing:
 
         def seal() -> OSError | None:
             """A job; the error it returns means that there was no room, and is no failure."""
+            opened: list[File] = []
             try:
-                for file in (*held, *closed):
+                # Opened before the first sync: only what has not begun may be tried again.
+                try:
+                    opened.extend(file.retain() for file in closed)
+                except OSError as error:
+                    if not is_refusal(error):
+                        raise
+                    return error
+                for file in (*held, *opened):
                     file.sync()
             finally:
-                for file in held:
-                    file.close()
+                _close(opened)
             try:
                 write_epochs()
                 write_snapshot()
@@ -79,14 +86,17 @@ class Sealing:
             return None
 
         def done(refusal: OSError | None) -> None:
+            _close(held)
             if refusal is None:
                 log.sealed(segment)
                 if segment.index_is_suspect:  # While it was active, that had to wait.
                     self._index_rebuilds.check(log, segment)
             else:
+                log.leader_epochs.is_dirty = True  # They may not have been written.
                 self._put_off(log, segment, write_snapshot, refusal)
 
         def failed(error: Exception) -> None:
+            _close(held)  # Here and not in the job, which may never have run.
             if log.closed:  # It was deleted meanwhile, its directory may be gone.
                 return
             if isinstance(error, OSError):
@@ -130,3 +140,8 @@ class Sealing:
                 self._retry(log, lambda: self._note_producers(log, write_snapshot))
 
         self._jobs.submit(lane_of(log.log_dir), write_snapshot).then(lambda _: None, failed)
+
+
+def _close(files: Sequence[File]) -> None:
+    for file in files:
+        file.close()

@@ -29,6 +29,8 @@ Steps: TypeAlias = Generator[None, None, T]
 """A look-up under way: each `next` is a step, StopIteration has the result."""
 
 _BATCHES_PER_STEP = 256
+_BATCH_MAX_BYTES = 64 << 20
+"""Largest batch, uncompressed, that is looked into: producers may have sent any."""
 _RECORDS_PER_STEP = 4096
 
 
@@ -153,4 +155,4 @@ def _position_before(segment: LogSegment, timestamp: int, starting_offset: int) 
 def _record_heads(segment: LogSegment, position: int, header: BatchHeader) -> Iterator[RecordHead]:
     """The records of the batch at `position`, one by one, without keys and values."""
     data = segment.records.read(position, header.size_bytes)
-    return walk_records(read_payload(data, 0, header), header)
+    return walk_records(read_payload(data, 0, header, max_bytes=_BATCH_MAX_BYTES), header)

@@ -108,5 +108,5 @@ class DetachedJobs:
 
     def _refuse_waiting(self, lane: _Lane) -> None:
         while lane.waiting:
-            what = f"{lane.name} is still under way from an earlier time"
+            what = f"an earlier {lane.name} has not finished yet"
             lane.waiting.popleft().later.fail(StillRunning(0, what))

@@ -114,7 +114,7 @@ def _read_file(name: str, path: str, how_to_convert: str) -> _Source:
     except OSError as error:
         raise TlsFileError(f"{where} cannot be read: {error.strerror}") from error
     if len(data) > _FILE_MAX_BYTES:
-        raise TlsFileError(f"{where} has more than {_FILE_MAX_BYTES} bytes: this is no PEM file")
+        raise TlsFileError(f"{where} has more than {_FILE_MAX_BYTES} bytes: this is not a PEM file")
     form = other_form(data)
     if form is not None:
         raise TlsFileError(f"{where} is {form}, not PEM; {how_to_convert}")

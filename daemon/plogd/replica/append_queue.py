@@ -197,7 +197,9 @@ class AppendQueues:
             append.error = refusal
             self.refused += 1
             producer_id = _producer_id(records)
-            if queue is None or producer_id not in queue.by_producer:
+            # A batch that is too large does not come again, so no other has to wait for it.
+            may_come_again = not isinstance(refusal, MessageTooLarge)
+            if may_come_again and (queue is None or producer_id not in queue.by_producer):
                 self._note_refused(partition, records, producer_id)
             return
         queued = QueuedAppend(append, records, request)
@@ -392,6 +394,8 @@ class AppendQueues:
             else:
                 self._on_bug(f"append to {queued.append.topic_partition}", error)
                 queued.append.error = KafkaError("unexpected error, see the broker's log")
+                if queued.records is not None:
+                    self._note_refused(queue.partition, queued.records, queued.producer_id)
         self._append(queue, queued, None)
 
     def _append(

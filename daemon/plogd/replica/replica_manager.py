@@ -89,6 +89,8 @@ class ReplicaManager:
         )
         self.delayed_produces = Purgatory(clock, timers, on_bug=on_bug)
         self.delayed_fetches = Purgatory(clock, timers, on_bug=on_bug)
+        self.begin_read = log_manager.begin_read
+        """Starts a job that reads what a look-up in a log needs; see `LogManager.begin_read`."""
         self._fetch_reader = FetchReader(
             partitions=self._partitions,
             look_up=self.partition,

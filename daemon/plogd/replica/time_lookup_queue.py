@@ -22,7 +22,7 @@ from plogd.ports import Jobs, Later
 
 Found = TimestampAndOffset | None
 
-STARTED_AT_ONCE = 4
+STARTED_AT_ONCE = 2
 """Long look-ups in one log directory that take turns."""
 _STEPS_PER_SLICE = 8
 

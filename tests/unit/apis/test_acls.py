@@ -202,7 +202,7 @@ def test_every_change_of_acls_logs_a_warning_that_they_are_not_enforced() -> Non
     assert [one.error_message for one in deleted.filter_results] == [NOT_ENFORCED]
     again = broker.ask(DeleteAclsRequest(filters=filters), 3)
     assert [one.error_message for one in again.filter_results] == [None]
-    assert [line.partition(":")[0] for line in broker.reports if NOT_ENFORCED in line] == [
+    assert [line.partition(",")[0] for line in broker.reports if NOT_ENFORCED in line] == [
         "created 2 ACLs",
         "deleted 1 ACLs",
     ]
@@ -287,3 +287,11 @@ def test_many_comparisons_leave_the_thread_to_others_in_between() -> None:
     assert not deletion.is_done
     broker.settle()
     assert [one.matching_acls for one in deletion.response().filter_results] == [[]] * 101
+
+
+def test_invalid_filter_named_repeatedly_is_an_error_each_time() -> None:
+    broker = make()
+    create(broker, creation("a"))
+    invalid = DeleteAclsFilter(**filter_fields(operation=99))
+    answer = broker.ask(DeleteAclsRequest(filters=[invalid, invalid]), 3)
+    assert {one.error_code for one in answer.filter_results} == {ErrorCode.INVALID_REQUEST}
