@@ -69,7 +69,7 @@ def make_context() -> ConnectionContext:
 
 
 class ScriptedDispatch:
-    """Answers by echoing, in whatever way a test asks for.
+    """Answers by echoing, in whatever way a test asks for. A text that ends in "alone" runs alone.
 
     Attributes:
         started: the texts of all requests, in the order they began.
@@ -93,7 +93,7 @@ class ScriptedDispatch:
         self.contexts.append(connection)
         self.started.append(text)
         self.on_start(text)
-        is_produce = api_key == PRODUCE
+        is_produce, runs_alone = api_key == PRODUCE, text.endswith("alone")
         if text == "nonsense":
             raise CloseConnection("it makes no sense")
         if text == "bug":
@@ -101,8 +101,8 @@ class ScriptedDispatch:
         if self.hold(api_key, text):
             later: Later[list[Part] | None] = Later(lambda: self.cancelled.append(text))
             self.waiting[text] = later
-            return Dispatched(is_produce, later)
-        return Dispatched(is_produce, self.answer(api_key, text))
+            return Dispatched(is_produce, later, runs_alone)
+        return Dispatched(is_produce, self.answer(api_key, text), runs_alone)
 
     def release(self, text: str) -> None:
         """Let a request that was held back have its answer."""

@@ -68,9 +68,11 @@ class Dispatched(NamedTuple):
     """A request that has started."""
 
     is_produce: bool
-    """Whether another Produce may start before this one is answered."""
+    """Whether it is a Produce, which is answered even if the broker stops."""
     result: Parts | Later[Parts | None] | None
     """The answer, or a Later of it; None where there is none (acks=0)."""
+    runs_alone: bool = False
+    """Of a Produce: whether not even another Produce may start before this one is answered."""
 
 
 class Dispatcher:
@@ -125,7 +127,7 @@ class Dispatcher:
         body = frame[position:]
         if header.api_key == ApiKey.PRODUCE:
             started = self._start(row, self._decode(row, body, context), context)
-            return Dispatched(not context.runs_alone, started)
+            return Dispatched(True, started, context.runs_alone)
         if len(body) <= _FEW_BYTES:
             return Dispatched(False, self._start(row, self._decode(row, body, context), context))
         if len(body) > self._max_bytes:

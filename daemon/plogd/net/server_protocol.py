@@ -3,7 +3,8 @@
 Kafka handles one request of a connection at a time, so clients rely on serial effects: a request
 starts when every earlier one of its connection has been answered. The one exception is ours and
 cannot be told apart: a Produce behind Produces starts at once. It appends in the order of arrival
-and is answered in that order, and all of them share one sync of the disk.
+and is answered in that order, and all of them share one sync of the disk. A Produce that runs alone
+starts behind others, but nothing starts behind it.
 
 A request whose client is over its quota is answered at once, and then nothing starts for the time
 its handler has set as the connection's `mute_ms` (KIP-219).
@@ -13,7 +14,8 @@ after `on_ready`. Pure: transport.py and protocol_connection.py drive it through
 simulator directly. A frame is read during `offer` only; whoever offers it takes it back then.
 
 Invariants: answers leave in the order of their requests; while anything but Produce is unanswered,
-nothing starts; after `connection_lost` nothing is waited for and no file is held.
+or a Produce that runs alone, nothing starts; after `connection_lost` nothing is waited for and no
+file is held.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ Answer: TypeAlias = list[Part]
 """A framed response in pieces: bytes, and regions of log files."""
 
 Dispatch: TypeAlias = "Callable[[memoryview, ConnectionContext], Dispatched]"
-"""Starts a request and says whether it is a Produce and what comes of it."""
+"""Starts a request and says whether it is a Produce, what comes of it, and if it runs alone."""
 
 
 class RequestSlots:
@@ -60,10 +62,14 @@ class RequestSlots:
 class _Pending:
     """A request that has started and whose answer has not left; `end`: close, do not answer."""
 
-    __slots__ = ("answer", "end", "is_produce", "later")
+    __slots__ = ("answer", "end", "is_produce", "later", "runs_alone")
 
-    def __init__(self, *, is_produce: bool, later: Later[Answer | None] | None = None) -> None:
+    def __init__(
+        self, *, is_produce: bool, runs_alone: bool, later: Later[Answer | None] | None = None
+    ) -> None:
         self.is_produce = is_produce
+        self.runs_alone = runs_alone or not is_produce
+        """Whether nothing may start behind it."""
         self.later = later
         self.answer: Answer | None = None
         self.end: tuple[str, Exception | None] | None = None
@@ -135,7 +141,7 @@ class RequestQueue:
         """Whether the next request will have to wait, whatever it is."""
         if self._mute is not None:
             return True
-        return bool(self._pending) and not self._pending[-1].is_produce
+        return bool(self._pending) and self._pending[-1].runs_alone
 
     @property
     def is_muted(self) -> bool:
@@ -163,9 +169,9 @@ class RequestQueue:
             self._begin_mute()
         result = dispatched.result
         if isinstance(result, Later):
-            self._wait_for(result, is_produce=dispatched.is_produce)
+            self._wait_for(result, dispatched)
         elif result is not None:
-            self._answered_at_once(result, is_produce=dispatched.is_produce)
+            self._answered_at_once(result, dispatched)
         return True
 
     def call_when_ready(self) -> None:
@@ -180,6 +186,7 @@ class RequestQueue:
         if self.is_closing:
             return
         self.is_closing = True
+        # What is no Produce is the only one that is pending, so the newest speaks for all.
         if self._pending and not self._pending[-1].is_produce:
             self._drop_pending()
         self._end_after_answers(reason)
@@ -192,26 +199,28 @@ class RequestQueue:
     def _may_pipeline(self, frame: memoryview) -> bool:
         """Whether `frame` may start though others are pending; takes note if it may not."""
         is_produce = _is_produce(frame)
-        # Nothing starts behind anything but Produce, so the newest speaks for all.
-        is_behind_produces = self._pending[-1].is_produce
-        if is_produce and is_behind_produces and self._slots.has_room:
+        # Nothing starts behind one that runs alone, so the newest speaks for all.
+        may_follow = is_produce and not self._pending[-1].runs_alone
+        if may_follow and self._slots.has_room:
             return True
         self._has_refused = True
-        self._has_refused_produce = is_produce and is_behind_produces
+        self._has_refused_produce = may_follow
         return False
 
-    def _answered_at_once(self, answer: Answer, *, is_produce: bool) -> None:
+    def _answered_at_once(self, answer: Answer, dispatched: Dispatched) -> None:
         if self._pending:
-            request = _Pending(is_produce=is_produce)
+            request = _Pending(is_produce=dispatched.is_produce, runs_alone=dispatched.runs_alone)
             request.answer = answer
             self._pending.append(request)
         else:
             self._write(answer)
 
-    def _wait_for(self, later: Later[Answer | None], *, is_produce: bool) -> None:
-        request = _Pending(is_produce=is_produce, later=later)
+    def _wait_for(self, later: Later[Answer | None], dispatched: Dispatched) -> None:
+        request = _Pending(
+            is_produce=dispatched.is_produce, runs_alone=dispatched.runs_alone, later=later
+        )
         self._pending.append(request)
-        self._slots.in_use += is_produce
+        self._slots.in_use += not request.runs_alone
         later.then(
             lambda answer: self._answered(request, answer),
             lambda error: self._failed(request, error),
@@ -222,7 +231,7 @@ class RequestQueue:
             if answer is not None:
                 close_regions(answer)
             return
-        self._slots.in_use -= request.is_produce
+        self._slots.in_use -= not request.runs_alone
         request.later = None
         request.answer = answer
         if self._context.mute_ms:
@@ -245,7 +254,7 @@ class RequestQueue:
     def _end_after_answers(self, reason: str) -> None:
         """No further request starts; the connection ends when those before have been answered."""
         self.is_closing = True
-        request = _Pending(is_produce=False)
+        request = _Pending(is_produce=False, runs_alone=True)
         request.end = (reason, None)
         self._pending.append(request)
         if len(self._pending) == 1:
@@ -291,7 +300,7 @@ class RequestQueue:
         waits: list[Later[Answer | None]] = []
         for request in pending:
             if request.later is not None:
-                self._slots.in_use -= request.is_produce
+                self._slots.in_use -= not request.runs_alone
                 waits.append(request.later)
                 request.later = None
             elif request.answer is not None:

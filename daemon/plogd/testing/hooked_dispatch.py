@@ -165,8 +165,8 @@ class HookedDispatch:
             return Dispatched(call.is_produce, call.refusal(rule))
         held = _Held()
         held.timer = self._timers.call_later(rule.delay_ms, lambda: self._start(call, held))
-        # Not as a Produce: those behind it would overtake it.
-        return Dispatched(False, held.answer)
+        # Alone, because Produces behind it would overtake it.
+        return Dispatched(call.is_produce, held.answer, runs_alone=True)
 
     def _start(self, call: _Call, held: _Held) -> None:
         held.release()
@@ -180,11 +180,12 @@ class HookedDispatch:
     # -- when it has ----------------------------------------------------------------------------
 
     def _after(self, rule: Rule, call: _Call) -> Dispatched:
-        is_produce, result = self._dispatch(call.frame, call.connection)
+        dispatched = self._dispatch(call.frame, call.connection)
+        result = dispatched.result
         if rule.action == "delay":
-            return Dispatched(False, self._hold(rule, result))
+            return Dispatched(call.is_produce, self._hold(rule, result), runs_alone=True)
         if not isinstance(result, Later):
-            return Dispatched(is_produce, _instead(rule, call, result))
+            return dispatched._replace(result=_instead(rule, call, result))
         answer: Later[Parts | None] = Later(result.cancel)
 
         def on_value(parts: Parts | None) -> None:
@@ -196,7 +197,7 @@ class HookedDispatch:
                 answer.succeed(told)
 
         result.then(on_value, answer.fail)
-        return Dispatched(is_produce, answer)
+        return dispatched._replace(result=answer)
 
     def _hold(self, rule: Rule, result: Parts | Later[Parts | None] | None) -> Later[Parts | None]:
         held = _Held()

@@ -85,10 +85,11 @@ def test_large_request_is_appended_and_answered_as_a_whole() -> None:
 
 def test_large_request_runs_alone_and_a_small_one_does_not() -> None:
     broker = make()
-    for message, is_produce in ((request([("t", COUNT)]), False), (request([("t", 9)]), True)):
+    for message, runs_alone in ((request([("t", COUNT)]), True), (request([("t", 9)]), False)):
         header = RequestHeader(message.api_key, 9, 1, "test")
         frame = encode_request(header, message)[4:]
-        assert broker.dispatch_frame(frame).is_produce is is_produce
+        dispatched = broker.dispatch_frame(frame)
+        assert (dispatched.is_produce, dispatched.runs_alone) == (True, runs_alone)
     broker.settle()
 
 

@@ -256,6 +256,22 @@ def test_finish_answers_produces_under_way_and_then_closes() -> None:
     assert harness.closed == [("stopping", None)]
 
 
+def test_finish_answers_produces_and_one_that_runs_alone_behind_them() -> None:
+    harness = Harness()
+    assert harness.offer(PRODUCE, "slow")
+    assert harness.offer(PRODUCE, "slow alone")
+    assert harness.queue.is_parked
+    assert not harness.offer(PRODUCE, "more")
+    assert harness.slots.in_use == 1
+    harness.queue.finish("stopping")
+    assert harness.dispatch.cancelled == []
+    harness.dispatch.release("slow")
+    harness.dispatch.release("slow alone")
+    assert harness.answers == ["slow", "slow alone"]
+    assert harness.closed == [("stopping", None)]
+    assert harness.slots.in_use == 0
+
+
 def test_finish_gives_up_a_long_poll() -> None:
     harness = Harness()
     harness.offer(FETCH, "slow")

@@ -99,13 +99,13 @@ def test_a_delayed_request_begins_later(broker: HookedBroker) -> None:
 
 
 def test_nothing_overtakes_a_delayed_produce(broker: HookedBroker) -> None:
-    """Whoever is told that it is none starts nothing behind it."""
+    """Whoever is told that it runs alone starts nothing behind it."""
     broker.rule("Produce", "delay", delay_ms=500)
     frames: list[Dispatched] = []
     inner = broker.dispatch_frame
     broker.dispatch_frame = lambda *args: frames.append(inner(*args)) or frames[-1]  # type: ignore
     broker.begin(produce_request("orders", b"x"), 9)
-    assert not frames[0].is_produce
+    assert frames[0].runs_alone
 
 
 def test_a_delayed_answer_is_late_and_its_request_is_not(broker: HookedBroker) -> None:
