@@ -3,7 +3,8 @@
 The memory of the request is reused when its handler returns, so all records are copied first; the
 copies count against ``plog.produce.parked.max.bytes``. Nothing else of the connection starts until
 the request is answered (`RequestContext.runs_alone`), so no later Produce can overtake a slice of
-it. Once begun, all slices are appended, even if the client leaves: it may have sent acks=0.
+it. Once begun, all slices are appended, even if the client leaves: it may have sent acks=0. If an
+append fails with acks=0, the connection is closed only when the other slices are appended.
 
 produce.py handles each slice as a request of its own.
 """
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from plog.errors import KafkaError, RequestTimedOut
 from plog.wire.messages.produce import ProduceRequest, ProduceResponse, TopicProduceData
+from plogd.apis.closing import CloseConnection
 from plogd.apis.context import RequestContext
 from plogd.controller.waiting import shielded
 from plogd.ports import Later, MaybeLater, settle, spawn
@@ -51,7 +53,7 @@ def produce_in_slices(
 ) -> Later[ProduceResponse | None]:
     """Append slice by slice; the whole response once all records are as safe as asked for.
 
-    Fails with CloseConnection if acks=0 and an append fails.
+    Fails with CloseConnection if acks=0 and an append fails, when all slices are done.
     """
     context.runs_alone = True
     queues, nbytes = broker.replica_manager.append_queues, context.size_bytes
@@ -80,10 +82,16 @@ async def _run(
 ) -> ProduceResponse | None:
     whole = ProduceResponse()
     begun: deque[tuple[bool, MaybeLater[ProduceResponse | None]]] = deque()
+    failure: CloseConnection | None = None
 
     async def finish_first() -> None:
+        nonlocal failure
         continues, answered = begun.popleft()
-        response = await settle(answered)
+        try:
+            response = await settle(answered)
+        except CloseConnection as error:
+            failure = failure or error
+            return
         if response is not None:
             whole.throttle_time_ms = response.throttle_time_ms
             answers = response.responses
@@ -95,12 +103,17 @@ async def _run(
     for continues, part in _slices(request):
         if refusal is None and broker.clock.monotonic_ms() > until_ms:
             refusal = RequestTimedOut("not appended in the request's time")
-        begun.append((continues, handle(part, refusal)))
+        try:
+            begun.append((continues, handle(part, refusal)))
+        except CloseConnection as error:
+            failure = failure or error
         await broker.fair_queue.turn()
         if len(begun) == _SLICES_AT_ONCE:
             await finish_first()
     while begun:
         await finish_first()
+    if failure is not None:
+        raise failure
     return whole if request.acks else None
 
 

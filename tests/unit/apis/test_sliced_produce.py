@@ -120,6 +120,18 @@ def test_large_request_without_acks_is_not_answered_unless_it_fails() -> None:
         failed.parts()
 
 
+def test_failing_slices_without_acks_do_not_keep_later_ones_from_being_appended() -> None:
+    """Those without a known topic fail at once, the one with both when its appends are made."""
+    broker = make()
+    asked = broker.begin(request([("missing", 250), ("t", COUNT)], acks=0), 9)
+    broker.settle()
+    assert sum(ends(broker)) == COUNT
+    with pytest.raises(CloseConnection, match="acks=0"):
+        asked.parts()
+    assert broker.broker.replica_manager.append_queues.parked_bytes == 0
+    assert broker.bugs == []
+
+
 def test_large_request_is_refused_when_too_much_waits() -> None:
     broker = make(plog_produce_parked_max_bytes=2 << 20)
     big = records_of((b"v" * 1000,))
