@@ -1,10 +1,11 @@
 """Produce requests that name very many partitions: handled in slices, others have turns between.
 
 The memory of the request is reused when its handler returns, so all records are copied first; the
-copies count against ``plog.produce.parked.max.bytes``. Nothing else of the connection starts until
-the request is answered (`RequestContext.runs_alone`), so no later Produce can overtake a slice of
-it. Once begun, all slices are appended, even if the client leaves: it may have sent acks=0. If an
-append fails with acks=0, the connection is closed only when the other slices are appended.
+copies count against ``plog.produce.parked.max.bytes`` until their slice is handled. Nothing else of
+the connection starts until the request is answered (`RequestContext.runs_alone`), so no later
+Produce can overtake a slice of it. Once begun, all slices are appended, even if the client leaves:
+it may have sent acks=0. If an append fails with acks=0, the connection is closed only when the
+other slices are appended.
 
 produce.py handles each slice as a request of its own.
 """
@@ -14,7 +15,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator
 from itertools import chain
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from plog.errors import KafkaError, RequestTimedOut
 from plog.wire.messages.produce import ProduceRequest, ProduceResponse, TopicProduceData
@@ -56,25 +57,44 @@ def produce_in_slices(
     Fails with CloseConnection if acks=0 and an append fails, when all slices are done.
     """
     context.runs_alone = True
-    queues, nbytes = broker.replica_manager.append_queues, context.size_bytes
-    refusal = queues.reserve(nbytes)
+    queues = broker.replica_manager.append_queues
+    refusal = queues.reserve(context.size_bytes)
+    reserved = context.size_bytes if refusal is None else 0
     if refusal is None:
         # One line for each, because it is done in one turn: records are memoryviews here, or None.
         for data in chain.from_iterable(topic.partition_data for topic in request.topic_data):
             data.records = data.records and _copy(data.records)  # type: ignore[arg-type]
 
+    def hand_over(
+        part: ProduceRequest, refusal: KafkaError | None
+    ) -> MaybeLater[ProduceResponse | None]:
+        nonlocal reserved
+        if reserved:  # What has to wait is counted by the queues from now on.
+            nbytes = _bytes_of_records(part)
+            queues.unreserve(nbytes)
+            reserved -= nbytes
+        return handle(part, refusal)
+
     async def run() -> ProduceResponse | None:
         try:
-            return await _run(request, broker, handle, refusal)
+            return await _run(request, broker, hand_over, refusal)
         finally:
-            if refusal is None:
-                queues.unreserve(nbytes)
+            queues.unreserve(reserved)
 
     return shielded(spawn(run()))
 
 
 def _copy(records: memoryview) -> memoryview:
     return memoryview(bytearray(records))
+
+
+def _bytes_of_records(part: ProduceRequest) -> int:
+    return sum(
+        len(cast(memoryview, data.records))
+        for topic in part.topic_data
+        for data in topic.partition_data
+        if data.records
+    )
 
 
 async def _run(

@@ -239,14 +239,18 @@ class AppendQueues:
 
     def reserve(self, nbytes: int) -> KafkaError | None:
         """Count copies that a handler keeps until `unreserve`, or return why it must not."""
-        if self.parked_bytes + nbytes > self._config().plog_produce_parked_max_bytes:
-            self.refused += 1
-            return RequestTimedOut(
-                f"not appended: {nbytes} bytes of records have to wait, and {self.parked_bytes}"
-                " bytes of others are waiting (plog.produce.parked.max.bytes); send fewer, or later"
-            )
-        self.parked_bytes += nbytes
-        return None
+        limit = self._config().plog_produce_parked_max_bytes
+        if self.parked_bytes + nbytes <= limit:
+            self.parked_bytes += nbytes
+            return None
+        self.refused += 1
+        text = f"not appended: {nbytes} bytes of records have to wait, "
+        if nbytes > limit:
+            return MessageTooLarge(f"{text}and exceed plog.produce.parked.max.bytes={limit}")
+        return RequestTimedOut(
+            f"{text}and {self.parked_bytes} bytes of others are waiting"
+            f" (plog.produce.parked.max.bytes={limit}); send fewer, or later"
+        )
 
     def unreserve(self, nbytes: int) -> None:
         """Stop counting reserved bytes."""

@@ -147,6 +147,28 @@ def test_large_request_is_refused_when_too_much_waits() -> None:
     assert again.response().responses[0].partition_responses[0].error_code == 0
 
 
+def test_large_request_is_refused_for_good_when_it_exceeds_the_bound() -> None:
+    broker = make(plog_produce_parked_max_bytes=2 << 20)
+    asked = broker.begin(request([("t", COUNT)], records=records_of((b"v" * 1400,))), 9)
+    broker.settle()
+    assert [codes for _, _, codes in answered(asked)] == [{ErrorCode.MESSAGE_TOO_LARGE}]
+    assert sum(ends(broker)) == 0
+    assert broker.broker.replica_manager.append_queues.parked_bytes == 0
+
+
+def test_records_of_a_waiting_slice_are_counted_once() -> None:
+    broker = make(plog_produce_parked_max_bytes=16 << 20, plog_unsynced_max_bytes=100)
+    topics = [("t", COUNT // 3), ("u", COUNT // 3), ("v", COUNT // 3)]
+    for name in ("u", "v"):
+        create_topic(broker, name, 10)
+    records = records_of((b"v" * 8000,))
+    asked = broker.begin(request(topics, records=records), 9)
+    queues = broker.broker.replica_manager.append_queues
+    broker.settle()
+    assert [codes for _, _, codes in answered(asked)] == [{0}] * 3
+    assert (queues.refused, queues.parked_bytes) == (0, 0)
+
+
 def test_slices_of_a_late_request_are_not_appended() -> None:
     broker = make(plog_unsynced_max_bytes=100)
     asked = broker.begin(request([("t", COUNT)]), 9)
