@@ -23,7 +23,8 @@ WINDOW_MS: Final = 2000.0
 WITHIN_MS: Final = 10_000.0
 """How long a request or response may take altogether."""
 STALLED_MS: Final = 1000.0
-"""A client that has read nothing for so long does not read."""
+"""A client that has read nothing for so long does not read. While there is more than twice the
+bound, a check's interval is enough."""
 
 
 class _Window(NamedTuple):
@@ -92,12 +93,15 @@ class Shortage:
             if window is None:
                 window = _Window(now_ms, sent_bytes, nbytes)
             waited_ms = now_ms - window.since_ms
-            has_stalled = waited_ms >= STALLED_MS and sent_bytes == window.done_bytes
+            has_read_nothing = sent_bytes == window.done_bytes
+            has_stalled = has_read_nothing and waited_ms >= STALLED_MS
             if waited_ms >= WINDOW_MS and not has_stalled:
                 has_stalled = _is_slow(window, now_ms, sent_bytes)
                 window = _Window(now_ms, sent_bytes, nbytes)
             is_far_too_much = responses.used_bytes > 2 * responses.limit_bytes and not is_alone
-            if has_stalled or is_far_too_much:
+            if is_far_too_much and has_read_nothing and waited_ms >= CHECK_INTERVAL_MS:
+                has_stalled = True
+            if has_stalled:
                 connection.close_unread(nbytes)
                 continue
             windows[connection] = window

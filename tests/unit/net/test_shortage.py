@@ -193,12 +193,24 @@ def test_one_response_above_the_bound_is_sent_to_a_client_that_reads() -> None:
     assert not client.is_closed
 
 
-def test_twice_the_bound_is_not_exceeded_for_long_by_clients_that_read() -> None:
+def test_twice_the_bound_is_not_exceeded_for_long_by_clients_that_do_not_read() -> None:
     harness = ConnectionHarness(plog_queued_max_response_bytes=MIB)
     clients = [unread(harness, "x" * 500_000) for _ in range(6)]
     pass_time(harness, 0.25)
     assert harness.shared.responses.used_bytes <= 2 * MIB
     assert [client.is_closed for client in clients].count(True) == 2
+
+
+def test_many_large_responses_at_once_close_no_client_that_reads() -> None:
+    """As when a hundred consumers ask for all topics of a large cluster."""
+    harness = ConnectionHarness(plog_queued_max_response_bytes=MIB)
+    clients = [unread(harness, "x" * 500_000) for _ in range(10)]
+    for _ in range(8):
+        harness.ports.advance(CHECK_INTERVAL_MS - 1)
+        for client in clients:
+            client.read(70_000)
+        harness.ports.advance(1)
+    assert not any(client.is_closed for client in clients)
 
 
 @pytest.mark.parametrize("end", ["lost", "abort"])
