@@ -121,7 +121,11 @@ class CopyingWire:
         parts, self._parts = self._parts, deque()
         close_regions(parts)
         self._gathered.clear()
-        self.buffered_bytes = self._regions = 0
+        self.buffered_bytes = self._regions = self._unsent_bytes = 0
+        if self.connection is not None:
+            self.connection.unsent(0)
+            # It may have waited for room; it would not end before it had some.
+            self.connection.drained()
 
     # What follows is IPushProducer, for the transport.
 

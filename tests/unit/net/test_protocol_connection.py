@@ -124,6 +124,22 @@ def test_what_waits_for_an_answer_does_not_outlive_the_connection() -> None:
     assert harness.dispatch.started == ["slow"]
 
 
+def test_what_waits_for_its_answers_to_be_read_does_not_outlive_the_connection() -> None:
+    harness = Harness(plog_response_buffer_max_bytes=64 * 1024)
+    harness.dispatch.answer = lambda api_key, text: [b"x" * 70_000]
+    protocol, transport = harness.connect()
+    assert transport.producer is not None
+    transport.producer.pauseProducing()
+    protocol.dataReceived(frame(METADATA, "a") + frame(METADATA, "b"))
+    assert harness.dispatch.started == ["a"]
+    assert harness.shared.responses.used_bytes == 70_000
+    protocol.connectionLost(Failure(ConnectionDone()))
+    assert harness.shared.responses.used_bytes == 0
+    harness.ports.settle()
+    assert harness.dispatch.started == ["a", "b"]
+    assert len(harness.shared) == 0
+
+
 def test_small_parts_of_answers_leave_in_one_write(tmp_path: Path) -> None:
     harness = Harness()
     file = WatchedFile(tmp_path / "0.log", b"x" * 1000)
