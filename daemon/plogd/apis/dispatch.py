@@ -30,7 +30,13 @@ from plog.wire.single_produce import read_single_produce
 from plogd.apis.api_versions import unknown_version_response
 from plogd.apis.closing import CloseConnection
 from plogd.apis.context import ConnectionContext, RequestContext
-from plogd.apis.encoded_response import EncodedResponse, ResponseTooLarge, encode_in_slices
+from plogd.apis.encoded_response import (
+    EncodedResponse,
+    ResponseTooLarge,
+    check_size,
+    encode_in_slices,
+    memory_bytes,
+)
 from plogd.apis.old_clients import explain_api, explain_version
 from plogd.apis.single_produce import single_produce_call
 from plogd.apis.table import ADVERTISED, HANDLERS, Row
@@ -292,6 +298,8 @@ class Dispatcher:
             return _framed(context, response.parts)
         try:
             parts = response.encode_bounded(context.version, SLICE)
+            if parts is not None:
+                check_size(memory_bytes(parts), self._bound_of(is_refusal))
         except Exception as error:
             _close_regions(response)
             return self._cannot_encode(row, request, context, error, is_refusal)
@@ -307,8 +315,7 @@ class Dispatcher:
         response: ApiMessage,
         is_refusal: bool,
     ) -> Parts | None:
-        # A refusal has only what the request has, so the request's own bounds apply to it.
-        max_bytes = sys.maxsize if is_refusal else self._max_response_bytes
+        max_bytes = self._bound_of(is_refusal)
         try:
             parts = await encode_in_slices(response, context.version, self._broker, max_bytes)
         except Cancelled:
@@ -319,6 +326,10 @@ class Dispatcher:
             refused = self._cannot_encode(row, request, context, error, is_refusal)
             return await refused if isinstance(refused, Later) else refused
         return _framed(context, parts)
+
+    def _bound_of(self, is_refusal: bool) -> int:
+        # A refusal has only what the request has, so the request's own bounds apply to it.
+        return sys.maxsize if is_refusal else self._max_response_bytes
 
     def _cannot_encode(
         self,

@@ -100,8 +100,25 @@ class _Shared:
     @property
     def nbytes(self) -> int:
         """Bytes it takes; none yet while it is encoded."""
-        parts = () if self.response is None else self.response.parts
-        return sum(len(part) for part in parts if isinstance(part, bytes))
+        return 0 if self.response is None else memory_bytes(self.response.parts)
+
+
+def memory_bytes(parts: list[Part]) -> int:
+    """Bytes of a response without its records."""
+    nbytes = 0
+    for part in parts:  # Not a generator: every response comes here.
+        if isinstance(part, bytes):
+            nbytes += len(part)
+    return nbytes
+
+
+def check_size(nbytes: int, max_bytes: int) -> None:
+    """Raises ResponseTooLarge if `nbytes` are too many for a response."""
+    if nbytes > max_bytes:
+        raise ResponseTooLarge(
+            f"the response has more than plog.response.max.bytes={max_bytes} bytes: ask for less"
+            " in one request"
+        )
 
 
 async def encode_in_slices(
@@ -114,9 +131,7 @@ async def encode_in_slices(
         try:
             nbytes = next(encoding)
         except StopIteration as end:
-            return end.value  # type: ignore[no-any-return]  # a generator's value is untyped
-        if nbytes > max_bytes:
-            raise ResponseTooLarge(
-                f"the response has more than plog.response.max.bytes={max_bytes} bytes: ask for"
-                " less in one request"
-            )
+            parts: list[Part] = end.value
+            check_size(memory_bytes(parts), max_bytes)
+            return parts
+        check_size(nbytes, max_bytes)

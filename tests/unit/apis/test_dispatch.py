@@ -15,7 +15,11 @@ from plog.wire.header import RequestHeader, encode_request
 from plog.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from plog.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from plog.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
-from plog.wire.messages.describe_groups import DescribeGroupsRequest
+from plog.wire.messages.describe_groups import (
+    DescribedGroup,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
 from plog.wire.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from plog.wire.messages.find_coordinator import FindCoordinatorRequest
 from plog.wire.messages.init_producer_id import InitProducerIdRequest
@@ -382,6 +386,17 @@ def test_response_that_would_be_too_large_is_refused() -> None:
     request = DescribeGroupsRequest(groups=names)
     [error] = {one.error_code for one in broker.ask(request, 5).groups}
     assert error == ErrorCode.POLICY_VIOLATION
+    assert broker.bugs == []
+
+
+@pytest.mark.parametrize("groups", [40, SLICE + 20])
+def test_response_of_few_but_large_elements_is_refused_too(failing: Any, groups: int) -> None:
+    """Whether it is encoded at once or in slices, the last of which may be the large one."""
+    described = [DescribedGroup(group_id="small") for _ in range(groups - 40)]
+    described += [DescribedGroup(group_id="x" * 30_000) for _ in range(40)]
+    broker = failing(DescribeGroupsRequest.api_key, DescribeGroupsResponse(groups=described))
+    broker.broker.dispatch._max_response_bytes = 1 << 20
+    assert codes(broker.ask(groups_request(2), 5)) == {ErrorCode.POLICY_VIOLATION}
     assert broker.bugs == []
 
 
