@@ -40,6 +40,7 @@ from plogd.apis.encoded_response import (
 from plogd.apis.old_clients import explain_api, explain_version
 from plogd.apis.single_produce import single_produce_call
 from plogd.apis.table import ADVERTISED, HANDLERS, Row
+from plogd.apis.work_memory import WorkMemory
 from plogd.fair_queue import SLICE
 from plogd.log.file_records import FileRegion
 from plogd.metrics import Counter
@@ -82,13 +83,18 @@ class Dispatched(NamedTuple):
 
 
 class Dispatcher:
-    """Starts requests; each broker has one. Call it with a frame and its connection."""
+    """Starts requests; each broker has one. Call it with a frame and its connection.
+
+    Attributes:
+        memory: counts the responses that are being encoded.
+    """
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._max_elements = broker.config.plog_request_max_elements
         self._max_bytes = broker.config.plog_request_without_records_max_bytes
         self._max_response_bytes = broker.config.plog_response_max_bytes
+        self.memory = WorkMemory(lambda: broker.config.plog_queued_max_response_bytes)
         self._rows = {int(row.api_key): row for row in HANDLERS}
         self._produce_row = self._rows[ApiKey.PRODUCE]
         self._requests = broker.metrics.counters(

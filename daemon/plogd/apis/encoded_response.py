@@ -126,12 +126,20 @@ async def encode_in_slices(
 ) -> list[Part]:
     """Encode `response`, each slice in a turn of its own. Raises ResponseTooLarge."""
     encoding = response.encode_in_slices(version, SLICE)
-    while True:
-        await broker.fair_queue.turn()
-        try:
-            nbytes = next(encoding)
-        except StopIteration as end:
-            parts: list[Part] = end.value
-            check_size(memory_bytes(parts), max_bytes)
-            return parts
-        check_size(nbytes, max_bytes)
+    share = broker.dispatch.memory.begin()
+    try:
+        while True:
+            await broker.fair_queue.turn()
+            if not share.may_go_on():
+                await share.wait()
+                continue
+            try:
+                nbytes = next(encoding)
+            except StopIteration as end:
+                parts: list[Part] = end.value
+                check_size(memory_bytes(parts), max_bytes)
+                return parts
+            check_size(nbytes, max_bytes)
+            share.resize(nbytes)
+    finally:
+        share.release()

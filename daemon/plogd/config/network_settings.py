@@ -184,7 +184,7 @@ class NetworkSettings:
         "Memory for responses of all connections that wait to be sent, without records that go from"
         " the file to the socket directly. While it is exceeded, no further request starts on a"
         " connection that has responses to send, and connections whose clients do not read theirs"
-        " are closed.",
+        " are closed. Responses that are being encoded may take as much again.",
         type=SettingType.LONG,
         at_least=MIB,
         unit="bytes",

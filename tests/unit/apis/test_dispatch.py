@@ -400,6 +400,24 @@ def test_response_of_few_but_large_elements_is_refused_too(failing: Any, groups:
     assert broker.bugs == []
 
 
+def test_responses_that_are_encoded_together_stay_within_their_memory() -> None:
+    broker = SimBroker(plog_queued_max_response_bytes=1 << 20).start()
+    memory = broker.broker.dispatch.memory
+    names = [f"{number:0200}" for number in range(3000)]
+    asked = [broker.begin(DescribeGroupsRequest(groups=names), 5) for _ in range(8)]
+    most_bytes = 0
+    while not all(one.is_done for one in asked):
+        broker.ports.timers.run_next()
+        most_bytes = max(most_bytes, memory.used_bytes)
+        if most_bytes > 1 << 20:
+            asked[5].cancel()
+    slice_bytes = SLICE * 300
+    assert 1 << 20 < most_bytes < (1 << 20) + 600_000 + slice_bytes
+    assert memory.used_bytes == 0
+    assert all(len(one.response().groups) == 3000 for one in asked if one is not asked[5])
+    assert broker.bugs == []
+
+
 def test_large_request_without_records_ends_the_connection() -> None:
     broker = SimBroker(plog_request_without_records_max_bytes=1 << 20).start()
     header = RequestHeader(DescribeGroupsRequest.api_key, 5, 1, "test")
