@@ -202,15 +202,15 @@ class AppendQueues:
             if may_come_again and (queue is None or producer_id not in queue.by_producer):
                 self._note_refused(partition, records, producer_id)
             return
+        if queue is None:
+            queue = self._queues[partition] = _PartitionQueue(partition)
+            partition.has_queue = True
+            self._make_ready(queue)
         queued = QueuedAppend(append, records, request)
         request.queued.append(queued)
         request.unsettled += 1
         self.parked_bytes += queued.parked_bytes
         self._bytes_by_topic[partition.topic_partition.topic] += queued.parked_bytes
-        if queue is None:
-            queue = self._queues[partition] = _PartitionQueue(partition)
-            partition.has_queue = True
-            self._make_ready(queue)
         queue.queued[queued] = None
         if queued.producer_id >= 0:
             queue.by_producer.setdefault(queued.producer_id, OrderedDict())[queued] = None
@@ -334,7 +334,14 @@ class AppendQueues:
         finally:
             self._is_scheduled = bool(self._ready)
             if self._ready:
-                self._timers.call_later(0, self._run)
+                self._continue_later()
+
+    def _continue_later(self) -> None:
+        try:
+            self._timers.call_later(0, self._run)
+        except Exception:  # Without a timer of its own, it goes on with the next turn.
+            self._turn.defer(self._run)
+            raise
 
     def _step_or_fail(self, queue: _PartitionQueue) -> None:
         try:
@@ -409,12 +416,14 @@ class AppendQueues:
         records: memoryview | ValidatedBatch | None,
     ) -> None:
         """Make an append, unless its client was told that it is not made; go on with the next."""
-        if not queued.is_settled:
-            if records is not None:
-                self._make_append(queued.append, records, queued.request.required_acks)
-            self._settle(queue, queued)
-        self._drop(queue, queued)
-        self._make_ready(queue)
+        if not queued.is_settled and records is not None:
+            self._make_append(queued.append, records, queued.request.required_acks)
+        try:
+            if not queued.is_settled:
+                self._settle(queue, queued)
+        finally:  # If no timer can be set for the answer, the next ones do not wait for it.
+            self._drop(queue, queued)
+            self._make_ready(queue)
 
 
 def waiting_ms(timeout_ms: int) -> int:
