@@ -94,6 +94,8 @@ class IndexFile:
         O(log n), one pread for each halving until 512 entries are left, and one for those. Raises
         ColdRead, with `nowait`.
         """
+        if not self.count:
+            return -1  # There is nothing to read, nor to bring into the page cache.
         low, high = 0, self.count  # Slots below low are <= key, from high on > key.
         while high - low > _BLOCK_ENTRIES:
             middle = (low + high) // 2

@@ -42,6 +42,13 @@ def test_floor_slot_in_a_long_index() -> None:
         assert index.floor_slot(0, key) == min(key // 3, 4999)
 
 
+def test_look_up_in_an_empty_index_reads_nothing() -> None:
+    files = SimFiles()
+    index = _index(files)
+    files.everything_cached = False
+    assert index.floor_slot(0, 5, nowait=True) == -1
+
+
 def test_room_is_counted_in_whole_entries() -> None:
     assert _index(SimFiles(), 23).max_entries == 2
 
