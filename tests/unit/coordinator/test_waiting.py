@@ -1,0 +1,52 @@
+"""Answers that wait for the disk, and how long."""
+
+from __future__ import annotations
+
+import pytest
+
+from plog.errors import CoordinatorNotAvailable
+from plogd.coordinator.result import Result
+from plogd.coordinator.waiting import WaitingResults
+from tests.helpers.injection import Faults, When
+from tests.helpers.sim_ports import SimPorts, outcome
+
+TIMEOUT_MS = 100
+
+
+def _fail(where: str, error: Exception) -> None:
+    raise error
+
+
+def _waiting(ports: SimPorts, faults: Faults) -> WaitingResults:
+    return WaitingResults(
+        clock=ports.clock,
+        timers=faults.timers(ports.timers),
+        timeout_ms=lambda: TIMEOUT_MS,
+        timed_out=CoordinatorNotAvailable,
+        on_bug=_fail,
+    )
+
+
+def test_each_answer_is_given_up_at_its_own_deadline() -> None:
+    ports = SimPorts()
+    waiting = _waiting(ports, Faults())
+    early = waiting.add(Result(records=[], response="early"), 1)
+    ports.advance(TIMEOUT_MS / 2)
+    late = waiting.add(Result(records=[], response="late"), 2)
+    ports.advance(TIMEOUT_MS / 2)
+    assert (early.done, late.done) == (True, False)
+    waiting.safe_until(2)
+    assert outcome(late) == "late"
+
+
+def test_answers_are_given_up_early_when_no_timer_can_be_set_for_them() -> None:
+    ports, faults = SimPorts(), Faults()
+    waiting = _waiting(ports, faults)
+    waiting.add(Result(records=[], response="early"), 1)
+    ports.advance(TIMEOUT_MS / 2)
+    late = waiting.add(Result(records=[], response="late"), 2)
+    faults.arm(faults.calls + 1, When.BEFORE, MemoryError("injected"))
+    with pytest.raises(MemoryError):
+        ports.advance(TIMEOUT_MS / 2)
+    with pytest.raises(CoordinatorNotAvailable):
+        outcome(late)
