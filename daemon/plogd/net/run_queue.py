@@ -74,8 +74,8 @@ class RunQueue:
 
     def _schedule(self) -> None:
         if not self._is_scheduled:
-            self._is_scheduled = True
             self._timers.call_later(0, self._run)
+            self._is_scheduled = True
 
     def _run(self) -> None:
         self._is_scheduled = False

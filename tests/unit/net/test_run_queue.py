@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from plogd.net.run_queue import DIRECT_MAX_MS, PASS_MAX_MS, RunQueue
+from tests.helpers.injection import Faults, When
 from tests.helpers.sim_ports import SimPorts
 
 
@@ -52,6 +53,17 @@ def test_waiting_twice_is_waiting_once(ports: SimPorts, queue: RunQueue) -> None
     queue.add(taker)
     ports.settle()
     assert log == ["a"]
+
+
+def test_one_for_which_no_timer_could_be_set_has_its_turn_with_the_next(ports: SimPorts) -> None:
+    faults, log = Faults(), list[str]()
+    queue = RunQueue(faults.timers(ports.timers), ports.clock)
+    faults.arm(1, When.BEFORE, MemoryError("injected"))
+    with pytest.raises(MemoryError):
+        queue.add(Taker("a", log, queue))
+    queue.add(Taker("b", log, queue))
+    ports.settle()
+    assert log == ["a", "b"]
 
 
 def test_one_that_left_is_not_called(ports: SimPorts, queue: RunQueue) -> None:
