@@ -18,7 +18,6 @@ from plogd.ports import Later
 from plogd.replica import append_queue
 from plogd.replica.append_queue import PARKED_MAX_MS, PARKED_MIN_MS, STEPS_PER_TURN
 from plogd.replica.delayed import PartitionAppend
-from tests.helpers.injection import Faults, When
 from tests.helpers.sim_broker import START_MS, SimBroker, create_topic, produce_request, records_of
 from tests.helpers.sim_files import SimFiles
 from tests.helpers.sim_ports import outcome
@@ -388,21 +387,6 @@ class TestValidation:
         assert offsets(again) == [0]
         assert_nothing_is_left(broker)
 
-    def test_next_appends_go_on_when_no_timer_can_be_set_for_an_answer(self) -> None:
-        broker, faults = self.make(), Faults()
-        keyless = build_batch(
-            [Record(timestamp=START_MS, value=b"v")], compression=Compression.GZIP
-        )
-        sent = [append(broker, keyless), append(broker, batch())]
-        broker.ports.timers.run_due()
-        broker.ports.turn._timers = faults.timers(broker.ports.timers)
-        faults.arm(1, When.BEFORE, MemoryError("injected"))
-        with pytest.raises(MemoryError):
-            broker.settle()
-        broker.settle()
-        assert [errors(one) for one in sent] == [[ErrorCode.INVALID_RECORD], [0]]
-        assert_nothing_is_left(broker)
-
     def test_append_that_times_out_in_its_job_is_not_made(self) -> None:
         broker = self.make()
         sent = append(broker, batch(), timeout_ms=200)
@@ -487,32 +471,4 @@ def test_request_with_very_many_partitions_shares_the_thread() -> None:
     assert offsets(sent) == list(range(1000))
     assert ends[0] == 128
     assert max(after - before for before, after in pairwise(ends)) == STEPS_PER_TURN
-    assert_nothing_is_left(broker)
-
-
-def test_append_for_which_no_timer_can_be_set_leaves_nothing() -> None:
-    broker, faults = SimBroker().start(), Faults()
-    create_topic(broker, "t", cleanup_policy="compact")
-    broker.settle()
-    broker.ports.turn._timers = faults.timers(broker.ports.timers)
-    faults.arm(1, When.BEFORE, MemoryError("injected"))
-    with pytest.raises(MemoryError):
-        append(broker, batch())
-    with broker.ports.turn:
-        sent = append(broker, batch())
-    broker.settle()
-    assert offsets(sent) == [0]
-    assert_nothing_is_left(broker)
-
-
-def test_appends_go_on_when_no_timer_can_be_set_for_the_next_ones() -> None:
-    broker, faults = SimBroker().start(), Faults()
-    create_topic(broker, "t")
-    sent = append(broker, records_of((b"x",)), *[0] * 1000)
-    queues(broker)._timers = faults.timers(broker.ports.timers)
-    faults.arm(1, When.BEFORE, MemoryError("injected"))
-    with pytest.raises(MemoryError):
-        broker.settle()
-    broker.settle()
-    assert offsets(sent) == list(range(1000))
     assert_nothing_is_left(broker)

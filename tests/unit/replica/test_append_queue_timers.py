@@ -1,0 +1,71 @@
+"""Appends that wait while a timer cannot be set: each is made or fails, and none stops others."""
+
+from __future__ import annotations
+
+import pytest
+
+from plog.errors import ErrorCode
+from plog.records.batch import Compression
+from plog.records.builder import build_batch
+from plog.records.codec import Record
+from tests.helpers.injection import Faults, When
+from tests.helpers.sim_broker import START_MS, SimBroker, create_topic, records_of
+from tests.unit.replica.test_append_queue import (
+    append,
+    assert_nothing_is_left,
+    batch,
+    errors,
+    offsets,
+    queues,
+)
+
+
+@pytest.fixture
+def broker() -> SimBroker:
+    """Its topic is compacted, so that compressed batches are validated by jobs."""
+    broker = SimBroker().start()
+    create_topic(broker, "t", cleanup_policy="compact")
+    broker.settle()
+    return broker
+
+
+@pytest.fixture
+def faults() -> Faults:
+    faults = Faults()
+    faults.arm(1, When.BEFORE, MemoryError("injected"))
+    return faults
+
+
+def test_append_whose_queue_gets_no_turn_leaves_nothing(broker: SimBroker, faults: Faults) -> None:
+    broker.ports.turn._timers = faults.timers(broker.ports.timers)
+    with pytest.raises(MemoryError):
+        append(broker, batch())
+    with broker.ports.turn:
+        sent = append(broker, batch())
+    broker.settle()
+    assert offsets(sent) == [0]
+    assert_nothing_is_left(broker)
+
+
+def test_next_append_is_made_when_an_answer_gets_no_turn(broker: SimBroker, faults: Faults) -> None:
+    keyless = build_batch([Record(timestamp=START_MS, value=b"v")], compression=Compression.GZIP)
+    sent = [append(broker, keyless), append(broker, batch())]
+    broker.ports.timers.run_due()  # The validation of the first one begins.
+    broker.ports.turn._timers = faults.timers(broker.ports.timers)
+    with pytest.raises(MemoryError):
+        broker.settle()
+    broker.settle()
+    assert [errors(one) for one in sent] == [[ErrorCode.INVALID_RECORD], [0]]
+    assert_nothing_is_left(broker)
+
+
+def test_queues_without_a_timer_go_on_with_the_next_turn(faults: Faults) -> None:
+    broker = SimBroker().start()
+    create_topic(broker, "t")
+    sent = append(broker, records_of((b"x",)), *[0] * 1000)
+    queues(broker)._timers = faults.timers(broker.ports.timers)
+    with pytest.raises(MemoryError):
+        broker.settle()
+    broker.settle()
+    assert offsets(sent) == list(range(1000))
+    assert_nothing_is_left(broker)
