@@ -63,7 +63,7 @@ async def _described(found: Later[list[Acl]], broker: Broker) -> DescribeAclsRes
         by_pattern.setdefault(acl.pattern, []).append(acl)
     return DescribeAclsResponse(
         resources=lazy_array(list(by_pattern.items()), lambda one: _resource(*one)),
-        error_message=NOT_ENFORCED if by_pattern else None,
+        error_message=NOT_ENFORCED if by_pattern else "",
     )
 
 

@@ -218,7 +218,12 @@ class AppendQueues:
     def watch(self, request: AppendRequest, timeout_ms: int) -> Later[None]:
         """Wait until every append of `request` is made, refused or given up."""
         if request.unsettled:
-            self._deadlines.watch(request, (), waiting_ms(timeout_ms))
+            try:
+                self._deadlines.watch(request, (), waiting_ms(timeout_ms))
+            except Exception:
+                # The client learns that the request failed: nothing of it is appended later.
+                request.expire()
+                raise
         else:
             request.later.succeed(None)
         return request.later

@@ -211,7 +211,7 @@ def test_every_change_of_acls_logs_a_warning_that_they_are_not_enforced() -> Non
 def test_description_and_metrics_say_that_acls_are_not_enforced() -> None:
     broker = make()
     request = DescribeAclsRequest(**filter_fields())
-    assert broker.ask(request, 3).error_message is None
+    assert broker.ask(request, 3).error_message == ""
     create(broker, creation("a"), creation("b"))
     assert broker.ask(request, 3).error_message == NOT_ENFORCED
     assert b"plog_acls_stored_not_enforced 2\n" in broker.metrics.expose()

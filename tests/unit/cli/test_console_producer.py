@@ -57,23 +57,33 @@ def test_many_errors_are_told_as_a_number(capsys: pytest.CaptureFixture[str]) ->
     assert tally.sent == 2
 
 
-class FakeSent:
-    """A record that is written when the producer is flushed."""
+class FakeBatch:
+    """A batch of one record that is written when the producer is flushed."""
 
     def __init__(self) -> None:
-        self.callbacks: list[Callable[[object], None]] = []
+        self.is_done = False
+        self.error = None
+        self.errors_by_index: dict[int, Exception] = {}
+        self.watchers: list[Callable[[object, object], None]] = []
 
-    def is_with(self, other: object) -> bool:
-        return False
+    def watch(self, index: int, function: Callable[[object, object], None]) -> None:
+        self.watchers.append(function)
+
+    def written(self) -> None:
+        self.is_done = True
+        for function in self.watchers:
+            function(None, None)
+
+
+class FakeSent:
+    """The handle of a record in a batch of its own."""
+
+    def __init__(self) -> None:
+        self._batch = FakeBatch()
+        self._index = 0
 
     def done(self) -> bool:
-        return False
-
-    def add_callback(self, callback: Callable[[object], None]) -> None:
-        self.callbacks.append(callback)
-
-    def batch_is_fine(self) -> bool:
-        return True
+        return self._batch.is_done
 
 
 class FakeProducer:
@@ -88,8 +98,7 @@ class FakeProducer:
 
     def flush(self) -> None:
         for sent in self.sent:
-            for callback in sent.callbacks:
-                callback(None)
+            sent._batch.written()
 
 
 @pytest.mark.parametrize(

@@ -69,3 +69,20 @@ def test_queues_without_a_timer_go_on_with_the_next_turn(faults: Faults) -> None
     broker.settle()
     assert offsets(sent) == list(range(1000))
     assert_nothing_is_left(broker)
+
+
+def test_append_is_not_made_when_its_deadline_cannot_be_set(
+    broker: SimBroker, faults: Faults
+) -> None:
+    deadlines = queues(broker)._deadlines
+    timers, deadlines._timers = deadlines._timers, faults.timers(broker.ports.timers)
+    failing = append(broker, batch(producer_id=7, producer_epoch=0, base_sequence=0))
+    broker.settle()
+    with pytest.raises(MemoryError):
+        errors(failing)
+    deadlines._timers = timers
+    [log] = [
+        log for log in broker.broker.log_manager.logs.values() if log.topic_partition[0] == "t"
+    ]
+    assert log.log_end_offset == 0
+    assert_nothing_is_left(broker)
