@@ -174,27 +174,26 @@ def test_without_acknowledgements_memory_is_bounded_all_the_same(servers: str, t
             assert reads.wait(60)
         return []
 
-    with (
-        Proxy(servers, lambda answer: answer.payload, again=stall) as proxy,
-        plog.Producer(
+    with Proxy(servers, lambda answer: answer.payload, again=stall) as proxy:
+        with plog.Producer(
             bootstrap_servers=proxy.bootstrap_servers,
             acks=0,
             buffer_memory=1 << 20,
             max_block_ms=300,
             send_buffer_bytes=1 << 16,
-        ) as producer,
-    ):
-        taken = 0
+        ) as producer:
+            taken = 0
 
-        def send_100_mb() -> None:
-            nonlocal taken
-            for taken in range(10_000):
-                producer.send(topic, b"%d" % taken + bytes(10_000))
+            def send_100_mb() -> None:
+                nonlocal taken
+                for taken in range(10_000):
+                    producer.send(topic, b"%d" % taken + bytes(10_000))
 
-        with pytest.raises(BufferExhausted, match=r"buffer\.memory=1048576 stayed full"):
-            send_100_mb()
-        reads.set()
-    values = [int(record.value.rstrip(b"\0")) for record in read_all(servers, topic, taken)]
+            with pytest.raises(BufferExhausted, match=r"buffer\.memory=1048576 stayed full"):
+                send_100_mb()
+            reads.set()
+        # While the proxy is still there to pass on what the producer has sent.
+        values = [int(record.value.rstrip(b"\0")) for record in read_all(servers, topic, taken)]
     assert values == list(range(taken))
 
 
