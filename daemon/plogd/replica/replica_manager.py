@@ -172,7 +172,12 @@ class ReplicaManager:
         keys = {append.topic_partition for append in waiting}
         if required_acks != ACKS_ALL:
             timeout_ms = max(timeout_ms, _OWN_DISK_TIMEOUT_MS)
-        self.delayed_produces.watch(delayed, keys, timeout_ms)
+        try:
+            self.delayed_produces.watch(delayed, keys, timeout_ms)
+        except Exception as error:
+            # The records are in the log: the client has to send them again, not give them up.
+            self._on_bug("waiting for records to become safe", error)
+            delayed.expire()
         return delayed.later
 
     def _append(

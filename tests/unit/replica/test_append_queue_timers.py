@@ -86,3 +86,19 @@ def test_append_is_not_made_when_its_deadline_cannot_be_set(
     ]
     assert log.log_end_offset == 0
     assert_nothing_is_left(broker)
+
+
+def test_appended_records_time_out_when_no_deadline_can_be_set_for_them(faults: Faults) -> None:
+    broker = SimBroker().start()
+    create_topic(broker, "t")
+    produces = broker.broker.replica_manager.delayed_produces
+    timers, produces._timers = produces._timers, faults.timers(broker.ports.timers)
+    sent = append(broker, records_of((b"x",)))
+    produces._timers = timers
+    assert errors(sent) == [ErrorCode.REQUEST_TIMED_OUT]
+    assert [where for where, _ in broker.bugs] == ["waiting for records to become safe"]
+    broker.settle()
+    [log] = [
+        log for log in broker.broker.log_manager.logs.values() if log.topic_partition[0] == "t"
+    ]
+    assert log.log_end_offset == 1
