@@ -56,7 +56,11 @@ class _History:
         result = answer.responses[0].partition_responses[0]
         self.is_offline = bool(self.site.broker.log_manager.offline_dirs)
         if result.error_code:
-            allowed = {ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.KAFKA_STORAGE_ERROR}
+            allowed = {
+                ErrorCode.UNKNOWN_SERVER_ERROR,
+                ErrorCode.KAFKA_STORAGE_ERROR,
+                ErrorCode.REQUEST_TIMED_OUT,  # Appended, but no deadline could be set.
+            }
             assert result.error_code in allowed, self.struck
             return False
         self.acknowledged.update(enumerate(batch.values, result.base_offset))
