@@ -1,7 +1,7 @@
 """Files that lose their descriptor while they are not used: those of logs.
 
 A log has three files per segment and may have thousands of segments, so it cannot keep them all
-open. A `PooledFile` opens its file when it is used; of those that nobody holds, only the ones used
+open. A `PooledFile` opens its file when it is used; of those without a holder, only the ones used
 last stay open. A call that reads holds the file itself (`File.retain`), so it may go on while the
 pool closes its own hold. A segment that is being written keeps its descriptor
 (`retain_for_writing`); the `DescriptorBudget` limits how many do.

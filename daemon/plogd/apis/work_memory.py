@@ -5,7 +5,7 @@ counts it. While the responses in progress have more than ``plog.queued.max.resp
 the oldest of them goes on and the others wait in line, so that there is always one that finishes.
 
 Reactor thread only. Invariants: `used_bytes` is the sum of the shares; while anything waits, the
-oldest share does not, or has been told to go on.
+oldest share does not, or may go on already.
 """
 
 from __future__ import annotations

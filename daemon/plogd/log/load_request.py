@@ -32,7 +32,7 @@ class LoadRequest:
     leader_epoch: int | None = None
     """The epoch the log is about to be led in; None where that is not known."""
     knows_log_start: bool = False
-    """Whether the checkpoint has an entry for the log; else its start is 0 for want of another."""
+    """Whether the checkpoint has an entry for the log; otherwise its start is 0."""
     durable_end_offset: int = 0
     """Everything below it is known to have been on the disk; `load_log` looks that up."""
 
