@@ -44,7 +44,7 @@ class WorkMemory:
         return share
 
     def may_go_on(self, share: Share) -> bool:
-        """Whether `share` may grow now; if so, the next in line is told that it may be next."""
+        """Whether `share` may grow now; if so, wake the next in line."""
         if self.is_full and share is not next(iter(self._shares)):
             return False
         self._wake()

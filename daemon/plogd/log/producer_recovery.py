@@ -87,7 +87,7 @@ def _append_times(
 
 
 def _replay_dropped(segment: LogSegment, from_offset: int, state: ProducerStateManager) -> None:
-    """Tell `state` of the producers in it; nobody has looked whether its indexes are whole."""
+    """Replay its producers into `state`; its indexes are not checked yet."""
     with contextlib.suppress(CorruptMessage):
         for position, header in segment.records.batches_from(0):
             if header.last_offset >= from_offset:

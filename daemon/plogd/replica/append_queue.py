@@ -420,7 +420,7 @@ class AppendQueues:
         queued: QueuedAppend,
         records: memoryview | ValidatedBatch | None,
     ) -> None:
-        """Make an append, unless its client was told that it is not made; go on with the next."""
+        """Make an append, unless it was given up; continue with the next."""
         if not queued.is_settled and records is not None:
             self._make_append(queued.append, records, queued.request.required_acks)
         try:
