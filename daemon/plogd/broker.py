@@ -50,6 +50,7 @@ from plogd.metadata.store import BrokerRegistration, Endpoint, Key
 from plogd.metrics import Registry
 from plogd.ports import Clock, Files, Jobs, Later, Random, Report, Timers, Turn, silence, spawn
 from plogd.quota import Quotas
+from plogd.reliable_timers import ReliableTimers
 from plogd.replica.fetch_sessions import FetchSessionCache
 from plogd.replica.gauges import register_gauges
 from plogd.replica.replica_manager import ReplicaManager
@@ -99,8 +100,8 @@ class Broker:
         self._static_config = config
         self._dynamic_settings = DynamicSettings()
         self.clock = clock
-        self.timers = timers
-        self.fair_queue = FairQueue(timers)
+        self.timers = ReliableTimers(timers, clock=clock, turn=turn, on_bug=self.report_bug)
+        self.fair_queue = FairQueue(self.timers)
         """Gives requests with many elements their turns."""
         self.random = random
         self.jobs = jobs

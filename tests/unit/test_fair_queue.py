@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-
 from plogd.fair_queue import FairQueue, Slices
 from plogd.ports import Later, spawn
-from tests.helpers.injection import Faults, When
 from tests.helpers.sim_ports import SimPorts, outcome
 
 
@@ -51,31 +48,6 @@ def test_turn_taken_by_a_failing_continuation_does_not_stop_the_others() -> None
     except RuntimeError:
         ports.timers.run_due()
     assert second.done
-
-
-def test_turns_follow_at_once_when_no_timer_can_be_set() -> None:
-    ports, faults = SimPorts(), Faults()
-    queue = FairQueue(faults.timers(ports.timers))
-    turns = [queue.turn() for _ in range(3)]
-    for turn in turns:
-        turn.then(lambda _: None, lambda error: None)
-    faults.arm(faults.calls + 1, When.BEFORE, MemoryError("injected"))
-    with pytest.raises(MemoryError):
-        ports.timers.run_due()
-    ports.timers.run_due()
-    assert all(turn.done for turn in turns)
-
-
-def test_turn_raises_when_no_timer_can_be_set_and_the_next_one_comes() -> None:
-    ports, faults = SimPorts(), Faults()
-    queue = FairQueue(faults.timers(ports.timers))
-    faults.arm(1, When.BEFORE, MemoryError("injected"))
-    with pytest.raises(MemoryError):
-        queue.turn()
-    turn = queue.turn()
-    turn.then(lambda _: None, lambda error: None)
-    ports.timers.run_due()
-    assert turn.done
 
 
 def test_loops_of_one_request_share_its_slices() -> None:

@@ -46,6 +46,7 @@ COMMON = (
     "plogd.topic_config",
     "plogd.metrics",
     "plogd.fair_queue",
+    "plogd.reliable_timers",
 )
 SHARED = (
     "plogd.metadata.store",

@@ -34,8 +34,6 @@ class RunningTimers:
         self._write = write
         self._on_bug = on_bug
         self._scheduled: dict[str, Timer] = {}
-        self._unset: dict[str, tuple[float, Operation]] = {}
-        """What could not be scheduled yet."""
         self._runs: dict[str, int] = {}
         """By key, the number of the last call of `schedule` or `cancel`, while it is running."""
         self._count = 0
@@ -49,35 +47,24 @@ class RunningTimers:
         if self._stopped:
             return
         self.cancel(key)
-        self._unset[key] = (delay_ms, operation)
-        for key, (delay_ms, operation) in list(self._unset.items()):
-            try:
-                self._set(key, delay_ms, operation)
-            except Exception as error:  # The next call tries again.
-                self._on_bug(f"setting the timer {key}", error)
-
-    def _set(self, key: str, delay_ms: float, operation: Operation) -> None:
         timer = self._timers.call_later(max(0.0, delay_ms), lambda: self._run(key, operation))
         self._scheduled[key] = timer
-        del self._unset[key]
 
     def cancel(self, key: str) -> None:
         """Do not run what `key` has; harmless when it has nothing."""
         self._runs.pop(key, None)
-        self._unset.pop(key, None)
         timer = self._scheduled.pop(key, None)
         if timer is not None:
             timer.cancel()
 
     def is_scheduled(self, key: str) -> bool:
         """Whether `key` has an operation that is still to run."""
-        return key in self._scheduled or key in self._unset
+        return key in self._scheduled
 
     def stop(self) -> None:
         """Cancel everything, for good."""
         self._stopped = True
         self._runs.clear()
-        self._unset.clear()
         for timer in self._scheduled.values():
             timer.cancel()
         self._scheduled.clear()

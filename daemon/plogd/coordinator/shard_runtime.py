@@ -98,8 +98,6 @@ class ShardRuntime(Generic[S]):
         self._around = around
         self._load_number = 0
         self._retry: Timer | None = None
-        self._lacks_retry = False
-        """No timer could be set for the next load: the next use of the shard begins it."""
         self._end_offset = 0
         """The end of what is replayed."""
         self._newest_writing: Writing | None = None
@@ -128,7 +126,6 @@ class ShardRuntime(Generic[S]):
     def _load(self) -> None:
         self.state = ShardState.LOADING
         self._retry = None
-        self._lacks_retry = False
         self._load_number += 1
         self._newest_writing = None
         number = self._load_number
@@ -217,11 +214,7 @@ class ShardRuntime(Generic[S]):
             level="error",
         )
         self._let_go(ShardState.FAILED, NotCoordinator(f"{self} could not be loaded: {error}"))
-        try:
-            self._retry = self._around.timers.call_later(load_after_ms, self._load)
-        except Exception as problem:
-            self._lacks_retry = True
-            self._around.on_bug(f"loading {self}", problem)
+        self._retry = self._around.timers.call_later(load_after_ms, self._load)
 
     def close(self, error: KafkaError) -> None:
         """Look after the shard no more: whoever waits gets `error`."""
@@ -272,8 +265,6 @@ class ShardRuntime(Generic[S]):
     def shard(self) -> S:
         """The state. Raises CoordinatorLoadInProgress, NotCoordinator."""
         self._check_written()
-        if self._lacks_retry and self.state is ShardState.FAILED:
-            self._load()
         if self.state is ShardState.LOADING:
             raise CoordinatorLoadInProgress(f"{self} is being loaded")
         problem = self.partition.problem()

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from math import inf
 from typing import Any
 
 from plog.errors import KafkaError
@@ -140,17 +139,9 @@ class WaitingResults:
     def _expire(self) -> None:
         self._timer = None
         now_ms = self._clock.monotonic_ms()
-        self._expire_until(now_ms)
-        later = [one.deadline_ms for one in self._entries if one.deadline_ms > now_ms]
-        if later and self._timer is None:
-            try:
-                self._set_timer(min(later) - now_ms)
-            except Exception:
-                # Without a timer these might wait forever: better too early than never.
-                self._expire_until(inf)
-                raise
-
-    def _expire_until(self, now_ms: float) -> None:
         for entry in list(self._entries):
             if entry.deadline_ms <= now_ms and entry.can_expire:
                 entry.answer.fail(self._timed_out())
+        later = [one.deadline_ms for one in self._entries if one.deadline_ms > now_ms]
+        if later and self._timer is None:
+            self._set_timer(min(later) - now_ms)

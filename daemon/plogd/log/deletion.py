@@ -57,8 +57,6 @@ class Deletions:
         self._storage_failed = storage_failed
         self._retired: dict[str, list[tuple[Log, Sequence[LogSegment]]]] = {}
         """Segments whose log has a new start that is not written yet, by log directory."""
-        self._scheduled: set[str] = set()
-        """The log directories whose segments will be renamed soon."""
 
     # -- segments -----------------------------------------------------------------------------
 
@@ -68,13 +66,12 @@ class Deletions:
         Segments retired in one turn share one writing of the log starts: retention may find some in
         each of thousands of logs.
         """
-        self._retired.setdefault(log.log_dir, []).append((log, segments))
-        if log.log_dir not in self._scheduled:  # Also if a timer could not be set before.
+        if log.log_dir not in self._retired:
+            self._retired[log.log_dir] = []
             self._timers.call_later(0, lambda: self._rename_retired(log.log_dir))
-            self._scheduled.add(log.log_dir)
+        self._retired[log.log_dir].append((log, segments))
 
     def _rename_retired(self, log_dir: str) -> None:
-        self._scheduled.remove(log_dir)
         retired = self._retired.pop(log_dir)
 
         def failed(error: Exception) -> None:

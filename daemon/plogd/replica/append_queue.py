@@ -218,12 +218,7 @@ class AppendQueues:
     def watch(self, request: AppendRequest, timeout_ms: int) -> Later[None]:
         """Wait until every append of `request` is made, refused or given up."""
         if request.unsettled:
-            try:
-                self._deadlines.watch(request, (), waiting_ms(timeout_ms))
-            except Exception:
-                # The client learns that the request failed: nothing of it is appended later.
-                request.expire()
-                raise
+            self._deadlines.watch(request, (), waiting_ms(timeout_ms))
         else:
             request.later.succeed(None)
         return request.later
@@ -339,14 +334,7 @@ class AppendQueues:
         finally:
             self._is_scheduled = bool(self._ready)
             if self._ready:
-                self._continue_later()
-
-    def _continue_later(self) -> None:
-        try:
-            self._timers.call_later(0, self._run)
-        except Exception:  # Without a timer of its own, it goes on with the next turn.
-            self._turn.defer(self._run)
-            raise
+                self._timers.call_later(0, self._run)
 
     def _step_or_fail(self, queue: _PartitionQueue) -> None:
         try:

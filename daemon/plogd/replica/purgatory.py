@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Hashable, Iterable
-from math import ceil, inf
+from math import ceil
 from typing import Protocol
 
 from plogd.ports import Clock, Timer, Timers
@@ -75,7 +75,6 @@ class Purgatory:
     def _wait(self, operation: Operation, keys: tuple[Hashable, ...], timeout_ms: float) -> None:
         deadline_ms = self._clock.monotonic_ms() + timeout_ms
         bucket = ceil(deadline_ms / TICK_MS)
-        # First, for it may fail: an operation without a deadline could wait forever.
         if self._timer is None or bucket < self._timer_bucket:
             self._set_timer(min([bucket, *self._bucket_order[:1]]))
         waiting = self._buckets.get(bucket)
@@ -139,22 +138,15 @@ class Purgatory:
 
     def _expire_due(self) -> None:
         self._timer = None
-        self._expire_until(self._clock.monotonic_ms())
-        if self._bucket_order:
-            try:
-                self._set_timer(self._bucket_order[0])
-            except Exception:
-                # Without a timer these would wait forever: better too early than never.
-                self._expire_until(inf)
-                raise
-
-    def _expire_until(self, now_ms: float) -> None:
+        now_ms = self._clock.monotonic_ms()
         while self._bucket_order and self._bucket_order[0] * TICK_MS <= now_ms:
             for operation in self._buckets.pop(heapq.heappop(self._bucket_order)):
                 if operation in self._places:
                     self.remove(operation)
                     self.expired += 1
                     self._expire(operation)
+        if self._bucket_order:
+            self._set_timer(self._bucket_order[0])
 
     def _expire(self, operation: Operation) -> None:
         try:

@@ -172,12 +172,7 @@ class ReplicaManager:
         keys = {append.topic_partition for append in waiting}
         if required_acks != ACKS_ALL:
             timeout_ms = max(timeout_ms, _OWN_DISK_TIMEOUT_MS)
-        try:
-            self.delayed_produces.watch(delayed, keys, timeout_ms)
-        except Exception as error:
-            # The records are in the log: the client has to send them again, not give them up.
-            self._on_bug("waiting for records to become safe", error)
-            delayed.expire()
+        self.delayed_produces.watch(delayed, keys, timeout_ms)
         return delayed.later
 
     def _append(

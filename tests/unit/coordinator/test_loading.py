@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import struct
 from collections.abc import Callable
-from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -18,9 +17,8 @@ from plog.records.codec import Record
 from plog.records.control import ControlType, encode_control_key, encode_end_txn_value
 from plog.records.crc32c import crc32c
 from plog.wire.internal.group_records import encode_key, encode_value
-from plogd.coordinator.loading import SLICE_MS, Loader, LoadGate
+from plogd.coordinator.loading import SLICE_MS, LoadGate
 from plogd.coordinator.result import CoordinatorRecord, Result
-from plogd.coordinator.runtime import CoordinatorRuntime
 from plogd.coordinator.shard_runtime import LOAD_RETRY_MS, ShardState
 from plogd.log.batch_validator import AppendOrigin
 from plogd.ports import Later, Timer, spawn
@@ -96,27 +94,6 @@ def test_a_load_goes_over_segments() -> None:
             site.broker.log(TOPIC).roll()
     again = CoordinatorSite(site.broker.restart()).start()
     assert outcome(again.numbers()) == {f"n{number}": number for number in range(30)}
-
-
-def test_shard_whose_next_load_could_not_be_scheduled_loads_when_it_is_asked_for(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    site = written(3)
-    again = CoordinatorSite(site.broker.restart())
-    bugs: list[str] = []
-    again.around = replace(
-        again.around, timers=_Broken(), on_bug=lambda where, error: bugs.append(where)
-    )
-    again.runtime = CoordinatorRuntime(again.runtime._kind, again.around)
-    with monkeypatch.context() as patched:
-        patched.setattr(Loader, "run", _broken_run)
-        again.lead()
-    assert again.runtime_of_shard.state is ShardState.FAILED
-    assert len(bugs) == 2
-    with pytest.raises(CoordinatorLoadInProgress):
-        outcome(again.numbers())
-    again.broker.settle()
-    assert len(outcome(again.numbers())) == 3
 
 
 class _Broken:

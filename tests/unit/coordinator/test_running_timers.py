@@ -5,7 +5,6 @@ from __future__ import annotations
 from plogd.coordinator.result import Result
 from plogd.coordinator.running_timers import BUG_RETRY_MS, RunningTimers
 from plogd.ports import Later, failed, ready
-from tests.helpers.injection import Faults, When
 from tests.helpers.sim_ports import SimPorts
 
 
@@ -30,24 +29,3 @@ def test_operation_runs_again_after_an_unexpected_error() -> None:
     assert runs == [100, 100 + BUG_RETRY_MS]
     assert [type(error) for error in bugs] == [MemoryError]
     assert not timers.is_scheduled("session")
-
-
-def test_timer_that_could_not_be_set_is_set_by_the_next_call() -> None:
-    ports, faults = SimPorts(), Faults()
-    runs: list[object] = []
-    bugs: list[Exception] = []
-
-    def write(operation: object) -> Later[None]:
-        runs.append(operation)
-        return ready(None)
-
-    timers = RunningTimers(
-        faults.timers(ports.timers), write, lambda where, error: bugs.append(error)
-    )
-    faults.arm(1, When.BEFORE, MemoryError("injected"))
-    timers.schedule("first", 100, _nothing)
-    assert bugs == faults.raised
-    assert timers.is_scheduled("first")
-    timers.schedule("second", 100, _nothing)
-    ports.advance(100)
-    assert runs == [_nothing, _nothing]

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
-
 from plog.errors import CoordinatorNotAvailable
 from plogd.coordinator.result import Result
 from plogd.coordinator.waiting import WaitingResults
-from tests.helpers.injection import Faults, When
+from tests.helpers.injection import Faults
 from tests.helpers.sim_ports import SimPorts, outcome
 
 TIMEOUT_MS = 100
@@ -37,16 +35,3 @@ def test_each_answer_is_given_up_at_its_own_deadline() -> None:
     assert (early.done, late.done) == (True, False)
     waiting.safe_until(2)
     assert outcome(late) == "late"
-
-
-def test_answers_are_given_up_early_when_no_timer_can_be_set_for_them() -> None:
-    ports, faults = SimPorts(), Faults()
-    waiting = _waiting(ports, faults)
-    waiting.add(Result(records=[], response="early"), 1)
-    ports.advance(TIMEOUT_MS / 2)
-    late = waiting.add(Result(records=[], response="late"), 2)
-    faults.arm(faults.calls + 1, When.BEFORE, MemoryError("injected"))
-    with pytest.raises(MemoryError):
-        ports.advance(TIMEOUT_MS / 2)
-    with pytest.raises(CoordinatorNotAvailable):
-        outcome(late)

@@ -15,7 +15,6 @@ from plogd.log.deletion import lane_of, remove_tree
 from plogd.log.housekeeping import RETRY_MS
 from plogd.log.log import Log
 from plogd.log.log_segment import LogSegment
-from tests.helpers.injection import Faults, When
 from tests.helpers.log_site import (
     CONFIG,
     LogSite,
@@ -59,18 +58,6 @@ def test_segments_are_renamed_at_once_and_unlinked_after_a_while() -> None:
     assert _deleted(site, log) == expected
     site.ports.advance(1)
     assert _deleted(site, log) == []
-    assert site.listing(log) == [10, 15]
-
-
-def test_segments_go_with_the_next_ones_when_no_timer_could_be_set() -> None:
-    site, log = four_segments()
-    deletion, faults = site.manager._deletions, Faults()
-    deletion._timers = faults.timers(site.ports.timers)
-    faults.arm(1, When.BEFORE, MemoryError("injected"))
-    with pytest.raises(MemoryError):
-        _delete_below(site, log, 5)
-    _delete_below(site, log, 10)
-    site.ports.advance(DELAY_MS)
     assert site.listing(log) == [10, 15]
 
 

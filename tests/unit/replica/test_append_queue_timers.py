@@ -16,7 +16,6 @@ from tests.unit.replica.test_append_queue import (
     batch,
     errors,
     offsets,
-    queues,
 )
 
 
@@ -59,46 +58,15 @@ def test_next_append_is_made_when_an_answer_gets_no_turn(broker: SimBroker, faul
     assert_nothing_is_left(broker)
 
 
-def test_queues_without_a_timer_go_on_with_the_next_turn(faults: Faults) -> None:
-    broker = SimBroker().start()
+@pytest.mark.parametrize("number", range(1, 4))
+def test_appends_are_made_and_answered_although_a_timer_cannot_be_set_at_once(number: int) -> None:
+    broker, faults = SimBroker().start(), Faults()
     create_topic(broker, "t")
+    faults.arm(number, When.BEFORE, MemoryError("injected"))
+    broker.broker.timers._timers = faults.timers(broker.ports.timers)
     sent = append(broker, records_of((b"x",)), *[0] * 1000)
-    queues(broker)._timers = faults.timers(broker.ports.timers)
-    with pytest.raises(MemoryError):
-        broker.settle()
     broker.settle()
     assert offsets(sent) == list(range(1000))
+    assert [error for _, error in broker.bugs] == faults.raised != []
+    broker.bugs.clear()
     assert_nothing_is_left(broker)
-
-
-def test_append_is_not_made_when_its_deadline_cannot_be_set(
-    broker: SimBroker, faults: Faults
-) -> None:
-    deadlines = queues(broker)._deadlines
-    timers, deadlines._timers = deadlines._timers, faults.timers(broker.ports.timers)
-    failing = append(broker, batch(producer_id=7, producer_epoch=0, base_sequence=0))
-    broker.settle()
-    with pytest.raises(MemoryError):
-        errors(failing)
-    deadlines._timers = timers
-    [log] = [
-        log for log in broker.broker.log_manager.logs.values() if log.topic_partition[0] == "t"
-    ]
-    assert log.log_end_offset == 0
-    assert_nothing_is_left(broker)
-
-
-def test_appended_records_time_out_when_no_deadline_can_be_set_for_them(faults: Faults) -> None:
-    broker = SimBroker().start()
-    create_topic(broker, "t")
-    produces = broker.broker.replica_manager.delayed_produces
-    timers, produces._timers = produces._timers, faults.timers(broker.ports.timers)
-    sent = append(broker, records_of((b"x",)))
-    produces._timers = timers
-    assert errors(sent) == [ErrorCode.REQUEST_TIMED_OUT]
-    assert [where for where, _ in broker.bugs] == ["waiting for records to become safe"]
-    broker.settle()
-    [log] = [
-        log for log in broker.broker.log_manager.logs.values() if log.topic_partition[0] == "t"
-    ]
-    assert log.log_end_offset == 1

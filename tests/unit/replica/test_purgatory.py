@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-import pytest
-
 from plogd.replica.purgatory import TICK_MS, Purgatory
-from tests.helpers.injection import Faults, When
 from tests.helpers.sim_ports import SimPorts
 
 
@@ -173,32 +170,3 @@ def test_a_bug_in_one_costs_the_others_nothing() -> None:
     purgatory.watch(late, ["a"], 1000)
     ports.advance(1000 + TICK_MS)
     assert (bugs[1:], late.expired, len(purgatory)) == (["expire"], True, 0)
-
-
-def test_operation_whose_deadline_cannot_be_set_is_not_taken() -> None:
-    ports, faults = SimPorts(), Faults()
-    purgatory = Purgatory(ports.clock, faults.timers(ports.timers), on_bug=_raise)
-    first, second = Waiting(), Waiting()
-    faults.arm(1, When.BEFORE, MemoryError("injected"))
-    with pytest.raises(MemoryError):
-        purgatory.watch(first, ["a"], 100)
-    assert len(purgatory) == 0
-    purgatory.watch(second, ["a"], 100)
-    ports.advance(100 + TICK_MS)
-    assert (first.expired, second.expired) == (False, True)
-
-
-def test_operations_end_early_when_no_timer_can_be_set_for_them() -> None:
-    ports, faults = SimPorts(), Faults()
-    purgatory = Purgatory(ports.clock, faults.timers(ports.timers), on_bug=_raise)
-    early, late = Waiting(), Waiting()
-    purgatory.watch(early, ["a"], 100)
-    purgatory.watch(late, ["a"], 500)
-    faults.arm(faults.calls + 1, When.BEFORE, MemoryError("injected"))
-    with pytest.raises(MemoryError):
-        ports.advance(100 + TICK_MS)
-    assert early.expired and late.expired
-    last = Waiting()
-    purgatory.watch(last, ["a"], 5000)
-    ports.advance(5000 + TICK_MS)
-    assert last.expired

@@ -1,0 +1,81 @@
+"""Timers that keep every call, also one that cannot be set at once.
+
+Setting a timer takes memory, so it can fail like anything else, and somebody waits for nearly every
+call: a request for its deadline, a seal for its next attempt, a queue for its next turn. Here a
+call that cannot be set is kept and set at the end of the turn, or else with the next call, so that
+those who set timers need no plan for the case.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from plogd.ports import Clock, Timer, Timers, Turn
+
+
+class ReliableTimers:
+    """The Timers port over another; an error of that one goes to `on_bug` and not to the caller."""
+
+    __slots__ = ("_clock", "_on_bug", "_timers", "_turn", "_unset")
+
+    def __init__(
+        self, timers: Timers, *, clock: Clock, turn: Turn, on_bug: Callable[[str, Exception], None]
+    ) -> None:
+        self._timers = timers
+        self._clock = clock
+        self._turn = turn
+        self._on_bug = on_bug
+        self._unset: dict[_UnsetTimer, None] = {}
+
+    def call_later(self, delay_ms: float, function: Callable[[], None]) -> Timer:
+        """As `Timers.call_later`."""
+        if self._unset:
+            self._set_again()
+        try:
+            return self._timers.call_later(delay_ms, function)
+        except Exception as error:
+            timer = _UnsetTimer(self._unset, self._clock.monotonic_ms() + delay_ms, function)
+            try:
+                self._turn.defer(self._set_again)
+            finally:
+                self._on_bug("setting a timer", error)
+            return timer
+
+    def _set_again(self) -> None:
+        """Set what could not be set, in its order, up to the first that still cannot be."""
+        try:
+            for timer in list(self._unset):
+                delay_ms = max(0.0, timer.due_ms - self._clock.monotonic_ms())
+                timer.set_to(self._timers.call_later(delay_ms, timer.function))
+        except Exception as error:
+            self._on_bug("setting a timer again", error)
+
+
+class _UnsetTimer:
+    """A call that could not be set when it was asked for; it can be canceled as any other."""
+
+    __slots__ = ("_timer", "_unset", "due_ms", "function")
+
+    def __init__(
+        self,
+        unset: dict[_UnsetTimer, None],
+        due_ms: float,
+        function: Callable[[], None],
+    ) -> None:
+        self.due_ms = due_ms
+        self.function = function
+        self._timer: Timer | None = None
+        self._unset = unset
+        unset[self] = None
+
+    def set_to(self, timer: Timer) -> None:
+        """`timer` makes the call from now on."""
+        self._timer = timer
+        del self._unset[self]
+
+    def cancel(self) -> None:
+        """As `Timer.cancel`."""
+        if self._timer is not None:
+            self._timer.cancel()
+        else:
+            self._unset.pop(self, None)
