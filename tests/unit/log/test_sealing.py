@@ -236,3 +236,27 @@ def test_a_sealed_segment_is_left_out_of_the_next_sync_round() -> None:
     site.settle()
     assert synced == [log.segments.active.records_file.path]
     assert log.durable_end_offset == 7
+
+
+@pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC])
+def test_snapshot_of_a_later_segment_is_not_written_before_an_earlier_seal_is_done(
+    code: int,
+) -> None:
+    site, log = _rolled()
+    site.append(log)
+    log.roll()
+    # The disk fails once: with a sync, or because it has no room for a snapshot.
+    failing = ".log" if code == errno.EIO else f"{5:020}.snapshot.tmp"
+    attempts: list[Operation] = []
+
+    def fails(operation: Operation) -> bool:
+        is_it = operation.path.endswith(failing) and operation.name in ("sync", "append")
+        attempts.extend([operation] * is_it)
+        return is_it and len(attempts) == 1
+
+    site.files.fail_when(fails, code)
+    site.settle()
+    assert attempts
+    assert not site.files.exists(site.path(log, 6, ".snapshot"))
+    assert log.recovery_point == 0
+    assert log.offline == (code == errno.EIO)
