@@ -5,7 +5,7 @@ the two together. On any other transport, which is TLS, bytes arrive here as `da
 copied into the shared receive buffer and go the same way from there; answers leave by
 copying_wire.py. Which of the two it is, the transport says: it provides ISSLTransport, or not.
 
-Made by listeners.py; reactor thread only.
+Made by listener_port.py; reactor thread only.
 """
 
 from __future__ import annotations

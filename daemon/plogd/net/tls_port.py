@@ -25,7 +25,7 @@ from zope.interface import implementer
 from plog.openssl import reason_of
 from plogd.apis.context import ConnectionContext
 from plogd.net.connections import Connections
-from plogd.net.listeners import ListenerFactory, PlainPort
+from plogd.net.listener_port import ListenerFactory, PlainPort
 from plogd.net.protocol_connection import ProtocolConnection
 from plogd.net.tls_context import TlsServer, VerifyFailure, owner_of
 from plogd.net.tls_failures import explain_handshake_failure

@@ -217,7 +217,7 @@ def tls_pair(harness: Harness, clock: Clock) -> tuple[TLSMemoryBIOProtocol, TLSM
 
 
 class BrokerFactory(Factory):
-    """What listeners.py does for real."""
+    """What listener_port.py does for real."""
 
     noisy = False
 
