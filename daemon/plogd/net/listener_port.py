@@ -22,8 +22,8 @@ from twisted.internet.interfaces import IAddress
 from twisted.internet.protocol import ServerFactory
 from twisted.logger import Logger
 
-from plogd.apis.context import ConnectionContext
 from plogd.config.listener import Listener
+from plogd.connection_context import ConnectionContext
 from plogd.net.connections import Connections
 from plogd.net.protocol_connection import ProtocolConnection
 from plogd.net.transport import ServerTransport

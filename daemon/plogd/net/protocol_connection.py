@@ -16,7 +16,7 @@ from typing import Any
 from twisted.internet.protocol import Protocol, connectionDone
 from twisted.python.failure import Failure
 
-from plogd.apis.context import ConnectionContext
+from plogd.connection_context import ConnectionContext
 from plogd.net.connection import Connection
 from plogd.net.connections import Connections
 from plogd.net.copying_wire import CopyingWire

@@ -25,7 +25,7 @@ from twisted.internet.interfaces import ISSLTransport
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from plogd.apis.context import ConnectionContext
+from plogd.connection_context import ConnectionContext
 from plogd.log.file_records import RegionTruncated
 from plogd.net.connection import Connection
 from plogd.net.connections import Connections
