@@ -1,7 +1,8 @@
 """A whole broker without its sockets: builds the pure parts, starts and stops them in order.
 
 The shell, the tests and the simulator give it ports and settings, call `start`, then hand each
-request to `dispatch`. Nothing in here knows how bytes arrive, what time it is or what a disk is.
+request to a `Dispatcher` over it (apis/dispatch.py), which they build. Nothing in here knows how
+bytes arrive, what time it is or what a disk is.
 
 Start: the log directories, the metadata log, this start's registration (which gives every partition
 a new leader epoch), the topics, their logs. Only then is there anything to serve.
@@ -16,12 +17,10 @@ from dataclasses import replace
 
 from plog.errors import CoordinatorNotAvailable, KafkaStorageError, PolicyViolation
 from plog.types import TopicPartition
-from plogd.apis.context import ConnectionContext
-from plogd.apis.dispatch import Dispatcher
-from plogd.apis.encoded_response import SharedResponses
 from plogd.config import BrokerConfig, DynamicSettings
 from plogd.config.dynamic import overlay, told_changes
 from plogd.config.loggers import Logs
+from plogd.connection_context import ConnectionContext
 from plogd.controller.acls import Acls
 from plogd.controller.auto_topic_creation import AutoTopicCreation
 from plogd.controller.client_quotas import ClientQuotas
@@ -133,8 +132,6 @@ class Broker:
         self.fetch_sessions = self._make_fetch_sessions()
         self.quotas = self._make_quotas()
         self.group_coordinator = self._make_group_coordinator()
-        self.shared_responses = SharedResponses(self)
-        self.dispatch = Dispatcher(self)
         register_gauges(
             metrics, self.replica_manager, self.log_manager, self.cache, self.fetch_sessions
         )

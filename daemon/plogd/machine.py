@@ -6,16 +6,15 @@ service.py asks for them once, at the start. A test's broker is given others in 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from plogd.apis.dispatch import Dispatcher
+from plogd.broker import Broker
 from plogd.net.jobs import ThreadJobs
 from plogd.net.ports import ReactorTimers, SystemClock, SystemRandom
+from plogd.net.server_protocol import Dispatch
 from plogd.os_files import OsFiles
 from plogd.ports import Clock, Turn
-
-if TYPE_CHECKING:
-    from plogd.broker import Broker
-    from plogd.net.server_protocol import Dispatch
 
 
 class Machine:
@@ -34,5 +33,5 @@ class Machine:
         return ThreadJobs(self.reactor, self.turn)
 
     def dispatch_of(self, broker: Broker) -> Dispatch:
-        """What the connections hand each request to."""
-        return broker.dispatch
+        """Return what the connections hand each request to: one `Dispatcher` for the broker."""
+        return Dispatcher(broker)

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from plog.client.errors import MissingExtra
 from plog.client.fetched import ColumnRun
-from plog.records.columns import RecordColumns
+from plog.records.record_columns import RecordColumns
 
 if TYPE_CHECKING:
     import pyarrow

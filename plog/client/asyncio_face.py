@@ -23,7 +23,6 @@ from plog.client.hook_checks import (
     check_assignors,
     check_functions,
     check_interceptors,
-    check_listener,
     check_partitioner,
 )
 from plog.client.interceptors import ProducerInterceptor
@@ -32,7 +31,7 @@ from plog.client.partitioner import Partitioner
 from plog.client.polling import ARROW_RECORDS_MAX, PollingConsumer
 from plog.client.producer import ProducerCore
 from plog.client.producer_batch import OnDelivery, RecordHandle, call_when_done, metadata_of
-from plog.client.rebalance_listener import ConsumerRebalanceListener
+from plog.client.rebalance_listener import ConsumerRebalanceListener, check_listener
 from plog.client.record_checks import Headers, Serializer
 from plog.client.settings import (
     ConsumerSettings,

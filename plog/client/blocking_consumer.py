@@ -23,11 +23,10 @@ from plog.client.hook_checks import (
     check_assignors,
     check_callback,
     check_functions,
-    check_listener,
 )
 from plog.client.options import Servers
 from plog.client.polling import ARROW_RECORDS_MAX, PollingConsumer
-from plog.client.rebalance_listener import ConsumerRebalanceListener
+from plog.client.rebalance_listener import ConsumerRebalanceListener, check_listener
 from plog.client.settings import ConsumerSettings
 from plog.client.user_call import UserCall
 from plog.client.values import ConsumerRecord, OffsetAndMetadata

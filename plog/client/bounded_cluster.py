@@ -1,7 +1,7 @@
 """A cluster for one call: the same requests, all of which end at the call's deadline.
 
-`Cluster.within` makes one. A call that is given a `BoundedCluster` in place of the `Cluster` keeps
-its time limit without passing a deadline to each of its requests.
+A call that is given a `BoundedCluster` in place of the `Cluster` keeps its time limit without
+passing a deadline to each of its requests. admin/base.py makes one for each operation.
 """
 
 from __future__ import annotations

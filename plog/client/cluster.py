@@ -16,7 +16,6 @@ from collections.abc import Callable, Sequence
 from enum import IntEnum
 from typing import TypeVar
 
-from plog.client.bounded_cluster import BoundedCluster
 from plog.client.connection import Connection
 from plog.client.deadline import Deadline
 from plog.client.errors import BrokerNotAvailable, ClosedError, error_about
@@ -64,10 +63,6 @@ class Cluster(MetadataUpdater):
         self._nodes: dict[int, Node] = {}
         self._coordinators: dict[tuple[CoordinatorKind, str], int] = {}
         self._has_warned = False
-
-    def within(self, timeout_s: float | None = None) -> BoundedCluster:
-        """This cluster for one call, whose requests all end after `timeout_s`."""
-        return BoundedCluster(self, self.deadline(timeout_s))
 
     # -- connections --------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from plog.client.errors import AuthenticationFailed
@@ -20,15 +20,34 @@ from plog.client.settings import ClientSettings
 from plog.errors import ErrorCode, UnsupportedVersion, error_from_code
 from plog.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from plog.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from plog.wire.schema import ApiMessage
 
 if TYPE_CHECKING:
-    from plog.client.connection import Connection
     from plog.client.network import Network
+
+R = TypeVar("R", bound=ApiMessage)
 
 _FIRST_WITH_AUTHENTICATE = 1
 _MAX_STEPS = 10
 """SCRAM, the longest, takes two."""
 _WITHOUT_LOG_IN = {"SASL_SSL": "SSL", "SASL_PLAINTEXT": "PLAINTEXT"}
+
+
+class SaslConnection(Protocol):
+    """What a log-in needs of a `Connection`."""
+
+    @property
+    def address(self) -> str:
+        """Host and port, for people."""
+        ...
+
+    def version_of(self, request: type[ApiMessage]) -> int:
+        """Return the highest version that both sides support. Raises UnsupportedVersion."""
+        ...
+
+    def ask(self, request: ApiMessage, response: type[R]) -> Awaitable[R]:
+        """Send a request and return its response."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +58,7 @@ class Session:
 
 
 async def authenticate(
-    connection: Connection, settings: ClientSettings, network: Network, *, host: str
+    connection: SaslConnection, settings: ClientSettings, network: Network, *, host: str
 ) -> Session:
     """Log in as `settings` say; `host` is how the broker is called where it is refused.
 
@@ -67,7 +86,9 @@ async def authenticate(
     return Session(renew_at_s=began_s + share * lifetime_ms / 1000)
 
 
-async def _choose_mechanism(connection: Connection, settings: ClientSettings, address: str) -> None:
+async def _choose_mechanism(
+    connection: SaslConnection, settings: ClientSettings, address: str
+) -> None:
     wanted = settings.sasl_mechanism
     wrong_protocol = (
         f"{address} asks for no log-in: set security.protocol to"
@@ -91,7 +112,7 @@ async def _choose_mechanism(connection: Connection, settings: ClientSettings, ad
         raise error_from_code(answer.error_code, f"{address} refused SaslHandshake")
 
 
-async def _converse(connection: Connection, mechanism: Mechanism) -> int:
+async def _converse(connection: SaslConnection, mechanism: Mechanism) -> int:
     """Say what the mechanism says until it is done; how long the session lasts, in ms."""
     to_send: bytes | None = mechanism.first()
     for _ in range(_MAX_STEPS):

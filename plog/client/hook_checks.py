@@ -1,8 +1,8 @@
-"""Check the objects of the application that a client calls: listeners, serializers and the like.
+"""Check the objects of the application that a client calls: serializers, assignors and the like.
 
-The faces call these in their constructors and in `subscribe`. A wrong object raises TypeError
-there, naming the parameter; otherwise the mistake would show only in the middle of a rebalance or
-of a send, or never.
+The faces call these in their constructors. A wrong object raises TypeError there, naming the
+parameter; otherwise the mistake would show only in the middle of a rebalance or of a send, or
+never. rebalance_listener.py checks listeners.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 if TYPE_CHECKING:
     from plog.client.assignors import Assignor
-    from plog.client.rebalance_listener import ConsumerRebalanceListener
 
 _LONGEST_SHOWN = 80
 
@@ -21,33 +20,20 @@ def check_functions(**given: object) -> None:
     """Raise TypeError if one of these, by its name, is given and cannot be called."""
     for name, function in given.items():
         if function is not None and not callable(function):
-            _refuse(name, function, "give a function of one argument")
+            refuse(name, function, "give a function of one argument")
 
 
 def check_callback(name: str, callback: object) -> None:
     """Raise TypeError for a callback that is given and cannot be called."""
     if callback is not None and not callable(callback):
-        _refuse(name, callback, "give a function")
-
-
-def check_listener(listener: object) -> ConsumerRebalanceListener | None:
-    """Return `listener`. Raises TypeError for an object without the methods of one."""
-    if listener is not None:
-        advice = "give an object with these methods, such as a plog.RebalanceListener"
-        _check_methods(
-            "listener", listener, ("on_partitions_assigned", "on_partitions_revoked"), advice
-        )
-        lost = getattr(listener, "on_partitions_lost", None)
-        if lost is not None and not callable(lost):
-            _refuse("listener", listener, "its on_partitions_lost is not a method")
-    return cast("ConsumerRebalanceListener | None", listener)
+        refuse(name, callback, "give a function")
 
 
 def check_interceptors(interceptors: object) -> None:
     """Raise TypeError for interceptors that are no list, or lack a method."""
     advice = "derive it from plog.ProducerInterceptor"
     for name, interceptor in _each("interceptors", interceptors):
-        _check_methods(name, interceptor, ("on_send", "on_acknowledgement", "close"), advice)
+        check_methods(name, interceptor, ("on_send", "on_acknowledgement", "close"), advice)
 
 
 def check_partitioner(partitioner: object) -> Callable[..., int] | None:
@@ -59,7 +45,7 @@ def check_partitioner(partitioner: object) -> Callable[..., int] | None:
     is_class = isinstance(partitioner, type) and choose is not partitioner
     if is_text or is_class or not callable(choose):
         advice = "give an object with a method `partition`, such as plog.HashPartitioner()"
-        _refuse("partitioner", partitioner, f"{advice}, or a function")
+        refuse("partitioner", partitioner, f"{advice}, or a function")
     return cast(Callable[..., int], choose)
 
 
@@ -83,28 +69,30 @@ def check_assignors(assignors: object) -> Sequence[Assignor] | None:
 
 def _check_assignor(name: str, assignor: object) -> None:
     advice = "derive it from plog.Assignor"
-    _check_methods(name, assignor, ("assign", "user_data", "on_assignment"), advice)
+    check_methods(name, assignor, ("assign", "user_data", "on_assignment"), advice)
     if not isinstance(getattr(assignor, "name", None), str):
-        _refuse(name, assignor, "its `name` is not a text, such as 'range'")
+        refuse(name, assignor, "its `name` is not a text, such as 'range'")
     if not hasattr(assignor, "protocols"):
-        _refuse(name, assignor, f"it has no `protocols`; {advice}")
+        refuse(name, assignor, f"it has no `protocols`; {advice}")
 
 
-def _check_methods(name: str, given: object, methods: Sequence[str], advice: str) -> None:
+def check_methods(name: str, given: object, methods: Sequence[str], advice: str) -> None:
+    """Raise TypeError for an object that lacks one of `methods`, and for a class."""
     if isinstance(given, type):
-        _refuse(name, given, "this is a class; give an instance of it")
+        refuse(name, given, "this is a class; give an instance of it")
     missing = [method for method in methods if not callable(getattr(given, method, None))]
     if missing:
-        _refuse(name, given, f"it has no {' and no '.join(missing)}; {advice}")
+        refuse(name, given, f"it has no {' and no '.join(missing)}; {advice}")
 
 
 def _each(name: str, given: object) -> Iterable[tuple[str, Any]]:
     if isinstance(given, str | bytes) or not isinstance(given, Iterable):
-        _refuse(name, given, "give a list")
+        refuse(name, given, "give a list")
     return [(f"{name}[{number}]", one) for number, one in enumerate(given)]
 
 
-def _refuse(name: str, given: object, why: str) -> NoReturn:
+def refuse(name: str, given: object, why: str) -> NoReturn:
+    """Raise TypeError for the object given as the parameter `name`; `why` includes the remedy."""
     shown = repr(given)
     if len(shown) > _LONGEST_SHOWN:
         shown = f"a {type(given).__name__}"

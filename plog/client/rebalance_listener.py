@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
-from plog.client.hook_checks import check_listener
+from plog.client.hook_checks import check_methods, refuse
 from plog.client.network import Cancelled
 from plog.types import TopicPartition
 
@@ -40,6 +40,19 @@ class RebalanceListener:
     def on_partitions_lost(self, partitions: Collection[TopicPartition]) -> Any:
         """Others may have these already, a commit would be refused. By default as if revoked."""
         return self.on_partitions_revoked(partitions)
+
+
+def check_listener(listener: object) -> ConsumerRebalanceListener | None:
+    """Return `listener`. Raises TypeError for an object without the methods of one."""
+    if listener is not None:
+        advice = "give an object with these methods, such as a plog.RebalanceListener"
+        check_methods(
+            "listener", listener, ("on_partitions_assigned", "on_partitions_revoked"), advice
+        )
+        lost = getattr(listener, "on_partitions_lost", None)
+        if lost is not None and not callable(lost):
+            refuse("listener", listener, "its on_partitions_lost is not a method")
+    return cast(ConsumerRebalanceListener | None, listener)
 
 
 class Listening:

@@ -30,7 +30,7 @@ from plog.client.values import (
     checked_partitions,
 )
 from plog.errors import PlogError
-from plog.records.columns import RecordColumns
+from plog.records.record_columns import RecordColumns
 from plog.types import TopicPartition
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from plog.client.network import Network
 from plog.client.positions import Positions
 from plog.client.values import ConsumerRecord
 from plog.errors import PlogError
-from plog.records.columns import RecordColumns
+from plog.records.record_columns import RecordColumns
 
 if TYPE_CHECKING:
     import pyarrow

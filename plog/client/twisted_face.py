@@ -35,7 +35,6 @@ from plog.client.hook_checks import (
     check_assignors,
     check_functions,
     check_interceptors,
-    check_listener,
     check_partitioner,
 )
 from plog.client.interceptors import ProducerInterceptor
@@ -44,7 +43,7 @@ from plog.client.partitioner import Partitioner
 from plog.client.polling import PollingConsumer
 from plog.client.producer import ProducerCore
 from plog.client.producer_batch import SendHandle
-from plog.client.rebalance_listener import ConsumerRebalanceListener
+from plog.client.rebalance_listener import ConsumerRebalanceListener, check_listener
 from plog.client.record_checks import Headers, Serializer
 from plog.client.settings import (
     AdminSettings,

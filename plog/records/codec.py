@@ -19,14 +19,12 @@ Source: KIP-98; Kafka 3.9 DefaultRecord.
 # No `from __future__ import annotations`: Cython 0.29, Debian 12's, does not know it.
 from collections.abc import Iterable, Iterator, Sequence
 from operator import index
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from plog.errors import InvalidTimestamp
 from plog.records.batch import BatchHeader, Buffer, CorruptRecords, TimestampType
 from plog.records.record import NO_OFFSET, Header, Record, RecordFields, RecordHead
-
-if TYPE_CHECKING:
-    from plog.records.columns import RecordColumns
+from plog.records.record_columns import RecordColumns
 
 __all__ = [
     "NO_OFFSET",
@@ -189,7 +187,7 @@ def _decode_into(
 
 
 def decode_into_columns(
-    data: bytes, header: BatchHeader, columns: "RecordColumns", row: int, from_offset: int
+    data: bytes, header: BatchHeader, columns: RecordColumns, row: int, from_offset: int
 ) -> tuple[int, int, int]:
     """Fill the rows of `columns` from `row` on with the records from `from_offset` on.
 

@@ -25,6 +25,7 @@ from plog.compiled import INTERPRETED, folder_name, is_compiled
 from plog.errors import KafkaError
 from plog.records import columns
 from plog.records.batch import BatchHeader
+from plog.records.record_columns import RecordColumns
 from tests.helpers.outside import missing
 
 FORMS = ("interpreted", "compiled")
@@ -97,7 +98,7 @@ def read_columns(
     codec: ModuleType, data: Any, header: BatchHeader, from_offset: int = 0, max_rows: int = 1000
 ) -> list[object]:
     """What `decode_columns` returns and all that it fills, with this form of the codec."""
-    filled = columns.RecordColumns()
+    filled = RecordColumns()
     with mock.patch.object(columns, "decode_into_columns", codec.decode_into_columns):
         result = columns.decode_columns(
             data, header, filled, from_offset=from_offset, max_rows=max_rows

@@ -21,9 +21,9 @@ from zope.interface import implementer
 
 from plog.wire.primitives import Part
 from plogd.apis.closing import CloseConnection
-from plogd.apis.context import ConnectionContext
 from plogd.apis.dispatch import Dispatched
 from plogd.config.network_settings import NetworkSettings
+from plogd.connection_context import ConnectionContext
 from plogd.net.connections import Connections
 from plogd.os_files import OsFile
 from plogd.ports import File, Later

@@ -36,9 +36,10 @@ from plog.wire.messages.produce import (
     TopicProduceData,
 )
 from plog.wire.schema import ApiMessage
-from plogd.apis.context import ConnectionContext
+from plogd.apis.dispatch import Dispatcher
 from plogd.broker import Broker
 from plogd.config import BrokerConfig
+from plogd.connection_context import ConnectionContext
 from plogd.log.file_records import FileRegion
 from plogd.metrics import Registry
 from plogd.ports import Later
@@ -141,6 +142,7 @@ class SimBroker:
             report=self._report,
             on_bug=lambda where, error: self.bugs.append((where, error)),
         )
+        self.dispatch = Dispatcher(self.broker)
         self.connection = connection()
         self._correlation_id = 0
 
@@ -179,7 +181,7 @@ class SimBroker:
         """Hand over a frame without its size; wiped when the handler has returned."""
         buffer = bytearray(frame)
         with self.ports.turn:
-            dispatched = self.broker.dispatch(memoryview(buffer), connection or self.connection)
+            dispatched = self.dispatch(memoryview(buffer), connection or self.connection)
             buffer[:] = b"\xee" * len(buffer)
         return dispatched
 

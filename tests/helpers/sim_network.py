@@ -25,8 +25,8 @@ from plog.client.twisted_network import DeferredNetwork
 from plog.errors import RequestTimedOut
 from plog.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from plog.wire.schema import ApiMessage
-from plogd.apis.context import ConnectionContext
 from plogd.apis.dispatch import Dispatched
+from plogd.connection_context import ConnectionContext
 from plogd.net.server_protocol import RequestSlots
 from plogd.ports import Later, Turn
 from tests.helpers.sim_broker import SimBroker
@@ -355,4 +355,4 @@ class _Server:
         self._broker = broker
 
     def dispatch(self, frame: memoryview, context: ConnectionContext) -> Dispatched:
-        return self._broker.broker.dispatch(frame, context)
+        return self._broker.dispatch(frame, context)

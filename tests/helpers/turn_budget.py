@@ -28,7 +28,7 @@ from typing import Any, TypeVar
 from unittest import mock
 
 from plog.records import compression
-from plogd.apis.context import ConnectionContext
+from plogd.connection_context import ConnectionContext
 from plogd.ports import Later, Turn
 from tests.helpers.codec_forms import compiled, interpreted
 from tests.helpers.sim_broker import SimBroker

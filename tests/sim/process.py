@@ -15,6 +15,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, cast
 
+from plogd.apis.dispatch import Dispatched, Dispatcher
 from plogd.broker import Broker
 from plogd.descriptors import DescriptorBudget
 from plogd.file_pool import FilePool
@@ -29,8 +30,7 @@ from tests.sim.checker import Anomaly
 from tests.sim.jobs import SlowJobs
 
 if TYPE_CHECKING:
-    from plogd.apis.context import ConnectionContext
-    from plogd.apis.dispatch import Dispatched
+    from plogd.connection_context import ConnectionContext
     from tests.sim.world import World
 
 _REPORTS_KEPT = 12
@@ -68,6 +68,7 @@ class Process:
             report=self.report,
             on_bug=lambda where, error: world.fail(error),
         )
+        self._dispatcher = Dispatcher(self.broker)
         self.broker.on_last_log_dir_failed = self._give_up_soon
         world.slow_directory.meets(self)
 
@@ -120,7 +121,7 @@ class Process:
 
     def dispatch(self, frame: memoryview, context: ConnectionContext) -> Dispatched:
         """Start a request, as the network asks."""
-        return self.broker.dispatch(frame, context)
+        return self._dispatcher(frame, context)
 
     def report(self, message: str, **fields: object) -> None:
         """What the broker would log."""

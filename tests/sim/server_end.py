@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from plog.wire.primitives import Part
-from plogd.apis.context import ConnectionContext
 from plogd.apis.dispatch import Dispatched
+from plogd.connection_context import ConnectionContext
 from plogd.log.file_records import FileRegion
 from plogd.net.server_protocol import RequestQueue, RequestSlots, close_regions
 from plogd.ports import Turn

@@ -30,6 +30,7 @@ from plog.wire.messages.metadata import MetadataRequest, MetadataResponse
 from plog.wire.messages.produce import ProduceResponse
 from plog.wire.primitives import Part
 from plog.wire.schema import ApiMessage
+from plogd.apis.dispatch import Dispatcher
 from plogd.broker import Broker
 from plogd.config import BrokerConfig
 from plogd.metrics import Registry
@@ -105,6 +106,7 @@ class Site:
             turn=self.ports.turn,
             metrics=Registry(),
         )
+        self._dispatch = Dispatcher(self.broker)
         self._context = make_context(40_000)
         self._number = 0
 
@@ -163,7 +165,7 @@ class Site:
             on_answer(answers[0])
 
         with self.ports.turn:
-            result = self.broker.dispatch(frame, self._context).result
+            result = self._dispatch(frame, self._context).result
         if isinstance(result, Later):
             result.then(answered, _raise)
         else:

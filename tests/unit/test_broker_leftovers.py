@@ -210,7 +210,7 @@ def test_nothing_is_left_of_connections_that_were_lost() -> None:
     broker = _broker()
     ports, inner = broker.ports, broker.broker
     shared = Connections(
-        inner.dispatch,
+        broker.dispatch,
         inner.config,
         clock=ports.clock,
         timers=ports.timers,

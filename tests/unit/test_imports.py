@@ -1,5 +1,7 @@
 """Which room may import which, and what a pure room may not touch: docs/architecture.md, as a test.
 
+No modules import each other in a cycle, not even inside functions or for types alone.
+
 The rooms left of a room are all it may know. Code in a pure room gets its clock, timers, files,
 chance and threads through plogd/ports.py, so that the simulator can give it its own; here that
 means: no Twisted, no ``time`` or ``random``, no ``os`` call that reaches a file, no thread, no
@@ -12,7 +14,8 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -63,7 +66,8 @@ EMBEDDED = (
     "plogd.metadata.image",
     "plogd.metadata.security_image",
 )
-PURE = (*CORE, *EMBEDDED, "plogd.controller", "plogd.broker", "plogd.apis")
+BELOW_BROKER = (*CORE, *EMBEDDED, "plogd.controller", "plogd.connection_context")
+PURE = (*BELOW_BROKER, "plogd.broker", "plogd.apis")
 SHELL = (
     "plogd.__main__",
     "plogd.http",
@@ -135,7 +139,9 @@ ROOMS = (
     Room(names=("plogd.coordinator",), may_import=CORE, pure=True),
     Room(names=("plogd.controller",), may_import=(*LIBRARY, *COMMON, *SHARED), pure=True),
     Room(names=EMBEDDED, may_import=(*LIBRARY, *COMMON, *SHARED, "plogd.log"), pure=True),
-    Room(names=("plogd.broker", "plogd.apis"), may_import=PURE, pure=True),
+    Room(names=("plogd.connection_context",), pure=True),
+    Room(names=("plogd.broker",), may_import=BELOW_BROKER, pure=True),
+    Room(names=("plogd.apis",), may_import=(*BELOW_BROKER, "plogd.broker"), pure=True),
     # The framing and ordering of requests live beside the sockets, but the simulator runs them too.
     Room(names=("plogd.net.server_protocol",), may_import=PURE, pure=True),
     Room(names=("plogd.metadata", "plogd")),
@@ -259,6 +265,101 @@ def test_a_module_imports_only_what_its_room_may_know(module: Module) -> None:
         if not allowed:
             wrong.append(f"{module.path.relative_to(ROOT)}:{line} imports {name}")
     assert wrong == []
+
+
+# -- cycles ----------------------------------------------------------------------------------------
+
+
+def _import_lines() -> dict[str, dict[str, str]]:
+    """For each module, the modules of ours that it imports, and the place of the first import.
+
+    That a module needs the ``__init__`` of its package does not count.
+    """
+    graph: dict[str, dict[str, str]] = {}
+    for module in MODULES:
+        lines = graph[module.name] = {}
+        for line, name in _imports(module.tree):
+            if name in NAMES and name != module.name:
+                lines.setdefault(name, f"{module.path.relative_to(ROOT)}:{line} imports {name}")
+    return graph
+
+
+def _cycles(graph: Mapping[str, Collection[str]]) -> list[list[str]]:
+    """Cycles without a common module, until the graph without their modules has none."""
+    rest = {name: set(imported) for name, imported in graph.items()}
+    found = []
+    while rest:
+        leaves = {name for name, imported in rest.items() if not imported & rest.keys()}
+        if not leaves:
+            loops = (_shortest_loop(name, rest) for name in sorted(rest))
+            found.append(min((loop for loop in loops if loop), key=len))
+            leaves = set(found[-1])
+        for name in leaves:
+            del rest[name]
+    return found
+
+
+def _shortest_loop(start: str, graph: Mapping[str, Collection[str]]) -> list[str]:
+    """The modules from `start` back to it; empty if no way leads back."""
+    came_from: dict[str, str] = {}
+    reached = deque([start])
+    while reached:
+        name = reached.popleft()
+        for imported in sorted(graph[name]):
+            if imported == start:
+                loop = [name]
+                while loop[-1] != start:
+                    loop.append(came_from[loop[-1]])
+                return loop[::-1]
+            if imported in graph and imported not in came_from:
+                came_from[imported] = name
+                reached.append(imported)
+    return []
+
+
+def test_no_modules_import_each_other_in_a_cycle() -> None:
+    lines = _import_lines()
+    texts = [
+        "\n".join(
+            [
+                " -> ".join([*cycle, cycle[0]]),
+                *(f"  {lines[a][b]}" for a, b in zip(cycle, [*cycle[1:], cycle[0]], strict=True)),
+            ]
+        )
+        for cycle in _cycles(lines)
+    ]
+    if texts:
+        pytest.fail("modules that import each other:\n" + "\n".join(texts), pytrace=False)
+
+
+def test_every_kind_of_import_counts_for_cycles() -> None:
+    source = """
+from typing import TYPE_CHECKING
+import plog.errors
+from plogd import broker
+if TYPE_CHECKING:
+    from plogd.apis.dispatch import Dispatcher
+def function():
+    from plogd.machine import Machine
+"""
+    names = {name for _, name in _imports(ast.parse(source)) if name in NAMES}
+    assert names == {"plog.errors", "plogd.broker", "plogd.apis.dispatch", "plogd.machine"}
+
+
+def test_cycles_are_found_in_a_graph_that_has_some() -> None:
+    graph = {
+        "top": {"a", "d"},
+        "a": {"b", "leaf"},
+        "b": {"c"},
+        "c": {"a", "b"},
+        "d": {"e", "a"},
+        "e": {"d", "leaf"},
+        "leaf": set[str](),
+    }
+    assert _cycles(graph) == [["b", "c"], ["d", "e"]]
+    graph["c"].clear()
+    graph["e"].clear()
+    assert _cycles(graph) == []
 
 
 @every_module

@@ -9,8 +9,6 @@ an ACL are in security/acl.py, storing it in controller/acls.py.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from plog.errors import KafkaError
 from plog.wire.lazy_array import lazy_array
 from plog.wire.messages.acls import (
@@ -30,13 +28,11 @@ from plog.wire.messages.acls import (
 )
 from plogd.apis.context import RequestContext
 from plogd.apis.in_slices import check_changes
+from plogd.broker import Broker
 from plogd.fair_queue import Slices
 from plogd.ports import Later, spawn
 from plogd.security.acl import Acl, AclFilter, ResourcePattern
 from plogd.security.enforcement import NOT_ENFORCED
-
-if TYPE_CHECKING:
-    from plogd.broker import Broker
 
 
 def handle_describe_acls(

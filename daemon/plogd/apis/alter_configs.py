@@ -9,8 +9,6 @@ decided by the resource's room; see config_resources.py.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from plog.errors import KafkaError
 from plog.wire.lazy_array import lazy_array
 from plog.wire.messages.alter_configs import (
@@ -27,11 +25,9 @@ from plogd.apis.config_resources import (
     refused,
 )
 from plogd.apis.context import RequestContext
+from plogd.broker import Broker
 from plogd.config.alterations import check_names, check_values
 from plogd.ports import Later, spawn
-
-if TYPE_CHECKING:
-    from plogd.broker import Broker
 
 
 def handle_alter_configs(

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from plog.errors import ErrorCode, InvalidRequest, KafkaError
 from plog.wire.api_keys import ApiKey
@@ -25,10 +25,8 @@ from plog.wire.messages.api_versions import (
     SupportedFeatureKey,
 )
 from plogd.apis.context import RequestContext
+from plogd.broker import Broker
 from plogd.features import SUPPORTED
-
-if TYPE_CHECKING:
-    from plogd.broker import Broker
 
 _FIRST_VERSION_WITH_SOFTWARE = 3
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?", re.ASCII)

@@ -7,8 +7,6 @@ controller/client_quotas.py decides which quotas there can be, quota.py enforces
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from plog.errors import InvalidRequest, KafkaError
 from plog.wire.lazy_array import lazy_array
 from plog.wire.messages.client_quotas import (
@@ -24,13 +22,11 @@ from plog.wire.messages.client_quotas import (
 )
 from plogd.apis.context import RequestContext
 from plogd.apis.in_slices import check_changes
+from plogd.broker import Broker
 from plogd.controller.client_quotas import Alteration, Component, Quotas
 from plogd.fair_queue import Slices
 from plogd.ports import Later, spawn
 from plogd.quota import QuotaEntity
-
-if TYPE_CHECKING:
-    from plogd.broker import Broker
 
 _MAX_COMPONENTS = 100
 """Of a filter, in which each type of entity may be named once."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence, Sized
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 from plog.enums import ConfigResourceType
 from plog.errors import InvalidRequest, KafkaError
@@ -16,15 +16,12 @@ from plog.settings import Setting, settings_of
 from plog.wire.lazy_array import lazy_array
 from plog.wire.messages.alter_configs import AlterConfigsResourceResponse
 from plogd.apis.in_slices import ask_in_slices, check_changes
+from plogd.broker import Broker
 from plogd.config import BrokerConfig
 from plogd.config.dynamic import broker_id_of
 from plogd.fair_queue import Slices
 from plogd.ports import Later, ready
 from plogd.topic_config import TopicConfig
-
-if TYPE_CHECKING:
-    from plogd.broker import Broker
-
 
 WITHOUT_SETTINGS: Final = {
     ConfigResourceType.CLIENT_METRICS: "this broker collects no metrics of its clients",

@@ -12,7 +12,7 @@ nevertheless. The response has every topic named, once.
 from __future__ import annotations
 
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from plog.errors import KafkaError, RequestTimedOut
 from plog.wire.lazy_array import lazy_array
@@ -25,14 +25,11 @@ from plog.wire.messages.create_partitions import (
 from plogd.apis.context import RequestContext
 from plogd.apis.in_slices import ask_in_slices, check_changes
 from plogd.apis.named_once import REPEATED, split_repeated
+from plogd.broker import Broker
 from plogd.controller.partitions import MorePartitions
 from plogd.controller.waiting import within
 from plogd.fair_queue import Slices
 from plogd.ports import Later, ready, spawn
-
-if TYPE_CHECKING:
-    from plogd.broker import Broker
-
 
 _NAME = attrgetter("name")
 

@@ -12,7 +12,7 @@ takes longer than `timeout_ms` is answered REQUEST_TIMED_OUT and created neverth
 from __future__ import annotations
 
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from plog.errors import KafkaError, RequestTimedOut
 from plog.types import ZERO_UUID
@@ -27,15 +27,13 @@ from plog.wire.messages.create_topics import (
 from plogd.apis.context import RequestContext
 from plogd.apis.in_slices import ask_in_slices, check_changes
 from plogd.apis.named_once import REPEATED, split_repeated
+from plogd.broker import Broker
 from plogd.controller.topics import NewTopic, TopicPlan
 from plogd.controller.waiting import within
 from plogd.fair_queue import Slices
 from plogd.metadata.cache import TopicState
 from plogd.ports import Later, ready, spawn
 from plogd.topic_config import describe
-
-if TYPE_CHECKING:
-    from plogd.broker import Broker
 
 _FIRST_VERSION_WITH_DETAILS = 5
 _NAME = attrgetter("name")

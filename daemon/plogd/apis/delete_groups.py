@@ -5,8 +5,6 @@ Versions served 0-2. Each group has its own outcome; one that is named twice is 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from plog.errors import KafkaError
 from plog.wire.lazy_array import lazy_array
 from plog.wire.messages.delete_groups import (
@@ -16,10 +14,8 @@ from plog.wire.messages.delete_groups import (
 )
 from plogd.apis.context import RequestContext
 from plogd.apis.in_slices import ask_in_slices
+from plogd.broker import Broker
 from plogd.ports import Later, spawn
-
-if TYPE_CHECKING:
-    from plogd.broker import Broker
 
 
 def handle_delete_groups(

@@ -12,7 +12,6 @@ for followers, is shorter. A partition that is named repeatedly is left unchange
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from plog.errors import InvalidRequest, KafkaError, RequestTimedOut
 from plog.wire.lazy_array import lazy_array
@@ -26,13 +25,11 @@ from plog.wire.messages.delete_records import (
 )
 from plogd.apis.context import RequestContext
 from plogd.apis.in_slices import ask_in_slices, by_topic, grouped
+from plogd.broker import Broker
 from plogd.controller.waiting import within
 from plogd.fair_queue import Slices
 from plogd.ports import Later, spawn
 from plogd.replica.record_deletion import delete_records
-
-if TYPE_CHECKING:
-    from plogd.broker import Broker
 
 _NO_LOW_WATERMARK = -1
 _OWN_DISK_TIMEOUT_MS = 30_000

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from plog.errors import (
     InvalidRequest,
@@ -34,13 +33,11 @@ from plog.wire.messages.delete_topics import (
 )
 from plogd.apis.context import RequestContext
 from plogd.apis.in_slices import ask_in_slices, check_changes
+from plogd.broker import Broker
 from plogd.controller.waiting import within
 from plogd.fair_queue import Slices
 from plogd.metadata.cache import TopicState
 from plogd.ports import Later, spawn
-
-if TYPE_CHECKING:
-    from plogd.broker import Broker
 
 _FIRST_VERSION_WITH_DISABLED = 3
 

@@ -10,7 +10,7 @@ that asks for theirs is told that it came by a broker's.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from plog.errors import MismatchedEndpointType, UnsupportedEndpointType
 from plog.wire.messages.describe_cluster import (
@@ -21,9 +21,7 @@ from plog.wire.messages.describe_cluster import (
 from plogd.apis.context import RequestContext
 from plogd.apis.metadata import CLUSTER_OPERATIONS
 from plogd.apis.refusals import refuse_at_top_level
-
-if TYPE_CHECKING:
-    from plogd.broker import Broker
+from plogd.broker import Broker
 
 BROKERS: Final = 1
 CONTROLLERS: Final = 2

@@ -11,7 +11,6 @@ are made one by one while the response is encoded, because each topic has dozens
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from plog.enums import ConfigResourceType
 from plog.errors import InvalidRequest, KafkaError, UnknownTopicOrPartition
@@ -26,6 +25,7 @@ from plog.wire.messages.describe_configs import (
 )
 from plogd.apis.config_resources import check_broker
 from plogd.apis.context import RequestContext
+from plogd.broker import Broker
 from plogd.config import ConfigEntry
 from plogd.config.dynamic import broker_id_of, describe_cluster
 from plogd.config.loggers import describe_loggers
@@ -33,9 +33,6 @@ from plogd.controller.topics import validate_name
 from plogd.fair_queue import Slices
 from plogd.ports import Later, spawn
 from plogd.topic_config import describe
-
-if TYPE_CHECKING:
-    from plogd.broker import Broker
 
 _FIRST_VERSION_WITH_DOCUMENTATION = 3
 

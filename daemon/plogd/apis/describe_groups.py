@@ -8,7 +8,7 @@ Versions served 0-6.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from plog.errors import GroupIdNotFound, KafkaError
 from plog.wire.lazy_array import lazy_array
@@ -19,11 +19,9 @@ from plog.wire.messages.describe_groups import (
 )
 from plogd.apis.context import RequestContext
 from plogd.apis.in_slices import ask_in_slices
+from plogd.broker import Broker
 from plogd.coordinator.group import GroupState
 from plogd.ports import Later, spawn
-
-if TYPE_CHECKING:
-    from plogd.broker import Broker
 
 _FIRST_VERSION_WITH_NOT_FOUND = 6
 

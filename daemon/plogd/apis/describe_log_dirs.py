@@ -10,8 +10,6 @@ metadata log is no topic and not told of. A directory that failed is named with 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from plog.wire.lazy_array import lazy_array
 from plog.wire.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
@@ -23,14 +21,12 @@ from plog.wire.messages.describe_log_dirs import (
 from plogd.apis.context import RequestContext
 from plogd.apis.in_slices import numbers_by_topic
 from plogd.apis.refusals import refuse_at_top_level
+from plogd.broker import Broker
 from plogd.fair_queue import Slices
 from plogd.log.log import Log
 from plogd.log.log_dir_usage import LogDirUsage, usage_of
 from plogd.metadata.embedded import METADATA_PARTITION
 from plogd.ports import Later, spawn
-
-if TYPE_CHECKING:
-    from plogd.broker import Broker
 
 
 def handle_describe_log_dirs(

@@ -6,8 +6,6 @@ that is named repeatedly is described once: there may be thousands of producers 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from plog.errors import KafkaError
 from plog.wire.lazy_array import lazy_array
 from plog.wire.messages.describe_producers import (
@@ -20,13 +18,11 @@ from plog.wire.messages.describe_producers import (
 )
 from plogd.apis.context import RequestContext
 from plogd.apis.in_slices import numbers_by_topic
+from plogd.broker import Broker
 from plogd.controller.topics import validate_name
 from plogd.fair_queue import Slices
 from plogd.log import producer_state
 from plogd.ports import Later, spawn
-
-if TYPE_CHECKING:
-    from plogd.broker import Broker
 
 _NO_TRANSACTION = -1
 

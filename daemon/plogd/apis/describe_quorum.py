@@ -11,8 +11,6 @@ the one Metadata tells, under the name of the listener the client came by.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from plog.errors import KafkaError, UnknownTopicOrPartition
 from plog.wire.lazy_array import lazy_array
 from plog.wire.messages.describe_quorum import (
@@ -28,10 +26,8 @@ from plog.wire.messages.describe_quorum import (
 )
 from plogd.apis.context import RequestContext
 from plogd.apis.refusals import refuse_at_top_level
+from plogd.broker import Broker
 from plogd.metadata.embedded import METADATA_PARTITION
-
-if TYPE_CHECKING:
-    from plogd.broker import Broker
 
 _FIRST_VERSION_WITH_NODES = 2
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from operator import attrgetter
-from typing import TYPE_CHECKING
 
 from plog.errors import InvalidRequest, KafkaError, UnknownTopicOrPartition
 from plog.wire.lazy_array import lazy_array
@@ -23,13 +22,11 @@ from plog.wire.messages.describe_topic_partitions import (
 )
 from plogd.apis.context import RequestContext
 from plogd.apis.metadata import TOPIC_OPERATIONS
+from plogd.broker import Broker
 from plogd.controller.topics import validate_name
 from plogd.fair_queue import Slices
 from plogd.metadata.cache import INTERNAL_TOPICS, PartitionState, TopicState
 from plogd.ports import Later, spawn
-
-if TYPE_CHECKING:
-    from plogd.broker import Broker
 
 _NO_LEADER = -1
 _NAME = attrgetter("name")

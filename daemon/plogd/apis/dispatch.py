@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Generator
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from plog.errors import KafkaError
 from plog.wire.api_keys import ApiKey
@@ -29,10 +29,11 @@ from plog.wire.schema import ApiMessage, TooManyElements
 from plog.wire.single_produce import read_single_produce
 from plogd.apis.api_versions import unknown_version_response
 from plogd.apis.closing import CloseConnection
-from plogd.apis.context import ConnectionContext, RequestContext
+from plogd.apis.context import RequestContext
 from plogd.apis.encoded_response import (
-    EncodedResponse,
     ResponseTooLarge,
+    SharedResponse,
+    SharedResponses,
     check_size,
     encode_in_slices,
     memory_bytes,
@@ -41,13 +42,12 @@ from plogd.apis.old_clients import explain_api, explain_version
 from plogd.apis.single_produce import single_produce_call
 from plogd.apis.table import ADVERTISED, HANDLERS, Row
 from plogd.apis.work_memory import WorkMemory
+from plogd.broker import Broker
+from plogd.connection_context import ConnectionContext
 from plogd.fair_queue import SLICE
 from plogd.log.file_records import FileRegion
 from plogd.metrics import Counter
 from plogd.ports import Cancelled, Later, MaybeLater, spawn
-
-if TYPE_CHECKING:
-    from plogd.broker import Broker
 
 __all__ = ["CloseConnection", "Dispatched", "Dispatcher"]
 
@@ -83,10 +83,11 @@ class Dispatched(NamedTuple):
 
 
 class Dispatcher:
-    """Starts requests; each broker has one. Call it with a frame and its connection.
+    """Starts the requests to a broker. Call it with a frame and its connection.
 
     Attributes:
         memory: counts the responses that are being encoded.
+        shared_responses: responses that are encoded once for many clients.
     """
 
     def __init__(self, broker: Broker) -> None:
@@ -95,6 +96,7 @@ class Dispatcher:
         self._max_bytes = broker.config.plog_request_without_records_max_bytes
         self._max_response_bytes = broker.config.plog_response_max_bytes
         self.memory = WorkMemory(lambda: broker.config.plog_queued_max_response_bytes)
+        self.shared_responses = SharedResponses(broker, self.memory)
         self._rows = {int(row.api_key): row for row in HANDLERS}
         self._produce_row = self._rows[ApiKey.PRODUCE]
         self._requests = broker.metrics.counters(
@@ -259,7 +261,7 @@ class Dispatcher:
         row: Row,
         request: ApiMessage,
         context: RequestContext,
-        response: ApiMessage | EncodedResponse | None,
+        response: ApiMessage | SharedResponse | None,
         error: Exception | None,
     ) -> MaybeLater[Parts | None]:
         """The framed response, or that of the request that failed. Raises CloseConnection."""
@@ -293,15 +295,15 @@ class Dispatcher:
         row: Row,
         request: ApiMessage,
         context: RequestContext,
-        response: ApiMessage | EncodedResponse | None,
+        response: ApiMessage | SharedResponse | None,
         *,
         is_refusal: bool = False,
     ) -> MaybeLater[Parts | None]:
         """The framed response; a Later if it has more elements than a slice."""
         if response is None:
             return None
-        if isinstance(response, EncodedResponse):
-            return _framed(context, response.parts)
+        if isinstance(response, SharedResponse):
+            return spawn(self._share(row, request, context, response))
         try:
             parts = response.encode_bounded(context.version, SLICE)
             if parts is not None:
@@ -323,7 +325,9 @@ class Dispatcher:
     ) -> Parts | None:
         max_bytes = self._bound_of(is_refusal)
         try:
-            parts = await encode_in_slices(response, context.version, self._broker, max_bytes)
+            parts = await encode_in_slices(
+                response, context.version, self._broker.fair_queue, self.memory, max_bytes
+            )
         except Cancelled:
             _close_regions(response)
             raise
@@ -332,6 +336,19 @@ class Dispatcher:
             refused = self._cannot_encode(row, request, context, error, is_refusal)
             return await refused if isinstance(refused, Later) else refused
         return _framed(context, parts)
+
+    async def _share(
+        self, row: Row, request: ApiMessage, context: RequestContext, response: SharedResponse
+    ) -> Parts | None:
+        key, state = response.key, response.state
+        try:
+            shared = await self.shared_responses.get(key, state, context.version, response.make)
+        except Cancelled:
+            raise
+        except Exception as error:
+            refused = self._refuse(row, request, context, error)
+            return await refused if isinstance(refused, Later) else refused
+        return _framed(context, shared.parts)
 
     def _bound_of(self, is_refusal: bool) -> int:
         # A refusal has only what the request has, so the request's own bounds apply to it.
@@ -378,7 +395,7 @@ class _Answer:
     def _cancel(self) -> None:
         self._waiting.cancel()
 
-    def _on_value(self, response: ApiMessage | EncodedResponse | None) -> None:
+    def _on_value(self, response: ApiMessage | SharedResponse | None) -> None:
         self._complete(response, None)
 
     def _on_error(self, error: Exception) -> None:
@@ -388,7 +405,7 @@ class _Answer:
             self._complete(None, error)
 
     def _complete(
-        self, response: ApiMessage | EncodedResponse | None, error: Exception | None
+        self, response: ApiMessage | SharedResponse | None, error: Exception | None
     ) -> None:
         try:
             parts = self._dispatcher.finish(

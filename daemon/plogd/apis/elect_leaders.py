@@ -11,7 +11,6 @@ those that need an election, as in Kafka. A partition that is named repeatedly i
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from plog.enums import ElectionType
 from plog.errors import ElectionNotNeeded, KafkaError, UnknownTopicOrPartition
@@ -25,12 +24,10 @@ from plog.wire.messages.elect_leaders import (
 )
 from plogd.apis.context import RequestContext
 from plogd.apis.in_slices import numbers_by_topic
+from plogd.broker import Broker
 from plogd.controller.elections import election_outcome, election_type
 from plogd.fair_queue import Slices
 from plogd.ports import Later, spawn
-
-if TYPE_CHECKING:
-    from plogd.broker import Broker
 
 _FIRST_VERSION_WITH_ERROR = 1
 

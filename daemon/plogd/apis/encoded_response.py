@@ -1,25 +1,24 @@
 """Encoding a response in slices, and responses that are encoded once for many clients.
 
-A handler returns an `EncodedResponse` where the same bytes answer other requests, too; they are
-kept in `SharedResponses`. All other responses are encoded by dispatch.py. Both ways end with
-ResponseTooLarge if the response has more bytes than ``plog.response.max.bytes``; records that are
-sent from their files do not count.
+A handler returns a `SharedResponse` where the same bytes answer other requests, too; the
+dispatcher has them encoded and kept by its `SharedResponses`. It encodes all other responses
+itself. Both ways end with ResponseTooLarge if the response has more bytes than
+``plog.response.max.bytes``; records that are sent from their files do not count.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass
+from typing import Final
 
 from plog.errors import PolicyViolation
 from plog.wire.primitives import Part
 from plog.wire.schema import ApiMessage
-from plogd.fair_queue import SLICE
+from plogd.apis.work_memory import WorkMemory
+from plogd.broker import Broker
+from plogd.fair_queue import SLICE, FairQueue
 from plogd.ports import Later, spawn
-
-if TYPE_CHECKING:
-    from plogd.broker import Broker
-
 
 _SHARED_BYTES: Final = 8 << 20
 """Of all shared responses that are kept: 50,000 topics in the version that most clients use."""
@@ -27,6 +26,15 @@ _SHARED_BYTES: Final = 8 << 20
 
 class ResponseTooLarge(PolicyViolation):
     """The response would have more bytes than ``plog.response.max.bytes``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharedResponse:
+    """A response that also answers other requests for the same; see `SharedResponses.get`."""
+
+    key: Hashable
+    state: Hashable
+    make: Callable[[], ApiMessage]
 
 
 class EncodedResponse:
@@ -45,8 +53,9 @@ class SharedResponses:
     same bytes.
     """
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Broker, memory: WorkMemory) -> None:
         self._broker = broker
+        self._memory = memory
         self._entries: dict[Hashable, _Shared] = {}
         """The oldest one first."""
 
@@ -62,7 +71,9 @@ class SharedResponses:
             self._entries.pop(key, None)
             entry = self._entries[key] = _Shared(state)
             max_bytes = self._broker.config.plog_response_max_bytes
-            encoding = spawn(encode_in_slices(make(), version, self._broker, max_bytes))
+            encoding = spawn(
+                encode_in_slices(make(), version, self._broker.fair_queue, self._memory, max_bytes)
+            )
             encoding.then(
                 lambda parts: self._encoded(entry, EncodedResponse(parts)),
                 lambda error: self._failed(key, entry, error),
@@ -122,14 +133,14 @@ def check_size(nbytes: int, max_bytes: int) -> None:
 
 
 async def encode_in_slices(
-    response: ApiMessage, version: int, broker: Broker, max_bytes: int
+    response: ApiMessage, version: int, fair_queue: FairQueue, memory: WorkMemory, max_bytes: int
 ) -> list[Part]:
     """Encode `response`, each slice in a turn of its own. Raises ResponseTooLarge."""
     encoding = response.encode_in_slices(version, SLICE)
-    share = broker.dispatch.memory.begin()
+    share = memory.begin()
     try:
         while True:
-            await broker.fair_queue.turn()
+            await fair_queue.turn()
             if not share.may_go_on():
                 await share.wait()
                 continue

@@ -16,7 +16,6 @@ gets NOT_LEADER_OR_FOLLOWER. A client over its quota gets an empty response and 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from plog.errors import ErrorCode, KafkaError, NotLeaderOrFollower, UnsupportedCompressionType
 from plog.wire.lazy_array import lazy_array
@@ -33,14 +32,12 @@ from plog.wire.messages.fetch import (
 )
 from plogd.apis.context import RequestContext
 from plogd.apis.throttling import bound_fetch, grant_fetch
+from plogd.broker import Broker
 from plogd.fair_queue import SLICE, Slices
 from plogd.ports import Later, MaybeLater, ready, settle, spawn
 from plogd.replica.delayed_fetch import FetchParams
 from plogd.replica.fetch_sessions import FetchContext, FetchItem
 from plogd.replica.partition import PartitionRead
-
-if TYPE_CHECKING:
-    from plogd.broker import Broker
 
 _FIRST_VERSION_WITH_REPLICA_STATE = 15
 _FIRST_VERSION_WITH_LEADER = 12

@@ -14,7 +14,7 @@ Source: Kafka 4.3 KafkaApis.getCoordinator; librdkafka 2.x rdkafka_cgrp.c, rdkaf
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from plog.errors import InvalidRequest, KafkaError, TransactionalIdAuthorizationFailed
 from plog.wire.lazy_array import lazy_array
@@ -25,10 +25,8 @@ from plog.wire.messages.find_coordinator import (
 )
 from plogd.apis.context import RequestContext
 from plogd.apis.in_slices import ask_in_slices
+from plogd.broker import Broker
 from plogd.ports import MaybeLater, spawn
-
-if TYPE_CHECKING:
-    from plogd.broker import Broker
 
 _FIRST_BATCHED_VERSION = 4
 _GROUP, _TRANSACTION = 0, 1

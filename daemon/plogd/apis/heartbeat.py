@@ -8,15 +8,11 @@ answers that all is well, as Kafka does. Consumers take COORDINATOR_LOAD_IN_PROG
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from plog.errors import CoordinatorLoadInProgress
 from plog.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from plogd.apis.context import RequestContext
+from plogd.broker import Broker
 from plogd.ports import Later, spawn
-
-if TYPE_CHECKING:
-    from plogd.broker import Broker
 
 
 def handle_heartbeat(

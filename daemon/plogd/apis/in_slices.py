@@ -9,14 +9,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from plog.errors import KafkaError, PolicyViolation
+from plogd.broker import Broker
 from plogd.fair_queue import Slices
 from plogd.ports import Later
-
-if TYPE_CHECKING:
-    from plogd.broker import Broker
 
 IN_PROGRESS: Final = 32
 """Operations of one request that wait at a time: those that wait together share syncs of the disk,

@@ -7,8 +7,6 @@ What is allowed is decided by the resource's room; see config_resources.py.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from plog.errors import KafkaError
 from plog.wire.lazy_array import lazy_array
 from plog.wire.messages.incremental_alter_configs import (
@@ -25,12 +23,10 @@ from plogd.apis.config_resources import (
     refused,
 )
 from plogd.apis.context import RequestContext
+from plogd.broker import Broker
 from plogd.config.alterations import Alteration, altered, check_alterations
 from plogd.config.loggers import alter_loggers
 from plogd.ports import Later, spawn
-
-if TYPE_CHECKING:
-    from plogd.broker import Broker
 
 
 def handle_incremental_alter_configs(

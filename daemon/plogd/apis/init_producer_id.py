@@ -7,16 +7,12 @@ TRANSACTIONAL_ID_AUTHORIZATION_FAILED, at which clients stop; see find_coordinat
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from plog.errors import InvalidRequest, KafkaError, TransactionalIdAuthorizationFailed
 from plog.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from plogd.apis.context import RequestContext
 from plogd.apis.find_coordinator import NO_TRANSACTIONS
+from plogd.broker import Broker
 from plogd.ports import Later, MaybeLater
-
-if TYPE_CHECKING:
-    from plogd.broker import Broker
 
 
 def handle_init_producer_id(

@@ -10,15 +10,11 @@ Who is let in, and when a generation begins, is decided in coordinator/joins.py 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from plog.errors import KafkaError
 from plog.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from plogd.apis.context import RequestContext
+from plogd.broker import Broker
 from plogd.ports import Later
-
-if TYPE_CHECKING:
-    from plogd.broker import Broker
 
 _FIRST_VERSION_WITH_PENDING_MEMBERS = 4
 _FIRST_VERSION_WITHOUT_PROTOCOL = 7

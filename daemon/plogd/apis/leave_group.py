@@ -7,15 +7,13 @@ repeatedly is answered once.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from plog.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 from plogd.apis.context import RequestContext
+from plogd.broker import Broker
 from plogd.fair_queue import Slices
 from plogd.ports import Later, spawn
-
-if TYPE_CHECKING:
-    from plogd.broker import Broker
 
 _FIRST_BATCHED_VERSION = 3
 _MEMBERS_AT_ONCE: Final = 128

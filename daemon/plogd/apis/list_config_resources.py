@@ -7,7 +7,6 @@ types, all of them if it names none (KIP-1142). A type that is not known refuses
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from plog.enums import ConfigResourceType
 from plog.errors import UnsupportedVersion
@@ -18,9 +17,7 @@ from plog.wire.messages.list_config_resources import (
     ListConfigResourcesResponse,
 )
 from plogd.apis.context import RequestContext
-
-if TYPE_CHECKING:
-    from plogd.broker import Broker
+from plogd.broker import Broker
 
 _FIRST_VERSION_WITH_TYPES = 1
 _KNOWN = [resource_type for resource_type in ConfigResourceType if resource_type.is_known]

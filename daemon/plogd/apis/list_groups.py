@@ -9,19 +9,15 @@ is being loaded refuses the request: clients would take an incomplete list for a
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from plog.errors import NotCoordinator
 from plog.wire.lazy_array import lazy_array
 from plog.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from plogd.apis.context import RequestContext
+from plogd.broker import Broker
 from plogd.coordinator.group import Group
 from plogd.coordinator.groups import GROUP_TYPE
 from plogd.fair_queue import Slices
 from plogd.ports import Later, spawn
-
-if TYPE_CHECKING:
-    from plogd.broker import Broker
 
 
 def handle_list_groups(

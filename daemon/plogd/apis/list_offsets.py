@@ -13,7 +13,6 @@ gets INVALID_REQUEST, as in Kafka, and is in the response once.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from plog.errors import (
     ErrorCode,
@@ -32,12 +31,10 @@ from plog.wire.messages.list_offsets import (
 )
 from plogd.apis.context import RequestContext
 from plogd.apis.in_slices import ask_in_slices, by_topic, grouped
+from plogd.broker import Broker
 from plogd.fair_queue import SLICE, Slices
 from plogd.ports import Later, MaybeLater, ready, spawn
 from plogd.replica.offset_lookup import FoundOffset, look_up_offset
-
-if TYPE_CHECKING:
-    from plogd.broker import Broker
 
 _FIRST_VERSION_OF_WORD = {-1: 1, -2: 1, -3: 7, -4: 8, -5: 9, -6: 11}
 _FIRST_VERSION_WITH_EPOCH = 4

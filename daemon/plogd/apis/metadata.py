@@ -17,8 +17,8 @@ one for the listener it came by. A response about all topics is encoded once for
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Sequence
+from typing import Any, Final
 
 from plog.errors import (
     CoordinatorNotAvailable,
@@ -40,16 +40,14 @@ from plog.wire.messages.metadata import (
     MetadataResponseTopic,
 )
 from plogd.apis.context import RequestContext
-from plogd.apis.encoded_response import EncodedResponse
+from plogd.apis.encoded_response import SharedResponse
 from plogd.apis.in_slices import ask_in_slices
+from plogd.broker import Broker
 from plogd.controller.topics import CLUSTER_METADATA_TOPIC, validate_name
 from plogd.coordinator.group_coordinator import OFFSETS_TOPIC
 from plogd.fair_queue import SLICE, Slices
 from plogd.metadata.cache import INTERNAL_TOPICS, PartitionState, TopicState
 from plogd.ports import Later, MaybeLater, spawn
-
-if TYPE_CHECKING:
-    from plogd.broker import Broker
 
 _FIRST_VERSION_NULL_IS_ALL = 1
 _FIRST_VERSION_WITH_OPERATIONS = 8
@@ -70,11 +68,11 @@ CLUSTER_OPERATIONS: Final = 0b1_1111_1010_0000
 
 def handle_metadata(
     request: MetadataRequest, context: RequestContext, broker: Broker
-) -> MaybeLater[MetadataResponse | EncodedResponse]:
+) -> MaybeLater[MetadataResponse] | SharedResponse:
     """Answer from the cache; create what is missing first, if that is wanted."""
     if _wants_all(request, context):
         if broker.cache.topic_count > _FEW_TOPICS:
-            return spawn(_share_all(request, context, broker))
+            return _share_all(request, context, broker)
         return _all_topics(request, context, broker)
     topics = request.topics or ()
     if len(topics) > SLICE:
@@ -137,23 +135,20 @@ def _all_topics(
     return _response(topics, request, context, broker)
 
 
-def _share_all(
-    request: MetadataRequest, context: RequestContext, broker: Broker
-) -> Coroutine[Later[Any], Any, EncodedResponse]:
+def _share_all(request: MetadataRequest, context: RequestContext, broker: Broker) -> SharedResponse:
     """All topics, encoded once for all clients that ask for the same."""
     address = broker.address_for(context.connection)
     broker.on_address_told(context.connection, *address)
-    return broker.shared_responses.get(
-        (
+    return SharedResponse(
+        key=(
             request.api_key,
             context.version,
             address,
             request.include_topic_authorized_operations,
             request.include_cluster_authorized_operations,
         ),
-        (broker.cache.version, len(broker.log_manager.offline_dirs)),
-        context.version,
-        lambda: _all_topics(request, context, broker),
+        state=(broker.cache.version, len(broker.log_manager.offline_dirs)),
+        make=lambda: _all_topics(request, context, broker),
     )
 
 

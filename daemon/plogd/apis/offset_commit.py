@@ -14,7 +14,7 @@ not atomic.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from plog.errors import KafkaError, UnknownTopicId, UnknownTopicOrPartition
 from plog.types import Uuid
@@ -29,12 +29,10 @@ from plog.wire.messages.offset_commit import (
 )
 from plogd.apis.context import RequestContext
 from plogd.apis.in_slices import by_topic
+from plogd.broker import Broker
 from plogd.coordinator.offsets import OffsetCommit, OffsetToCommit
 from plogd.fair_queue import Slices
 from plogd.ports import Later, spawn
-
-if TYPE_CHECKING:
-    from plogd.broker import Broker
 
 _FIRST_TOPIC_ID_VERSION = 10
 _OFFSETS_AT_ONCE: Final = 256

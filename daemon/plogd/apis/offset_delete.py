@@ -8,7 +8,7 @@ and nothing else is in the response then. A partition named repeatedly is answer
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from plog.errors import KafkaError, UnknownTopicOrPartition
 from plog.wire.lazy_array import lazy_array
@@ -20,11 +20,9 @@ from plog.wire.messages.offset_delete import (
 )
 from plogd.apis.context import RequestContext
 from plogd.apis.in_slices import by_topic
+from plogd.broker import Broker
 from plogd.fair_queue import Slices
 from plogd.ports import Later, spawn
-
-if TYPE_CHECKING:
-    from plogd.broker import Broker
 
 _OFFSETS_AT_ONCE: Final = 256
 """Removed by one operation of the coordinator."""

@@ -14,7 +14,7 @@ be much larger than the request.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Sequence
-from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from plog.errors import KafkaError, UnknownTopicId
 from plog.types import ZERO_UUID, Uuid
@@ -33,12 +33,10 @@ from plog.wire.messages.offset_fetch import (
 )
 from plogd.apis.context import RequestContext
 from plogd.apis.in_slices import ask_in_slices, numbers_by_topic
+from plogd.broker import Broker
 from plogd.coordinator.offsets import Fetched, FetchedOffset
 from plogd.fair_queue import Slices
 from plogd.ports import Later, spawn
-
-if TYPE_CHECKING:
-    from plogd.broker import Broker
 
 _FIRST_TOP_LEVEL_ERROR_VERSION = 2
 _FIRST_GROUPS_VERSION = 8

@@ -9,8 +9,6 @@ The end of the present epoch is the log's end, which may be above the high water
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from plog.errors import KafkaError
 from plog.wire.lazy_array import lazy_array
 from plog.wire.messages.offset_for_leader_epoch import (
@@ -23,11 +21,9 @@ from plog.wire.messages.offset_for_leader_epoch import (
 )
 from plogd.apis.context import RequestContext
 from plogd.apis.in_slices import by_topic
+from plogd.broker import Broker
 from plogd.fair_queue import Slices
 from plogd.ports import Later, spawn
-
-if TYPE_CHECKING:
-    from plogd.broker import Broker
 
 
 def handle_offset_for_leader_epoch(

@@ -7,14 +7,10 @@ client itself: an answer in a version it does not know would be taken for garbag
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from plog.wire.api_keys import ApiKey
 from plog.wire.header import RequestHeader
-from plogd.apis.context import ConnectionContext
-
-if TYPE_CHECKING:
-    from plogd.apis.table import Row
+from plogd.apis.table import Row
+from plogd.connection_context import ConnectionContext
 
 _CLIENT_ID_MAX_CHARACTERS = 100
 # A ZooKeeper client's greeting: version, last zxid, timeout, session id, password; maybe a flag.

@@ -10,8 +10,6 @@ where it is, which is done at once. So none is ever being moved, and the list of
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from plog.errors import KafkaError
 from plog.wire.lazy_array import lazy_array
 from plog.wire.messages.alter_partition_reassignments import (
@@ -28,12 +26,10 @@ from plog.wire.messages.list_partition_reassignments import (
 from plogd.apis.context import RequestContext
 from plogd.apis.in_slices import by_topic
 from plogd.apis.refusals import refuse_at_top_level
+from plogd.broker import Broker
 from plogd.controller.reassignments import check_reassignment
 from plogd.fair_queue import Slices
 from plogd.ports import Later, spawn
-
-if TYPE_CHECKING:
-    from plogd.broker import Broker
 
 
 def handle_alter_partition_reassignments(

@@ -16,7 +16,6 @@ over its quota is appended for and told to wait (KIP-219).
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from plog.errors import (
     CorruptMessage,
@@ -47,12 +46,10 @@ from plogd.apis.closing import CloseConnection
 from plogd.apis.context import RequestContext
 from plogd.apis.sliced_produce import is_large, produce_in_slices
 from plogd.apis.throttling import count_produce
+from plogd.broker import Broker
 from plogd.metadata.cache import INTERNAL_TOPICS
 from plogd.ports import Later, MaybeLater
 from plogd.replica.delayed import PartitionAppend
-
-if TYPE_CHECKING:
-    from plogd.broker import Broker
 
 _FIRST_TOPIC_ID_VERSION = 13
 _FIRST_ZSTD_VERSION = 7

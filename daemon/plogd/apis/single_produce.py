@@ -8,8 +8,6 @@ anything has happened.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from plog.errors import KafkaError
 from plog.types import TopicPartition
 from plog.wire.api_keys import ApiKey
@@ -18,12 +16,10 @@ from plog.wire.messages.produce import ProduceResponse, TopicProduceResponse
 from plog.wire.primitives import Part
 from plog.wire.single_produce import SingleProduce, write_single_answer
 from plogd.apis.produce import partition_response
+from plogd.broker import Broker
 from plogd.metadata.cache import INTERNAL_TOPICS
 from plogd.ports import Cancelled, Later
 from plogd.replica.delayed import PartitionAppend
-
-if TYPE_CHECKING:
-    from plogd.broker import Broker
 
 
 class SingleProduceCall:

@@ -15,18 +15,16 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator
 from itertools import chain
-from typing import TYPE_CHECKING, Final, cast
+from typing import Final, cast
 
 from plog.errors import KafkaError, RequestTimedOut
 from plog.wire.messages.produce import ProduceRequest, ProduceResponse, TopicProduceData
 from plogd.apis.closing import CloseConnection
 from plogd.apis.context import RequestContext
+from plogd.broker import Broker
 from plogd.controller.waiting import shielded
 from plogd.ports import Later, MaybeLater, settle, spawn
 from plogd.replica.append_queue import waiting_ms
-
-if TYPE_CHECKING:
-    from plogd.broker import Broker
 
 AT_ONCE: Final = 500
 """Topics and partitions of a request that is handled in one turn."""

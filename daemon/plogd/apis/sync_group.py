@@ -9,15 +9,11 @@ When a generation has its assignment is decided in coordinator/groups.py and reb
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from plog.errors import InconsistentGroupProtocol
 from plog.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from plogd.apis.context import RequestContext
+from plogd.broker import Broker
 from plogd.ports import Later
-
-if TYPE_CHECKING:
-    from plogd.broker import Broker
 
 _FIRST_VERSION_WITH_PROTOCOL = 5
 

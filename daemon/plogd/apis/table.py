@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from plog.wire.api_keys import ApiKey
 from plog.wire.messages import API_BY_KEY
@@ -54,7 +54,7 @@ from plogd.apis.describe_topic_partitions import (
     refuse_describe_topic_partitions,
 )
 from plogd.apis.elect_leaders import handle_elect_leaders, refuse_elect_leaders
-from plogd.apis.encoded_response import EncodedResponse
+from plogd.apis.encoded_response import SharedResponse
 from plogd.apis.fetch import handle_fetch, refuse_fetch
 from plogd.apis.find_coordinator import handle_find_coordinator, refuse_find_coordinator
 from plogd.apis.heartbeat import handle_heartbeat
@@ -91,15 +91,13 @@ from plogd.apis.user_scram_credentials import (
     handle_describe_user_scram_credentials,
     refuse_alter_user_scram_credentials,
 )
+from plogd.broker import Broker
 from plogd.ports import Later
 
-if TYPE_CHECKING:
-    from plogd.broker import Broker
-
 # Any: each handler takes the request of its own row, which the table checks by its API key.
-Handler: TypeAlias = (
-    "Callable[[Any, RequestContext, Broker], ApiMessage | EncodedResponse | Later[Any] | None]"
-)
+Handler: TypeAlias = Callable[
+    [Any, RequestContext, Broker], ApiMessage | SharedResponse | Later[Any] | None
+]
 """Handles a request: its response, a Later of it, or None for none. May raise KafkaError."""
 
 

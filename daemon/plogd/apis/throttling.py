@@ -7,13 +7,10 @@ connection is told how long to take no request, the client by the answer (KIP-21
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from plogd.apis.context import RequestContext
+from plogd.broker import Broker
 from plogd.replica.partition import PartitionRead
-
-if TYPE_CHECKING:
-    from plogd.broker import Broker
 
 
 def count_produce(context: RequestContext, broker: Broker) -> int:

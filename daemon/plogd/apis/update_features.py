@@ -11,7 +11,6 @@ changes nothing, and one that is only to be validated gets the same answer.
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
 
 from plog.enums import UpgradeType
 from plog.errors import InvalidRequest, InvalidUpdateVersion
@@ -23,10 +22,8 @@ from plog.wire.messages.update_features import (
 )
 from plogd.apis.context import RequestContext
 from plogd.apis.refusals import refuse_at_top_level
+from plogd.broker import Broker
 from plogd.features import check_update
-
-if TYPE_CHECKING:
-    from plogd.broker import Broker
 
 _FIRST_VERSION_WITH_TYPES = 1
 _MAX_UPDATES = 100

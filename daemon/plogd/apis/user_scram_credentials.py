@@ -8,7 +8,6 @@ storing it in controller/scram_users.py.
 from __future__ import annotations
 
 from operator import attrgetter
-from typing import TYPE_CHECKING
 
 from plog.errors import KafkaError
 from plog.wire.lazy_array import lazy_array
@@ -23,13 +22,11 @@ from plog.wire.messages.user_scram_credentials import (
 )
 from plogd.apis.context import RequestContext
 from plogd.apis.in_slices import check_changes
+from plogd.broker import Broker
 from plogd.controller.scram_users import Credentials, Deletion, Upsertion
 from plogd.fair_queue import Slices
 from plogd.ports import Later, spawn
 from plogd.security.enforcement import NOT_ENFORCED
-
-if TYPE_CHECKING:
-    from plogd.broker import Broker
 
 _NAME = attrgetter("name")
 

@@ -1,25 +1,20 @@
 """Look-ups on the reactor that would have to wait: what a job has to do first.
 
 A look-up made for the reactor (``nowait``) reads nothing that it would have to wait for. It raises
-`ColdRead` instead, whose `warm` is a job's work, or `UncheckedSegment` where the index or the
-batches are damaged; then the look-up is made again. A fetch may need that a few times, each time a
-step further: the index is opened, its entries, the batches. `LogManager.begin_read` starts the
-jobs.
+`ColdRead` instead, whose `warm` is a job's work; then the look-up is made again. A fetch may need
+that a few times, each time a step further: the index is opened, its entries, the batches.
+`LogManager.begin_read` starts the jobs. Where the index or the batches are damaged, log_segment.py
+raises its `UncheckedSegment`.
 
-Raised by log_segment.py, segment_indexes.py, index_file.py and file_records.py, caught by
-ReplicaManager. Invariant: the file stays open until `warm` is done, so `warm` is called exactly
-once.
+Raised by segment_indexes.py, index_file.py and file_records.py, caught by ReplicaManager.
+Invariant: the file stays open until `warm` is done, so `warm` is called exactly once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from plogd.ports import File, Files
-
-if TYPE_CHECKING:
-    from plogd.log.log_segment import LogSegment
 
 _PIECE_BYTES = 128 * 1024
 
@@ -30,21 +25,6 @@ class ColdRead(Exception):
     def __init__(self, warm: Callable[[], None]) -> None:
         super().__init__("not in the page cache")
         self.warm = warm
-
-
-class UncheckedSegment(ColdRead):
-    """A look-up met damage, or a wrong index: jobs must read all of `segment` (index_rebuild.py).
-
-    Waiting for them is not `warm`'s work, which runs on a thread.
-    """
-
-    def __init__(self, segment: LogSegment) -> None:
-        super().__init__(_nothing)
-        self.segment = segment
-
-
-def _nothing() -> None:
-    """There is nothing to bring into the page cache."""
 
 
 def cold_range(file: File, position: int, nbytes: int) -> ColdRead:

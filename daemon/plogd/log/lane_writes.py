@@ -19,12 +19,13 @@ outcome arrived (`written_bytes`).
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from plog.errors import KafkaError, KafkaStorageError
 from plog.records.batch import BatchHeader, set_base_offset_and_epoch
+from plog.types import TopicPartition
 from plogd.log.batch_validator import AppendOrigin, ValidatedBatch
 from plogd.log.call_each import call_each
 from plogd.log.dir_writes import DirWrites
@@ -34,11 +35,9 @@ from plogd.log.log_results import AppendInfo, Writing
 from plogd.log.log_segment import LogSegment
 from plogd.log.producer_state import BatchMetadata, ProducerStateManager
 from plogd.log.segment_writes import make_successor, must_roll, write_batch
+from plogd.log.segments import Segments
 from plogd.ports import Files
 from plogd.topic_config import TopicConfig
-
-if TYPE_CHECKING:
-    from plogd.log.log import Log
 
 _GROUP_BYTES = 1 << 20
 """What one job writes at most, but for a single larger batch: so outcomes come bit by bit."""
@@ -77,10 +76,53 @@ class _Outcome:
         self.written += 1
 
 
+class WrittenLog(Protocol):
+    """What `LaneWrites` needs of the `Log` whose appends it makes."""
+
+    topic_partition: TopicPartition
+    directory: str
+    log_dir: str
+    producer_state: ProducerStateManager
+    log_start_offset: int
+    log_end_offset: int
+    offline: bool
+    closed: bool
+    on_durable: Callable[[], None]
+    on_bug: Callable[[str, Exception], None]
+
+    @property
+    def config(self) -> TopicConfig:
+        """The topic's settings."""
+        ...
+
+    @property
+    def segments(self) -> Segments:
+        """All segments; the active one is appended to."""
+        ...
+
+    def appended(self, header: BatchHeader, first_offset: int, leader_epoch: int) -> None:
+        """Make a batch that is in the active segment's file a part of the log."""
+        ...
+
+    def rolled(self, new: LogSegment) -> None:
+        """Make `new` the active segment."""
+        ...
+
+    def disk_failed(self, what: str, error: OSError) -> KafkaStorageError:
+        """Report a failed write, and return the error for the client."""
+        ...
+
+    def writes_ended(self) -> None:
+        """Note that everything prepared has been written or has failed."""
+        ...
+
+
 class LaneWrites:
     """See the module's text."""
 
-    def __init__(self, log: Log, files: Files, rounds: SyncRounds, writes: DirWrites) -> None:
+    def __init__(
+        self, log: WrittenLog, files: Files, rounds: SyncRounds, writes: DirWrites
+    ) -> None:
         self._log = log
         self._files = files
         self._rounds = rounds

@@ -45,7 +45,7 @@ class Log:
         files: Files,
         rounds: SyncRounds,
         writes: DirWrites,
-        hooks: LogHooks,
+        hooks: LogHooks[Log],
     ) -> None:
         self.topic_partition = state.topic_partition
         self.topic_id = state.topic_id

@@ -22,7 +22,7 @@ from plog.errors import KafkaStorageError, PlogError, PolicyViolation
 from plog.types import TopicPartition, Uuid
 from plogd.config import BrokerConfig
 from plogd.log import names
-from plogd.log.cold_read import ColdRead, UncheckedSegment
+from plogd.log.cold_read import ColdRead
 from plogd.log.creation import NewLog, create_logs
 from plogd.log.deletion import Deletions
 from plogd.log.discovery import KnownTopic, TopicOf
@@ -34,6 +34,7 @@ from plogd.log.loading import Loading
 from plogd.log.log import Log
 from plogd.log.log_dir import LogDir, LogDirUnusable
 from plogd.log.log_dirs import LogDirs
+from plogd.log.log_segment import UncheckedSegment
 from plogd.log.log_start_writes import LogStartWrites
 from plogd.log.log_state import LogHooks, LogState
 from plogd.log.offset_checkpoints import OffsetCheckpoints
@@ -144,7 +145,7 @@ class LogManager:
             storage_failed=self.storage_failed,
         )
 
-    def _make_hooks(self, timers: Timers) -> LogHooks:
+    def _make_hooks(self, timers: Timers) -> LogHooks[Log]:
         sealing = Sealing(
             jobs=self._jobs,
             timers=timers,

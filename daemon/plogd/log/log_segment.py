@@ -21,7 +21,7 @@ from collections.abc import Sequence
 
 from plog.errors import CorruptMessage
 from plog.records.batch import BatchHeader
-from plogd.log.cold_read import UncheckedSegment
+from plogd.log.cold_read import ColdRead
 from plogd.log.file_records import BatchPlace, CorruptRange, FileRecords, FileRegion
 from plogd.log.index_file import MAX_RELATIVE_OFFSET, CorruptIndex
 from plogd.log.names import LOG_SUFFIX, SEGMENT_SUFFIXES, segment_path
@@ -31,6 +31,17 @@ from plogd.log.segment_indexes import SegmentIndexes
 from plogd.log.time_index import NO_TIMESTAMP, TimeIndex, TimestampOffset
 from plogd.ports import Buffer, File, Files
 from plogd.topic_config import TopicConfig
+
+
+class UncheckedSegment(ColdRead):
+    """A look-up met damage, or a wrong index: jobs must read all of `segment` (index_rebuild.py).
+
+    Waiting for them is not the work of `warm`, which runs on a thread.
+    """
+
+    def __init__(self, segment: LogSegment) -> None:
+        super().__init__(lambda: None)
+        self.segment = segment
 
 
 class LogSegment:
@@ -70,13 +81,6 @@ class LogSegment:
         # None: not asked for yet.
         self._created_ms: int | None = None
         self._first_timestamp: int | None = None
-
-    @classmethod
-    def open(
-        cls, files: Files, directory: str, base_offset: int, config: TopicConfig, state: str = ""
-    ) -> LogSegment:
-        """A segment that is on disk already; its indexes are opened when they are needed."""
-        return cls(files, directory, base_offset, config, state)
 
     @classmethod
     def create(
@@ -470,11 +474,6 @@ class LogSegment:
             if self._files.exists(self._path(suffix)):
                 self._files.rename(self._path(suffix), target)
         self._state = state  # Only now: a rename that failed on the way may be tried again.
-        self._note_paths()
-
-    def move_to(self, directory: str) -> None:
-        """The directory has been renamed: note where the files are now."""
-        self._directory = directory
         self._note_paths()
 
     def delete_files(self) -> None:

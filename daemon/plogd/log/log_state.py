@@ -1,4 +1,4 @@
-"""What a `Log` is made from, and what it asks of the one who manages it.
+"""What a `Log` is made from, and what it asks of its `LogManager`.
 
 Recovery (recovery.py) and creation (creation.py) find or make a `LogState`; `LogManager` opens a
 `Log` over it and gives it its `LogHooks`.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Generic, TypeVar
 
 from plog.types import TopicPartition, Uuid
 from plogd.log.leader_epochs import LeaderEpochs
@@ -17,8 +17,7 @@ from plogd.log.producer_state import ProducerStateManager
 from plogd.ports import Report
 from plogd.topic_config import TopicConfig
 
-if TYPE_CHECKING:
-    from plogd.log.log import Log
+L = TypeVar("L")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -42,12 +41,12 @@ class LogState:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LogHooks:
-    """What a log asks of the one who manages it."""
+class LogHooks(Generic[L]):
+    """What a log asks of its `LogManager`; `L` is `Log`, whose module imports this one."""
 
-    seal: Callable[[Log, LogSegment, int], None]
+    seal: Callable[[L, LogSegment, int], None]
     """Make a segment that was just rolled durable, in a job, then call `Log.sealed`."""
-    retire: Callable[[Log, Sequence[LogSegment]], None]
+    retire: Callable[[L, Sequence[LogSegment]], None]
     """Delete segments that are no longer part of the log, after ``file.delete.delay.ms``."""
     operation_failed: Callable[[str, OSError], None]
     """A write failed: the log directory must go offline, unless it merely has no room."""

@@ -158,7 +158,7 @@ def _open_segments(files: Files, request: LoadRequest) -> list[LogSegment]:
             LogSegment.create(files, request.directory, request.log_start_offset, request.config)
         ]
     return [
-        LogSegment.open(files, request.directory, base_offset, request.config)
+        LogSegment(files, request.directory, base_offset, request.config)
         for base_offset in base_offsets
     ]
 

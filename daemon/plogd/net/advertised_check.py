@@ -17,8 +17,8 @@ from collections.abc import Callable
 
 from twisted.logger import Logger
 
-from plogd.apis.context import ConnectionContext
 from plogd.config import BrokerConfig, Listener
+from plogd.connection_context import ConnectionContext
 from plogd.net.connections import Connections
 from plogd.ports import Later
 

@@ -27,7 +27,7 @@ from plogd.net.server_protocol import Answer, RequestQueue
 from plogd.net.wrong_protocol import explain_first_bytes
 
 if TYPE_CHECKING:
-    from plogd.apis.context import ConnectionContext
+    from plogd.connection_context import ConnectionContext
 
 log = Logger()
 

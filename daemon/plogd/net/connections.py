@@ -11,13 +11,13 @@ Reactor thread only. Invariant: a connection is counted from `add` to `remove`, 
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
 
 from twisted.logger import Logger
 
 from plogd.config.network_settings import NetworkSettings
 from plogd.descriptors import DescriptorBudget
 from plogd.logging import RateLimit
+from plogd.net.open_connection import OpenConnection
 from plogd.net.receive_buffer import SHARED_BUFFER_BYTES
 from plogd.net.request_memory import RequestMemory
 from plogd.net.response_memory import ResponseMemory
@@ -25,9 +25,6 @@ from plogd.net.run_queue import RunQueue
 from plogd.net.server_protocol import Dispatch, RequestSlots
 from plogd.net.shortage import Shortage
 from plogd.ports import Clock, Jobs, Later, Timers, Turn
-
-if TYPE_CHECKING:
-    from plogd.net.connection import Connection
 
 log = Logger()
 
@@ -65,14 +62,18 @@ class Connections:
         self.jobs = jobs
         self.turn = turn
         self.shared_buffer = memoryview(bytearray(SHARED_BUFFER_BYTES))
-        shortage = Shortage(self)
-        self.memory = RequestMemory(settings.queued_max_request_bytes, shortage.begin)
-        self.responses = ResponseMemory(settings.plog_queued_max_response_bytes, shortage.begin)
+        self.memory = RequestMemory(settings.queued_max_request_bytes, self._begin_shortage)
+        self.responses = ResponseMemory(
+            settings.plog_queued_max_response_bytes, self._begin_shortage
+        )
+        self._shortage = Shortage(
+            self.memory, self.responses, all_open=self.all_open, clock=clock, timers=timers
+        )
         self.slots = RequestSlots(settings.queued_max_requests)
         self.run_queue = RunQueue(timers, clock)
         self.accepted = self.refused = self.closed = 0
         self.bytes_in = self.bytes_out = self.requests = 0
-        self._open: dict[Connection, None] = {}
+        self._open: dict[OpenConnection, None] = {}
         self._open_by_host: Counter[str] = Counter()
         self._peer_log = RateLimit(_PEER_LOG_INTERVAL_MS)
         self._all_closed: Later[None] | None = None
@@ -102,13 +103,13 @@ class Connections:
         self.report(host, "refused", f"refused a connection: {reason}")
         return False
 
-    def add(self, connection: Connection) -> None:
+    def add(self, connection: OpenConnection) -> None:
         """A connection has been made."""
         self.accepted += 1
         self._open[connection] = None
         self._open_by_host[connection.host] += 1
 
-    def remove(self, connection: Connection) -> None:
+    def remove(self, connection: OpenConnection) -> None:
         """A connection has ended."""
         del self._open[connection]
         self.closed += 1
@@ -125,7 +126,7 @@ class Connections:
             again = f" ({suppressed} more before it)" if suppressed else ""
             log.warn("{host}: {what}{again}", host=host, what=what, again=again)
 
-    def all_open(self) -> list[Connection]:
+    def all_open(self) -> list[OpenConnection]:
         """The connections that are open now."""
         return list(self._open)
 
@@ -153,3 +154,6 @@ class Connections:
         """Cut every connection that is still open."""
         for connection in self.all_open():
             connection.abort("the broker has stopped")
+
+    def _begin_shortage(self) -> None:
+        self._shortage.begin()

@@ -5,7 +5,7 @@ the two together. On any other transport, which is TLS, bytes arrive here as `da
 copied into the shared receive buffer and go the same way from there; answers leave by
 copying_wire.py. Which of the two it is, the transport says: it provides ISSLTransport, or not.
 
-Made by listeners.py; reactor thread only.
+Made by listener_port.py; reactor thread only.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 from twisted.internet.protocol import Protocol, connectionDone
 from twisted.python.failure import Failure
 
-from plogd.apis.context import ConnectionContext
+from plogd.connection_context import ConnectionContext
 from plogd.net.connection import Connection
 from plogd.net.connections import Connections
 from plogd.net.copying_wire import CopyingWire

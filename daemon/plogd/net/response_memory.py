@@ -11,10 +11,8 @@ Reactor thread only. Invariant: `used_bytes` is the sum of what is counted.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from plogd.net.connection import Connection
+from plogd.net.open_connection import OpenConnection
 
 
 class ResponseMemory:
@@ -32,14 +30,14 @@ class ResponseMemory:
         self.limit_bytes = limit_bytes
         self.used_bytes = 0
         self._on_full = on_full
-        self._unsent: dict[Connection, int] = {}
+        self._unsent: dict[OpenConnection, int] = {}
 
     @property
     def is_full(self) -> bool:
         """Whether more waits to be sent than there should."""
         return self.used_bytes > self.limit_bytes
 
-    def count(self, connection: Connection, nbytes: int) -> None:
+    def count(self, connection: OpenConnection, nbytes: int) -> None:
         """`connection` holds `nbytes` now."""
         self.used_bytes += nbytes - self._unsent.get(connection, 0)
         if nbytes:
@@ -49,10 +47,10 @@ class ResponseMemory:
         if self.used_bytes > self.limit_bytes:
             self._on_full()
 
-    def forget(self, connection: Connection) -> None:
+    def forget(self, connection: OpenConnection) -> None:
         """`connection` sends no more."""
         self.used_bytes -= self._unsent.pop(connection, 0)
 
-    def largest_first(self) -> list[tuple[Connection, int]]:
+    def largest_first(self) -> list[tuple[OpenConnection, int]]:
         """The connections that hold something, and how much."""
         return sorted(self._unsent.items(), key=lambda item: -item[1])

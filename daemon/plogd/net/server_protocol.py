@@ -29,8 +29,8 @@ from plogd.apis.closing import CloseConnection
 from plogd.ports import Cancelled, Later, Timer, Timers
 
 if TYPE_CHECKING:
-    from plogd.apis.context import ConnectionContext
     from plogd.apis.dispatch import Dispatched
+    from plogd.connection_context import ConnectionContext
     from plogd.log.file_records import FileRegion
 
 Answer: TypeAlias = list[Part]

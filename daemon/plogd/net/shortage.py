@@ -11,11 +11,13 @@ calls `begin` when memory has run out; reactor thread only.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Callable, Iterable
+from typing import Final, NamedTuple
 
-if TYPE_CHECKING:
-    from plogd.net.connection import Connection
-    from plogd.net.connections import Connections
+from plogd.net.open_connection import OpenConnection
+from plogd.net.request_memory import RequestMemory
+from plogd.net.response_memory import ResponseMemory
+from plogd.ports import Clock, Timers
 
 CHECK_INTERVAL_MS: Final = 250.0
 WINDOW_MS: Final = 2000.0
@@ -36,13 +38,25 @@ class _Window(NamedTuple):
 
 
 class Shortage:
-    """Watches the connections while memory is short."""
+    """Watches the connections while memory is short; `all_open` returns those to watch."""
 
-    def __init__(self, shared: Connections) -> None:
-        self._shared = shared
+    def __init__(
+        self,
+        memory: RequestMemory,
+        responses: ResponseMemory,
+        *,
+        all_open: Callable[[], Iterable[OpenConnection]],
+        clock: Clock,
+        timers: Timers,
+    ) -> None:
+        self._memory = memory
+        self._responses = responses
+        self._all_open = all_open
+        self._clock = clock
+        self._timers = timers
         self._is_scheduled = False
-        self._arriving: dict[Connection, _Window] = {}
-        self._unsent: dict[Connection, _Window] = {}
+        self._arriving: dict[OpenConnection, _Window] = {}
+        self._unsent: dict[OpenConnection, _Window] = {}
 
     def begin(self) -> None:
         """Memory has run out: look at once, and again until there is enough."""
@@ -51,20 +65,19 @@ class Shortage:
 
     def _schedule(self, delay_ms: float) -> None:
         self._is_scheduled = True
-        self._shared.timers.call_later(delay_ms, self._check)
+        self._timers.call_later(delay_ms, self._check)
 
     def _check(self) -> None:
         self._is_scheduled = False
-        shared = self._shared
-        now_ms = shared.clock.monotonic_ms()
-        self._arriving = self._check_requests(now_ms) if shared.memory.waiting else {}
-        self._unsent = self._check_responses(now_ms) if shared.responses.is_full else {}
-        if shared.memory.waiting or shared.responses.is_full:
+        now_ms = self._clock.monotonic_ms()
+        self._arriving = self._check_requests(now_ms) if self._memory.waiting else {}
+        self._unsent = self._check_responses(now_ms) if self._responses.is_full else {}
+        if self._memory.waiting or self._responses.is_full:
             self._schedule(CHECK_INTERVAL_MS)
 
-    def _check_requests(self, now_ms: float) -> dict[Connection, _Window]:
-        windows: dict[Connection, _Window] = {}
-        for connection in self._shared.all_open():
+    def _check_requests(self, now_ms: float) -> dict[OpenConnection, _Window]:
+        windows: dict[OpenConnection, _Window] = {}
+        for connection in self._all_open():
             arriving = connection.arriving
             if arriving is None:
                 continue
@@ -80,9 +93,9 @@ class Shortage:
             windows[connection] = window
         return windows
 
-    def _check_responses(self, now_ms: float) -> dict[Connection, _Window]:
-        responses = self._shared.responses
-        windows: dict[Connection, _Window] = {}
+    def _check_responses(self, now_ms: float) -> dict[OpenConnection, _Window]:
+        responses = self._responses
+        windows: dict[OpenConnection, _Window] = {}
         for connection, nbytes in responses.largest_first():
             if not responses.is_full:
                 break

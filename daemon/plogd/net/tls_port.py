@@ -23,9 +23,9 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from plog.openssl import reason_of
-from plogd.apis.context import ConnectionContext
+from plogd.connection_context import ConnectionContext
 from plogd.net.connections import Connections
-from plogd.net.listeners import ListenerFactory, PlainPort
+from plogd.net.listener_port import ListenerFactory, PlainPort
 from plogd.net.protocol_connection import ProtocolConnection
 from plogd.net.tls_context import TlsServer, VerifyFailure, owner_of
 from plogd.net.tls_failures import explain_handshake_failure

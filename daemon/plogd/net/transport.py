@@ -7,8 +7,8 @@ to wait for a writable socket only when the socket has refused to take more.
 
 For plain sockets only: under TLS the bytes must pass through OpenSSL, so `can_send_files` decides
 by what the transport says it provides; a TLS transport has a file descriptor too. Made by
-listeners.py; reactor thread only. Invariant: nobody else writes to the socket, and everything is
-let go of before it is closed.
+listener_port.py; reactor thread only. Invariant: nothing else writes to the socket, and everything
+is released before it is closed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from twisted.internet.interfaces import ISSLTransport
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from plogd.apis.context import ConnectionContext
+from plogd.connection_context import ConnectionContext
 from plogd.log.file_records import RegionTruncated
 from plogd.net.connection import Connection
 from plogd.net.connections import Connections

@@ -41,8 +41,8 @@ class ControlledMachine(Machine):
         return self.jobs
 
     def dispatch_of(self, broker: Broker) -> Dispatch:
-        """The broker's dispatch, behind what tests hook into it."""
-        self.requests = HookedDispatch(broker, self.timers)
+        """Return the broker's dispatcher, behind what tests hook into it."""
+        self.requests = HookedDispatch(broker, super().dispatch_of(broker), self.timers)
         return self.requests
 
 

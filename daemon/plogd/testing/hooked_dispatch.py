@@ -1,6 +1,6 @@
 """What a test does to the next requests of a kind: delay them, cut their connection, refuse them.
 
-`HookedDispatch` stands between the connections of a test's broker and its dispatch. Without rules
+`HookedDispatch` stands between the connections of a test's broker and its dispatcher. Without rules
 it hands everything on. A rule looks at requests before they take effect, or (`after`) at their
 answers; the oldest one that fits gets a request, once. The front for tests is hooks.py.
 
@@ -24,10 +24,11 @@ from plog.wire.primitives import WireError
 from plog.wire.schema import ApiMessage
 from plog.wire.structs import Struct
 from plogd.apis.closing import CloseConnection
-from plogd.apis.context import ConnectionContext, RequestContext
+from plogd.apis.context import RequestContext
 from plogd.apis.dispatch import Dispatched, Parts
 from plogd.apis.table import HANDLERS, Row
-from plogd.net.server_protocol import close_regions
+from plogd.connection_context import ConnectionContext
+from plogd.net.server_protocol import Dispatch, close_regions
 from plogd.ports import Later, Timer, Timers
 
 if TYPE_CHECKING:
@@ -107,9 +108,9 @@ def names_topics(message: Any) -> bool:
 class HookedDispatch:
     """See the module's text; `dispatch(frame, connection)` by calling it."""
 
-    def __init__(self, broker: Broker, timers: Timers) -> None:
+    def __init__(self, broker: Broker, dispatch: Dispatch, timers: Timers) -> None:
         self._broker = broker
-        self._dispatch = broker.dispatch
+        self._dispatch = dispatch
         self._timers = timers
         self.rules: list[Rule] = []
         """Those that may still get a request, the oldest first."""

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, Self
 
 from plog.client.admin.arguments import checked
 from plog.client.admin.values import BrokerDescription
+from plog.client.bounded_cluster import BoundedCluster
 from plog.client.errors import BrokerNotAvailable
 
 if TYPE_CHECKING:
-    from plog.client.bounded_cluster import BoundedCluster
     from plog.client.cluster import Cluster
     from plog.wire.schema import ApiMessage
 
@@ -59,7 +59,7 @@ class AdminBase:
         if "_cluster" in vars(self):
             return self
         bounded = copy.copy(self)
-        bounded._cluster = self._shared.within()
+        bounded._cluster = BoundedCluster(self._shared, self._shared.deadline())
         return bounded
 
     @property

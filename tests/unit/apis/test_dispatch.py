@@ -195,7 +195,7 @@ def failing() -> Iterator[Callable[[int, Any], SimBroker]]:
 
     def make(api_key: int, result: Any) -> SimBroker:
         broker = SimBroker().start()
-        row = broker.broker.dispatch._rows[api_key]
+        row = broker.dispatch._rows[api_key]
         original = row.handle
 
         def handle(request: ApiMessage, context: RequestContext, broker: object) -> Any:
@@ -228,7 +228,7 @@ def test_a_kafka_error_of_the_whole_request_is_told_and_is_no_bug(
     failing: Any, api_key: int
 ) -> None:
     broker = failing(api_key, NotController())
-    row = broker.broker.dispatch._rows[api_key]
+    row = broker.dispatch._rows[api_key]
     version = row.last_version
     answer = broker.ask(request_for(api_key, version), version)
     assert codes(answer) - {0} == {ErrorCode.NOT_CONTROLLER}
@@ -277,7 +277,7 @@ def test_a_request_whose_failure_cannot_be_told_ends_the_connection(failing: Any
 
 def test_a_refusal_that_fails_itself_ends_the_connection(failing: Any) -> None:
     broker = failing(3, ZeroDivisionError())
-    row = broker.broker.dispatch._rows[3]
+    row = broker.dispatch._rows[3]
     original = row.refuse
     object.__setattr__(row, "refuse", lambda *args: 1 / 0)
     try:
@@ -395,14 +395,14 @@ def test_response_of_few_but_large_elements_is_refused_too(failing: Any, groups:
     described = [DescribedGroup(group_id="small") for _ in range(groups - 40)]
     described += [DescribedGroup(group_id="x" * 30_000) for _ in range(40)]
     broker = failing(DescribeGroupsRequest.api_key, DescribeGroupsResponse(groups=described))
-    broker.broker.dispatch._max_response_bytes = 1 << 20
+    broker.dispatch._max_response_bytes = 1 << 20
     assert codes(broker.ask(groups_request(2), 5)) == {ErrorCode.POLICY_VIOLATION}
     assert broker.bugs == []
 
 
 def test_responses_that_are_encoded_together_stay_within_their_memory() -> None:
     broker = SimBroker(plog_queued_max_response_bytes=1 << 20).start()
-    memory = broker.broker.dispatch.memory
+    memory = broker.dispatch.memory
     names = [f"{number:0200}" for number in range(3000)]
     asked = [broker.begin(DescribeGroupsRequest(groups=names), 5) for _ in range(8)]
     most_bytes = 0

@@ -6,9 +6,9 @@ import pytest
 
 from plog.wire.api_keys import ApiKey
 from plog.wire.header import RequestHeader
-from plogd.apis.context import ConnectionContext
 from plogd.apis.old_clients import describe_client, explain_api, explain_version
 from plogd.apis.table import HANDLERS
+from plogd.connection_context import ConnectionContext
 
 [PRODUCE] = [row for row in HANDLERS if row.api_key == ApiKey.PRODUCE]
 

@@ -435,7 +435,7 @@ def test_no_part_of_the_frame_is_held_while_the_request_waits() -> None:
     )
     frame = bytearray(encode_request(RequestHeader(0, 9, 1, None), request)[4:])
     view = memoryview(frame)
-    dispatched = broker.broker.dispatch(view, broker.connection)
+    dispatched = broker.dispatch(view, broker.connection)
     view.release()
     frame.clear()  # Raises BufferError if somebody still has a view.
     assert isinstance(dispatched.result, Later)

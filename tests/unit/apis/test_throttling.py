@@ -8,7 +8,7 @@ import pytest
 
 from plog.errors import ErrorCode
 from plog.wire.messages.fetch import FetchRequest
-from plogd.apis.context import ConnectionContext
+from plogd.connection_context import ConnectionContext
 from tests.helpers.sim_broker import (
     SimBroker,
     connection,

@@ -13,7 +13,7 @@ from plog.client.errors import CorruptRecords, MissingExtra
 from plog.client.fetched import ColumnRun
 from plog.records.builder import build_batch
 from plog.records.codec import Record
-from plog.records.columns import RecordColumns
+from plog.records.record_columns import RecordColumns
 from plog.types import TopicPartition
 from tests.helpers.consumer_site import ConsumerSite
 from tests.helpers.sim_ports import START_MS

@@ -14,8 +14,8 @@ from plog.client.fetched import FetchedPartition, ReadingRules, split_batches
 from plog.records.batch import Compression, TimestampType
 from plog.records.builder import build_batch
 from plog.records.codec import Record
-from plog.records.columns import RecordColumns
 from plog.records.control import ControlType
+from plog.records.record_columns import RecordColumns
 from plog.types import TopicPartition
 from plog.wire.messages.fetch import AbortedTransaction
 from tests.unit.client.test_aborted import data as transactional

@@ -11,9 +11,9 @@ from twisted.internet.task import Clock
 from plog import HashPartitioner, ProducerInterceptor, RebalanceListener
 from plog.client import asyncio_face, blocking, twisted_face
 from plog.client.assignors import RangeAssignor
-from plog.client.hook_checks import check_assignors, check_listener
+from plog.client.hook_checks import check_assignors
 from plog.client.polling import PollingConsumer
-from plog.client.rebalance_listener import ConsumerRebalanceListener
+from plog.client.rebalance_listener import ConsumerRebalanceListener, check_listener
 
 FACES = [
     pytest.param(blocking, {}, id="blocking"),

@@ -10,10 +10,10 @@ import pytest
 
 from plog.errors import CorruptMessage
 from plogd.log import names
-from plogd.log.cold_read import ColdRead, UncheckedSegment
+from plogd.log.cold_read import ColdRead
 from plogd.log.index_rebuild import RECHECK_MS
 from plogd.log.log import Log
-from plogd.log.log_segment import LogSegment
+from plogd.log.log_segment import LogSegment, UncheckedSegment
 from plogd.log.time_lookup import offset_for_timestamp
 from plogd.ports import Later
 from tests.helpers.log_site import CONFIG, LogSite, batch_offsets

@@ -28,7 +28,7 @@ def _create(files: SimFiles, config: TopicConfig = SMALL) -> LogSegment:
 
 
 def _open(files: SimFiles, config: TopicConfig = SMALL) -> LogSegment:
-    return LogSegment.open(files, "/log", BASE, config)
+    return LogSegment(files, "/log", BASE, config)
 
 
 def _offsets(segment: LogSegment, offset: int, max_bytes: int = 1 << 30, **how: int) -> list[int]:
@@ -263,7 +263,7 @@ def test_jitter_spreads_the_rolls_of_segments_but_never_delays_one() -> None:
         segment = LogSegment.create(files, f"/log-{number}", BASE, config)
         fill(segment, 1)
         ages.append(_age_at_the_roll(segment, config))
-        reopened = LogSegment.open(files, f"/log-{number}", BASE, config)
+        reopened = LogSegment(files, f"/log-{number}", BASE, config)
         assert _age_at_the_roll(reopened, config) == ages[-1]
     assert len(set(ages)) > 5
     assert all(900 < age <= 1000 for age in ages)
@@ -410,17 +410,3 @@ def test_renamed_segment_can_still_be_read_and_then_deleted() -> None:
     assert files.listdir("/log") == []
     assert len(region.read()) == region.nbytes
     region.close()
-
-
-def test_segment_follows_its_directory() -> None:
-    files = SimFiles()
-    segment = _create(files)
-    fill(segment, 20)
-    files.rename("/log", "/elsewhere")
-    segment.move_to("/elsewhere")
-    for file in segment.sync_files():
-        assert file.path.startswith("/elsewhere/")
-    segment.release_indexes()
-    assert segment.find_offset(BASE + 3) is not None
-    segment.delete_files()
-    assert files.listdir("/elsewhere") == []

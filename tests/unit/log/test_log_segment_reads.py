@@ -26,7 +26,7 @@ def _create(files: SimFiles, config: TopicConfig = SMALL) -> LogSegment:
 
 
 def _open(files: SimFiles, config: TopicConfig = SMALL) -> LogSegment:
-    return LogSegment.open(files, "/log", BASE, config)
+    return LogSegment(files, "/log", BASE, config)
 
 
 def _offsets(segment: LogSegment, offset: int, max_bytes: int = 1 << 30, **how: int) -> list[int]:

@@ -40,7 +40,7 @@ def _segment(batches: int = 10, **how: int) -> tuple[SimFiles, LogSegment]:
 
 
 def _open(files: SimFiles) -> LogSegment:
-    return LogSegment.open(files, "/log", BASE, SMALL)
+    return LogSegment(files, "/log", BASE, SMALL)
 
 
 def _recover(
@@ -235,7 +235,7 @@ def test_damage_longer_than_a_chunk_is_walked_around() -> None:
 
 def test_lowered_index_size_leaves_the_rest_without_entries() -> None:
     files, _ = _segment(60)
-    small = LogSegment.open(
+    small = LogSegment(
         files, "/log", BASE, type(SMALL)(index_interval_bytes=300, segment_index_bytes=60)
     )
     recover_segment(small, keep_below_offset=0, on_batch=lambda position, header: None)

@@ -29,7 +29,7 @@ def _create(files: SimFiles, config: TopicConfig = SMALL) -> LogSegment:
 
 
 def _open(files: SimFiles, config: TopicConfig = SMALL) -> LogSegment:
-    return LogSegment.open(files, "/log", BASE, config)
+    return LogSegment(files, "/log", BASE, config)
 
 
 def _find(segment: LogSegment, timestamp: int, offset: int) -> TimestampAndOffset | None:

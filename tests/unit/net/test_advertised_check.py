@@ -6,8 +6,8 @@ import socket
 
 import pytest
 
-from plogd.apis.context import ConnectionContext
 from plogd.config import load_config
+from plogd.connection_context import ConnectionContext
 from plogd.net.advertised_check import WAIT_MS, AdvertisedCheck
 from tests.helpers.net_parts import LogLines, ScriptedDispatch, make_connections
 from tests.helpers.sim_ports import SimPorts

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from plogd.apis.context import ConnectionContext
 from plogd.config.network_settings import NetworkSettings
+from plogd.connection_context import ConnectionContext
 from plogd.net.connection import Connection
 from plogd.net.connections import Connections
 from tests.helpers.net_connection import FakeWire

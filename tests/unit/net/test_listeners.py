@@ -13,7 +13,8 @@ import pytest
 from twisted.internet.error import CannotListenError
 
 from plogd.config.listener import Listener
-from plogd.net.listeners import ACCEPT_PAUSE_MS, Listeners, plain_host
+from plogd.net.listener_port import ACCEPT_PAUSE_MS, plain_host
+from plogd.net.listeners import Listeners
 from tests.helpers.net_parts import (
     METADATA,
     Pump,
@@ -283,7 +284,7 @@ def test_an_error_while_a_connection_begins_costs_that_connection_alone(
         raise ZeroDivisionError
 
     with monkeypatch.context() as patched:
-        patched.setattr(f"plogd.net.listeners.ListenerFactory.{method}", fail)
+        patched.setattr(f"plogd.net.listener_port.ListenerFactory.{method}", fail)
         client = harness.connect(bound.port)
         harness.pump.end_of_stream(client, harness.ports)
     harness.exchange(harness.connect(bound.port))

@@ -16,7 +16,7 @@ from twisted.internet.testing import StringTransport
 from twisted.protocols.tls import TLSMemoryBIOFactory, TLSMemoryBIOProtocol
 from twisted.python.failure import Failure
 
-from plogd.apis.context import ConnectionContext
+from plogd.connection_context import ConnectionContext
 from plogd.log.file_records import FileRegion
 from plogd.net.protocol_connection import ProtocolConnection
 from plogd.net.transport import can_send_files
@@ -217,7 +217,7 @@ def tls_pair(harness: Harness, clock: Clock) -> tuple[TLSMemoryBIOProtocol, TLSM
 
 
 class BrokerFactory(Factory):
-    """What listeners.py does for real."""
+    """What listener_port.py does for real."""
 
     noisy = False
 

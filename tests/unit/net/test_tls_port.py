@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from plogd.apis.context import ANONYMOUS
 from plogd.config import load_config
+from plogd.connection_context import ANONYMOUS
 from plogd.log.file_records import FileRegion
 from plogd.net.listeners import Listeners
 from plogd.net.tls_servers import TlsServers, prepare_tls

@@ -14,8 +14,9 @@ from plog.records import columns as columns_module
 from plog.records.batch import CorruptRecords, TimestampType, parse_header
 from plog.records.builder import build_batch
 from plog.records.codec import Record, decode_records
-from plog.records.columns import RecordColumns, decode_columns
+from plog.records.columns import decode_columns
 from plog.records.reader import read_payload
+from plog.records.record_columns import RecordColumns
 from tests.unit.records.test_codec_consumer import records_of_a_batch
 
 

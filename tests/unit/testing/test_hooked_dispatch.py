@@ -28,7 +28,7 @@ class HookedBroker(SimBroker):
 
     def __init__(self) -> None:
         super().__init__()
-        self.hooked = HookedDispatch(self.broker, self.ports.timers)
+        self.hooked = HookedDispatch(self.broker, self.dispatch, self.ports.timers)
 
     def dispatch_frame(self, frame: bytes, connection: Any = None) -> Dispatched:
         buffer = bytearray(frame)

@@ -51,7 +51,7 @@ def test_a_segment_is_written_anew_with_indexes_that_fit() -> None:
     assert _records(files, "/new") == RECORDS
     assert sum(heard) == len(OLD)
     assert size == len(files.read_file(segment_path("/new", BASE, ".log")))
-    segment = LogSegment.open(files, "/new", BASE, TopicConfig())
+    segment = LogSegment(files, "/new", BASE, TopicConfig())
     segment.sanity_check()
     assert segment.max_timestamp == max(record.timestamp for record in RECORDS)
     assert segment.next_offset() == BASE + len(RECORDS)
