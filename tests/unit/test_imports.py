@@ -46,6 +46,7 @@ COMMON = (
     "plogd.topic_config",
     "plogd.metrics",
     "plogd.fair_queue",
+    "plogd.waiters",
 )
 SHARED = (
     "plogd.metadata.store",

@@ -115,6 +115,9 @@ class FetchReader:
                 except OSError as error:
                     if not log.closed:  # The next read finds the log offline, or tries again.
                         log.disk_failed("read", error)
+                except BaseException:
+                    _cancel_all(jobs)
+                    raise
             # A page cache under pressure might forget forever: the last one waits for the disk.
             reads = await settle(self._read(items, params, cold if left else None))
             if not cold:
@@ -250,6 +253,7 @@ class FetchReader:
                 left, at_least_one = self._read_some(some, reads, left, at_least_one, cold)
         except BaseException:
             _close_all(reads)
+            _cancel_all(cold or ())
             raise
         return reads
 
@@ -337,3 +341,8 @@ def _close_all(reads: Sequence[PartitionRead]) -> None:
     for read in reads:
         if read.region is not None:
             read.region.close()
+
+
+def _cancel_all(cold: Sequence[tuple[Log, Later[None]]]) -> None:
+    for _, job in cold:
+        job.cancel()

@@ -13,6 +13,8 @@ from plog.records.batch import iter_batches
 from plog.types import TopicPartition
 from plog.wire.messages.fetch import FetchPartition
 from plogd.fair_queue import SLICE
+from plogd.log.cold_read import ColdRead
+from plogd.log.log import Log
 from plogd.ports import Later
 from plogd.replica.delayed_fetch import FetchParams
 from plogd.replica.fetch_sessions import FetchItem
@@ -230,3 +232,19 @@ def test_disk_that_fails_in_a_job_is_not_read_again_on_the_reactor(
     assert isinstance(read.error, KafkaStorageError)
     assert blocking_reads == []
     assert broker.bugs == []
+
+
+def test_client_that_leaves_cancels_its_waits_for_all_jobs() -> None:
+    _, manager = make_cold(3)
+    jobs: list[Later[None]] = []
+    begin_read = manager._fetch_reader._begin_read
+
+    def noted(log: Log, cold: ColdRead) -> Later[None]:
+        jobs.append(begin_read(log, cold))
+        return jobs[-1]
+
+    manager._fetch_reader._begin_read = noted
+    fetched = manager.fetch_records([item(number, 0, 100) for number in range(3)], params(1))
+    assert isinstance(fetched, Later)
+    fetched.cancel()
+    assert [job.done for job in jobs] == [True] * 3
