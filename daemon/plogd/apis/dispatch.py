@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Generator
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 from plog.errors import KafkaError
 from plog.wire.api_keys import ApiKey
@@ -82,11 +82,24 @@ class Dispatched(NamedTuple):
     """Of a Produce: whether not even another Produce may start before this one is answered."""
 
 
+class CopyMemory(Protocol):
+    """What counts the copies of requests that are decoded in slices; see net/request_memory.py."""
+
+    def copied(self, nbytes: int) -> None:
+        """Count a copy of a request of `nbytes`, until `decoded`."""
+        ...
+
+    def decoded(self, nbytes: int) -> None:
+        """A copy of `nbytes` is there no longer."""
+        ...
+
+
 class Dispatcher:
     """Starts requests; each broker has one. Call it with a frame and its connection.
 
     Attributes:
         memory: counts the responses that are being encoded.
+        request_memory: counts copies of requests; None where nothing bounds what arrives.
     """
 
     def __init__(self, broker: Broker) -> None:
@@ -95,6 +108,7 @@ class Dispatcher:
         self._max_bytes = broker.config.plog_request_without_records_max_bytes
         self._max_response_bytes = broker.config.plog_response_max_bytes
         self.memory = WorkMemory(lambda: broker.config.plog_queued_max_response_bytes)
+        self.request_memory: CopyMemory | None = None
         self._rows = {int(row.api_key): row for row in HANDLERS}
         self._produce_row = self._rows[ApiKey.PRODUCE]
         self._requests = broker.metrics.counters(
@@ -192,19 +206,30 @@ class Dispatcher:
         body: bytes,
         context: RequestContext,
     ) -> Parts | None:
-        view = memoryview(body)
-        while True:
-            await self._broker.fair_queue.turn()
-            try:
-                decoding.send(view)
-            except StopIteration as end:
-                request = end.value
-                break
-            except WireError as error:
-                self._refused.value += 1
-                raise self._unreadable(row, error) from error
+        request = await self._decode_later(row, decoding, body)
+        del body  # From here on it is not counted.
         answer = self._start(row, request, context)
         return await answer if isinstance(answer, Later) else answer
+
+    async def _decode_later(
+        self, row: Row, decoding: Generator[None, Any, ApiMessage], body: bytes
+    ) -> ApiMessage:
+        memory = self.request_memory
+        if memory is not None:
+            memory.copied(len(body))
+        try:
+            while True:
+                await self._broker.fair_queue.turn()
+                decoding.send(memoryview(body))
+        except StopIteration as end:
+            request: ApiMessage = end.value
+            return request
+        except WireError as error:
+            self._refused.value += 1
+            raise self._unreadable(row, error) from error
+        finally:
+            if memory is not None:
+                memory.decoded(len(body))
 
     def _unreadable(self, row: Row, error: WireError) -> CloseConnection:
         if isinstance(error, TooManyElements):
