@@ -47,7 +47,19 @@ from plogd.metadata.cache import MetadataCache, TopicState
 from plogd.metadata.embedded import METADATA_PARTITION, METADATA_TOPIC_ID, EmbeddedStore
 from plogd.metadata.store import BrokerRegistration, Endpoint, Key
 from plogd.metrics import Registry
-from plogd.ports import Clock, Files, Jobs, Later, Random, Report, Timers, Turn, silence, spawn
+from plogd.ports import (
+    Clock,
+    CopyMemory,
+    Files,
+    Jobs,
+    Later,
+    Random,
+    Report,
+    Timers,
+    Turn,
+    silence,
+    spawn,
+)
 from plogd.quota import Quotas
 from plogd.reliable_timers import ReliableTimers
 from plogd.replica.fetch_sessions import FetchSessionCache
@@ -107,6 +119,8 @@ class Broker:
         self.metrics = metrics
         self.is_ready = False
         """Whether requests can be served."""
+        self.copy_memory: CopyMemory | None = None
+        """Counts copies of requests; None if nothing bounds the memory for requests."""
         self.on_last_log_dir_failed: Callable[[], None] = lambda: None
         """Called when the last log directory has failed."""
         self.on_config: Callable[[BrokerConfig], None] = lambda config: None

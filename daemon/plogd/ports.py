@@ -299,6 +299,18 @@ def silence(message: str, **fields: object) -> None:
     """A `Report` that tells nobody."""
 
 
+class CopyMemory(Protocol):
+    """Counts the copies of requests that are decoded in slices (net/request_memory.py)."""
+
+    def copied(self, nbytes: int) -> None:
+        """Count a copy of a request of `nbytes`, until `decoded`."""
+        ...
+
+    def decoded(self, nbytes: int) -> None:
+        """Stop counting a copy of `nbytes`."""
+        ...
+
+
 class Turn:
     """What must follow the current call, soon, but never inside it.
 

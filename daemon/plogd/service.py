@@ -151,6 +151,7 @@ class BrokerService(Service):
             turn=machine.turn,
             descriptors=machine.files.descriptors,
         )
+        self.broker.copy_memory = self._connections.memory
         register_connection_gauges(self._registry, self._connections)
         self._advertised = AdvertisedCheck(config, self._connections, resolve=self._resolve)
         self.broker.on_address_told = self._advertised.told

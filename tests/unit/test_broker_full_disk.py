@@ -172,3 +172,24 @@ def test_a_disk_that_fails_is_not_taken_for_a_full_one() -> None:
     files.fail_when(lambda op: op.name == "append" and "__cluster_metadata" in op.path, errno.EIO)
     with pytest.raises(Exception, match=r"Input/output error|offline"):
         broker.restart(files)
+
+
+def test_missing_log_keeps_no_broker_near_its_descriptor_limit_from_starting() -> None:
+    broker = SimBroker().start()
+    create_topic(broker, "t", 2)
+    create_topic(broker, "u", 2)
+    files = broker.files.kill()
+    for name in files.listdir("/data/u-0"):
+        files.unlink(f"/data/u-0/{name}")
+    files.rmdir("/data/u-0")
+    files.descriptors.set_limit(8, 1 << 31)
+    assert files.descriptors.max_logs < 4
+    again = broker.restart(files)
+    assert any("1 partitions are offline for want of a log: u-0" in x for x in again.reports)
+    assert again.produce("t", b"x").error_code == 0
+    assert again.produce("u", b"x", partition=1).error_code == 0
+    assert again.produce("u", b"x").error_code == FULL
+    files.descriptors.set_limit(1000, 1 << 31)
+    again.ports.advance(3_000)
+    assert again.produce("u", b"x").error_code == 0
+    assert again.bugs == []

@@ -50,6 +50,7 @@ COMMON = (
     "plogd.metrics",
     "plogd.fair_queue",
     "plogd.reliable_timers",
+    "plogd.waiters",
 )
 SHARED = (
     "plogd.metadata.store",

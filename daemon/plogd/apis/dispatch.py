@@ -194,19 +194,30 @@ class Dispatcher:
         body: bytes,
         context: RequestContext,
     ) -> Parts | None:
-        view = memoryview(body)
-        while True:
-            await self._broker.fair_queue.turn()
-            try:
-                decoding.send(view)
-            except StopIteration as end:
-                request = end.value
-                break
-            except WireError as error:
-                self._refused.value += 1
-                raise self._unreadable(row, error) from error
+        request = await self._decode_later(row, decoding, body)
+        del body  # From here on it is not counted.
         answer = self._start(row, request, context)
         return await answer if isinstance(answer, Later) else answer
+
+    async def _decode_later(
+        self, row: Row, decoding: Generator[None, Any, ApiMessage], body: bytes
+    ) -> ApiMessage:
+        memory = self._broker.copy_memory
+        if memory is not None:
+            memory.copied(len(body))
+        try:
+            while True:
+                await self._broker.fair_queue.turn()
+                decoding.send(memoryview(body))
+        except StopIteration as end:
+            request: ApiMessage = end.value
+            return request
+        except WireError as error:
+            self._refused.value += 1
+            raise self._unreadable(row, error) from error
+        finally:
+            if memory is not None:
+                memory.decoded(len(body))
 
     def _unreadable(self, row: Row, error: WireError) -> CloseConnection:
         if isinstance(error, TooManyElements):

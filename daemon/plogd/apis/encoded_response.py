@@ -19,6 +19,7 @@ from plogd.apis.work_memory import WorkMemory
 from plogd.broker import Broker
 from plogd.fair_queue import SLICE, FairQueue
 from plogd.ports import Later, spawn
+from plogd.waiters import Waiters
 
 _SHARED_BYTES: Final = 8 << 20
 """Of all shared responses that are kept: 50,000 topics in the version that most clients use."""
@@ -64,49 +65,74 @@ class SharedResponses:
     ) -> EncodedResponse:
         """The response ``make()`` in `version`; `key` tells apart what requests ask for.
 
-        A response for another `state` is never returned: its client may know of the change.
+        A response for another `state` is never returned: its client may know of the change. An
+        encoding that fails is an error for all that wait for it, and the next request tries again.
         """
         entry = self._entries.get(key)
-        if entry is None or entry.state != state:
-            self._entries.pop(key, None)
-            entry = self._entries[key] = _Shared(state)
-            max_bytes = self._broker.config.plog_response_max_bytes
-            encoding = spawn(
-                encode_in_slices(make(), version, self._broker.fair_queue, self._memory, max_bytes)
-            )
-            encoding.then(
-                lambda parts: self._encoded(entry, EncodedResponse(parts)),
-                lambda error: self._failed(key, entry, error),
-            )
-        if entry.response is not None:
-            return entry.response
-        outcome: Later[EncodedResponse] = Later()
-        entry.waiting.append(outcome)
+        if entry is not None and entry.state == state:
+            return await entry.waiters.wait() if entry.response is None else entry.response
+        self._entries.pop(key, None)
+        entry = self._entries[key] = _Shared(state)
+        # Before the encoding starts, which may fail at once.
+        outcome = entry.waiters.wait()
+        self._start(key, entry, version, make)
         return await outcome
+
+    def _start(
+        self, key: Hashable, entry: _Shared, version: int, make: Callable[[], ApiMessage]
+    ) -> None:
+        async def encode() -> EncodedResponse:
+            broker = self._broker
+            parts = await encode_in_slices(
+                make(),
+                version,
+                broker.fair_queue,
+                self._memory,
+                broker.config.plog_response_max_bytes,
+            )
+            return EncodedResponse(parts)
+
+        entry.encoding = spawn(encode())
+        entry.encoding.then(
+            lambda response: self._encoded(entry, response),
+            lambda error: self._failed(key, entry, error),
+        )
 
     def _encoded(self, entry: _Shared, response: EncodedResponse) -> None:
         entry.response = response
-        while sum(one.nbytes for one in self._entries.values()) > _SHARED_BYTES:
-            del self._entries[next(iter(self._entries))]
-        for outcome in entry.waiting:
-            outcome.succeed(response)
+        self._drop_oldest()
+        entry.waiters.succeed(response)
+
+    def _drop_oldest(self) -> None:
+        """Drop responses until the others fit; those in progress take no memory here."""
+        nbytes = sum(one.nbytes for one in self._entries.values())
+        for key, entry in list(self._entries.items()):
+            if nbytes <= _SHARED_BYTES:
+                return
+            if entry.response is not None:
+                nbytes -= entry.nbytes
+                del self._entries[key]
 
     def _failed(self, key: Hashable, entry: _Shared, error: Exception) -> None:
         if self._entries.get(key) is entry:
             del self._entries[key]
-        for outcome in entry.waiting:
-            outcome.fail(error)
+        entry.waiters.fail(error)
 
 
 class _Shared:
-    """One response, and who waits for it while it is encoded."""
+    """One response, and the requests that wait while it is encoded; without any, it is not."""
 
-    __slots__ = ("response", "state", "waiting")
+    __slots__ = ("encoding", "response", "state", "waiters")
 
     def __init__(self, state: Hashable) -> None:
         self.state = state
+        self.encoding: Later[EncodedResponse] | None = None
         self.response: EncodedResponse | None = None
-        self.waiting: list[Later[EncodedResponse]] = []
+        self.waiters: Waiters[EncodedResponse] = Waiters(self._abandoned)
+
+    def _abandoned(self) -> None:
+        if self.encoding is not None:
+            self.encoding.cancel()
 
     @property
     def nbytes(self) -> int:

@@ -168,11 +168,11 @@ class NetworkSettings:
     queued_max_request_bytes: int = setting(
         "queued.max.request.bytes",
         128 * MIB,
-        "Memory for unfinished requests, counted as their bytes arrive. Three quarters are for"
-        " requests over 1 MiB, the rest for all others. While it is used up, no more bytes of them"
-        " are read, and connections whose requests take longer than 10 s to arrive are closed. -1"
-        " means no bound, which is Kafka's default; ours is not. At least"
-        " `socket.request.max.bytes`.",
+        "Memory for unfinished requests, counted as their bytes arrive, and for large requests"
+        " without records until they are decoded. Three quarters are for requests over 1 MiB, the"
+        " rest for all others. While it is used up, no more bytes of them are read, and connections"
+        " whose requests take longer than 10 s to arrive are closed. -1 means no bound, which is"
+        " Kafka's default; ours is not. At least `socket.request.max.bytes`.",
         type=SettingType.LONG,
         at_least=1,
         also=(-1,),

@@ -15,9 +15,9 @@ from typing import Final
 from plog.errors import LeaderNotAvailable
 from plogd.controller.controller import Controller
 from plogd.controller.topics import NewTopic
-from plogd.controller.waiting import within
 from plogd.metadata.cache import TopicState
 from plogd.ports import Clock, Later, Report, Timers, failed
+from plogd.waiters import Waiters
 
 _TIMEOUT_MS: Final = 5_000
 """A request waits this long for its topics, which are created nevertheless."""
@@ -41,7 +41,7 @@ class AutoTopicCreation:
         self._clock = clock
         self._timers = timers
         self._report = report
-        self._waiting: dict[str, list[Later[TopicState]]] = {}
+        self._waiters: dict[str, Waiters[TopicState]] = {}
         """The requests that wait for each topic in progress."""
         self._allowance = float(max_per_second())
         """Topics that may be created now; it grows with time up to those of one second."""
@@ -58,45 +58,38 @@ class AutoTopicCreation:
 
         Fails with the KafkaError a client sees; LeaderNotAvailable if it has to ask again.
         """
-        waiting = self._waiting.get(name)
-        if waiting is None:
-            new = NewTopic(name=name)
-            self._controller.plan(new)  # A name that cannot be created costs nothing.
-            if not self._is_allowed():
-                self._report_limit(name)
-                return failed(
-                    LeaderNotAvailable(f"too many topics are being created; ask again for '{name}'")
-                )
-            waiting = self._waiting[name] = []
-            outcome: Later[TopicState] = Later()
-            waiting.append(outcome)
-            self._controller.create_topic(new).then(
-                lambda topic: self._created(name, topic), lambda error: self._failed(name, error)
+        waiters = self._waiters.get(name)
+        if waiters is not None:
+            return self._wait(name, waiters)
+        new = NewTopic(name=name)
+        self._controller.plan(new)  # A name that cannot be created costs nothing.
+        if not self._is_allowed():
+            self._report_limit(name)
+            return failed(
+                LeaderNotAvailable(f"too many topics are being created; ask again for '{name}'")
             )
-        else:
-            outcome = Later()
-            waiting.append(outcome)
-        return within(
-            outcome,
+        waiters = Waiters()
+        outcome = self._wait(name, waiters)  # First, for it may fail without a timer.
+        self._waiters[name] = waiters
+        self._controller.create_topic(new).then(
+            lambda topic: self._waiters.pop(name).succeed(topic),
+            lambda error: self._waiters.pop(name).fail(error),
+        )
+        return outcome
+
+    def _wait(self, name: str, waiters: Waiters[TopicState]) -> Later[TopicState]:
+        return waiters.wait_until(
             _TIMEOUT_MS,
             self._timers,
             lambda: LeaderNotAvailable(f"topic '{name}' is being created"),
         )
-
-    def _created(self, name: str, topic: TopicState) -> None:
-        for outcome in self._waiting.pop(name):
-            outcome.succeed(topic)
-
-    def _failed(self, name: str, error: Exception) -> None:
-        for outcome in self._waiting.pop(name):
-            outcome.fail(error)
 
     def _is_allowed(self) -> bool:
         limit = self._max_per_second()
         now_ms = self._clock.monotonic_ms()
         grown = self._allowance + (now_ms - self._allowed_ms) * limit / 1000
         self._allowance, self._allowed_ms = min(float(limit), grown), now_ms
-        if self._allowance < 1 or len(self._waiting) >= limit:
+        if self._allowance < 1 or len(self._waiters) >= limit:
             return False
         self._allowance -= 1
         return True

@@ -9,7 +9,6 @@ Source: Kafka 4.0 ProducerIdManager, ProducerIdControlManager (block size, first
 
 from __future__ import annotations
 
-from collections import deque
 from typing import Final
 
 from plog.errors import CoordinatorNotAvailable, PlogError
@@ -38,15 +37,17 @@ class ProducerIds:
         self._broker_epoch = broker_epoch
         self._next = 0
         self._end = 0
-        self._waiting: deque[Later[int]] = deque()
+        self._waiting: dict[Later[int], None] = {}
+        """Requests without an id, the oldest one first; those that give up are removed."""
+        self._is_fetching = False
 
     def next_id(self) -> MaybeLater[int]:
         """An id nobody has. Fails with CoordinatorNotAvailable when there is no block to be had."""
         if self._next < self._end and not self._waiting:
             return self._take()
-        later: Later[int] = Later()
-        self._waiting.append(later)
-        if len(self._waiting) == 1:
+        later: Later[int] = Later(lambda: self._waiting.pop(later, None))
+        self._waiting[later] = None
+        if not self._is_fetching:
             self._fetch_block()
         return later
 
@@ -56,6 +57,7 @@ class ProducerIds:
         return taken
 
     def _fetch_block(self) -> None:
+        self._is_fetching = True
         spawn(self._new_block()).then(self._serve, self._refuse)
 
     async def _new_block(self) -> int:
@@ -79,16 +81,17 @@ class ProducerIds:
 
     def _serve(self, first: int) -> None:
         self._next, self._end = first, first + BLOCK_SIZE
-        waiting, self._waiting = self._waiting, deque()
-        while waiting and self._next < self._end:
-            waiting.popleft().succeed(self._take())
-        if waiting:
-            waiting.extend(self._waiting)
-            self._waiting = waiting
+        while self._waiting and self._next < self._end:
+            oldest = next(iter(self._waiting))
+            del self._waiting[oldest]
+            oldest.succeed(self._take())
+        self._is_fetching = False
+        if self._waiting:
             self._fetch_block()
 
     def _refuse(self, error: Exception) -> None:
-        waiting, self._waiting = self._waiting, deque()
+        self._is_fetching = False
+        waiting, self._waiting = self._waiting, {}
         reason = error if isinstance(error, PlogError) else CoordinatorNotAvailable(str(error))
         for later in waiting:
             later.fail(reason)

@@ -29,6 +29,7 @@ from plogd.log.segment_indexes import SegmentIndexes
 from plogd.log.segment_recovery import RecoveredSegment, SegmentScan
 from plogd.log.time_index import TimestampOffset
 from plogd.ports import Jobs, Later, Report, Timers, spawn
+from plogd.waiters import Waiters
 
 RECHECK_MS = 600_000.0
 """How long the outcome of a check counts; after that, more damage may be looked for."""
@@ -48,7 +49,7 @@ class IndexRebuilds:
         self._timers = timers
         self._report = report
         self._housekeeping = housekeeping
-        self._waiting: dict[LogSegment, list[Later[None]]] = {}
+        self._waiters: dict[LogSegment, Waiters[None]] = {}
         """Look-ups that wait, by the segment being checked."""
 
     def check(self, log: Log, segment: LogSegment) -> Later[None]:
@@ -56,19 +57,18 @@ class IndexRebuilds:
 
         Joins a check under way. An error is reported; the look-up meets it again.
         """
-        done: Later[None] = Later()
-        if segment in self._waiting:
-            self._waiting[segment].append(done)
-            return done
-        self._waiting[segment] = [done]
+        waiters = self._waiters.get(segment)
+        if waiters is not None:
+            return waiters.wait()
+        waiters = self._waiters[segment] = Waiters()
+        done = waiters.wait()
 
         def end(error: Exception | None = None) -> None:
             if error is not None and not log.closed:
                 self._housekeeping.log_failed(_TASK, log, error)
             segment.is_checked = True
             self._timers.call_later(RECHECK_MS, lambda: _allow_check(segment))
-            for waiting in self._waiting.pop(segment):
-                waiting.succeed(None)
+            self._waiters.pop(segment).succeed(None)
 
         spawn(self._check(log, segment)).then(lambda _: end(), end)
         return done

@@ -15,6 +15,10 @@ Up to 1 MiB a buffer is a bytearray. Beyond that it is an anonymous mapping, who
 as bytes arrive. Fresh pages and zeros cost more than the copying into them, so mappings use huge
 pages, and some buffers of either kind, which come in a few sizes, are kept for the next lease.
 
+A request that is decoded in slices is copied first, as its buffer is needed for the next one
+(dispatch.py). The copy counts until the last slice, in the part that its size belongs to, so no
+more large requests are received than can be decoded. A copy waits for nothing, so it always ends.
+
 `RequestMemory` also counts the copies of small unfinished requests and of requests that may not
 start yet (receive_buffer.py), which have an eighth of the bound in addition. They are counted
 after the fact: when they exceed it, connections read less ahead.
@@ -123,7 +127,8 @@ class RequestMemory:
 
     Attributes:
         held_bytes: copies outside of leases; their owners count them.
-        held_limit_bytes: beyond this, connections read no more ahead than they have to.
+        held_limit_bytes: beyond this, connections read no more ahead than they have to; what
+            `copied` counts of ordinary requests is taken off.
     """
 
     def __init__(self, limit_bytes: int, on_wait: Callable[[], None] = lambda: None) -> None:
@@ -146,13 +151,18 @@ class RequestMemory:
         is_bounded = limit_bytes >= 0
         self._large.limit_bytes = large_bytes if is_bounded else None
         self._ordinary.limit_bytes = limit_bytes - large_bytes if is_bounded else None
-        self.held_limit_bytes = limit_bytes * _HELD_SHARE if is_bounded else float("inf")
+        self._set_held_limit()
         self._large.serve_line()
         self._ordinary.serve_line()
 
+    def _set_held_limit(self) -> None:
+        is_bounded = self._limit_bytes >= 0
+        share = self._limit_bytes * _HELD_SHARE if is_bounded else float("inf")
+        self.held_limit_bytes = share - self._ordinary.copied_bytes
+
     @property
     def leased_bytes(self) -> int:
-        """What all leases occupy now."""
+        """What all leases occupy now, and the copies of requests that are decoded in slices."""
         return self._ordinary.used_bytes + self._large.used_bytes
 
     @property
@@ -175,8 +185,22 @@ class RequestMemory:
 
         `on_granted` is called when it has grown after a wait.
         """
-        part = self._ordinary if frame_bytes <= MAPPED_ABOVE_BYTES else self._large
-        return Lease(part, frame_bytes, host, on_granted)
+        return Lease(self._part_of(frame_bytes), frame_bytes, host, on_granted)
+
+    def copied(self, nbytes: int) -> None:
+        """Count a copy of a request of `nbytes`, until `decoded`."""
+        self._part_of(nbytes).count_copy(nbytes)
+        self._set_held_limit()
+
+    def decoded(self, nbytes: int) -> None:
+        """A copy of `nbytes` is there no longer; leases that wait may grow."""
+        part = self._part_of(nbytes)
+        part.count_copy(-nbytes)
+        self._set_held_limit()
+        part.serve_line()
+
+    def _part_of(self, nbytes: int) -> _Part:
+        return self._ordinary if nbytes <= MAPPED_ABOVE_BYTES else self._large
 
 
 class _Part:
@@ -186,6 +210,8 @@ class _Part:
         self._on_wait = on_wait
         self.limit_bytes: int | None = None
         self.used_bytes = 0
+        self.copied_bytes = 0
+        """What copies take of `used_bytes`; leases have the rest."""
         self._holders: dict[Lease, None] = {}
         self._largest: Lease | None = None
         self._line: list[Lease] = []
@@ -207,6 +233,12 @@ class _Part:
         self._on_wait()
         self.serve_line(lease)  # Its host may be the next.
         return not lease.is_waiting
+
+    def count_copy(self, nbytes: int) -> None:
+        """A copy of `nbytes` is there, or no longer, if that is negative."""
+        self.copied_bytes += nbytes
+        self.used_bytes += nbytes
+        assert self.copied_bytes >= 0, "a copy came back twice"
 
     def take_back(self, lease: Lease) -> None:
         """Forget `lease`; those that wait may grow."""
@@ -260,8 +292,10 @@ class _Part:
 
     def _fits(self, lease: Lease) -> bool:
         limit, largest = self.limit_bytes, self._largest
-        if limit is None or largest is None or lease is largest:
-            return True  # The first and the largest are always let in, however large they are.
+        if limit is None or lease is largest:
+            return True  # It can always be completed.
+        if largest is None:  # The first is let in, however large it is, unless copies are there.
+            return not self.copied_bytes or self.used_bytes + _whole(lease.frame_bytes) <= limit
         charge = _charge_of(lease) - lease.charged_bytes
         if lease.frame_bytes > largest.frame_bytes:
             others = self.used_bytes - lease.charged_bytes

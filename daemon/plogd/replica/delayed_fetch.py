@@ -1,7 +1,9 @@
 """A fetch that found too little and waits in purgatory for data, or for its time to run out.
 
 Source: Kafka 3.9 DelayedFetch. As there, what has arrived is added up by partition, so an append
-costs a waiting fetch a look at one partition, however many it names.
+costs a waiting fetch a look at one partition, however many it names. Where that look needs data
+that is not in the page cache, a job reads it first and the fetch keeps waiting; further appends to
+the partition start no second look.
 """
 
 from __future__ import annotations
@@ -35,8 +37,8 @@ class FetchReads(Protocol):
         """The partition, if it is hosted here."""
         ...
 
-    def read_one(self, item: FetchItem) -> PartitionRead:
-        """Read one partition, as if it were the first of its fetch."""
+    def read_one(self, item: FetchItem) -> MaybeLater[PartitionRead]:
+        """Read one partition, as if it were the first of its fetch; a Later if a job must read."""
         ...
 
     def read_all(
@@ -61,6 +63,7 @@ class DelayedFetch:
         "_found",
         "_found_bytes",
         "_items",
+        "_looks",
         "_params",
         "_reading",
         "_reads",
@@ -83,11 +86,14 @@ class DelayedFetch:
         self._reads = reads
         self._requested = requested
         self._params = params
+        self._looks: dict[Hashable, Later[PartitionRead]] = {}
+        """Reads of single partitions that wait for a job."""
         self._reading: Later[list[PartitionRead]] | None = None
         self.later: Later[list[PartitionRead]] = Later(self._cancel)
 
     def _cancel(self) -> None:
         self._reads.forget(self)
+        self._cancel_looks()
         if self._reading is not None:
             self._reading.cancel()
 
@@ -113,7 +119,17 @@ class DelayedFetch:
 
     def _has_enough(self, key: Hashable, item: FetchItem) -> bool:
         """Whether there is enough in all partitions; of the others, their bytes are known."""
+        if key in self._looks:
+            return False  # It reads once more after its job.
         read = self._reads.read_one(item)
+        if isinstance(read, Later):
+            self._looks[key] = read
+            read.then(lambda found: self._looked(key, found), lambda _: self._looked(key, None))
+            return False
+        return self._count(key, read)
+
+    def _count(self, key: Hashable, read: PartitionRead) -> bool:
+        """Add up what was found in the partition `key`; whether there is enough now."""
         read.close()
         if read.error is not None or read.diverging_epoch is not None:
             return True
@@ -121,11 +137,26 @@ class DelayedFetch:
         self._found[key] = read.nbytes  # type: ignore[index]  # a key of `_items`
         return self._found_bytes >= self._params.min_bytes
 
+    def _looked(self, key: Hashable, read: PartitionRead | None) -> None:
+        """A job has read what the look at `key` needed, or has failed: then `read` is None."""
+        if self._looks.pop(key, None) is None:
+            return  # The wait has ended.
+        # If the look has failed, reading all of them finds out why.
+        if read is None or self._count(key, read):
+            self._reads.forget(self)
+            self._complete()
+
+    def _cancel_looks(self) -> None:
+        looks, self._looks = self._looks, {}
+        for look in looks.values():
+            look.cancel()
+
     def expire(self) -> None:
         """Answer with what there is."""
         self._complete()
 
     def _complete(self) -> None:
+        self._cancel_looks()
         reads = self._reads.read_all(self._requested, self._params)
         if isinstance(reads, Later):
             self._reading = reads

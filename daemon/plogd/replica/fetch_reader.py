@@ -1,8 +1,10 @@
 """Reading for Fetch: several partitions up to the request's bytes, warming and waiting included.
 
 A fetch of few partitions is read in one turn and is a plain call if it is ready. One of more than
-`SLICE` partitions is read in slices (fair_queue.py), now and when its wait ends. ReplicaManager
-finds the partitions; delayed_fetch.py holds a fetch that waits.
+`SLICE` partitions is read in slices (fair_queue.py), now and when its wait ends. Jobs read what is
+not in the page cache: before the first read, when a wait ends, and when an append makes a waiting
+fetch look at one partition. ReplicaManager finds the partitions; delayed_fetch.py holds a fetch
+that waits.
 
 Called on the reactor's thread. Source: Kafka 3.9 ReplicaManager.fetchMessages, readFromLog.
 """
@@ -22,7 +24,7 @@ from plog.types import ZERO_UUID
 from plogd.fair_queue import SLICE, FairQueue
 from plogd.log.cold_read import ColdRead
 from plogd.log.log import Log
-from plogd.ports import Later, MaybeLater, gather, settle, spawn
+from plogd.ports import Later, MaybeLater, settle, spawn
 from plogd.replica.delayed_fetch import (
     DelayedFetch,
     FetchOutcome,
@@ -42,8 +44,8 @@ _COLD = PartitionRead(None)
 Key = tuple[str, int]
 """Topic and number of a partition; equal to its TopicPartition."""
 
-Cold = list[Later[None]]
-"""Jobs that read what look-ups need, in progress."""
+Cold = list[tuple[Log, Later[None]]]
+"""Logs in which a look-up has to wait, and the jobs in progress that read what it needs."""
 
 
 class FetchReader:
@@ -106,11 +108,16 @@ class FetchReader:
         """Let jobs read what is cold, then read again, until nothing is."""
         for left in reversed(range(_WARMINGS)):
             _close_all(reads)
-            laters, cold = cold, []
-            try:
-                await gather(laters)
-            except OSError:
-                left = 0  # The look-up meets the error again, and knows what to report of it.
+            jobs, cold = cold, []
+            for log, job in jobs:
+                try:
+                    await job
+                except OSError as error:
+                    if not log.closed:  # The next read finds the log offline, or tries again.
+                        log.disk_failed("read", error)
+                except BaseException:
+                    _cancel_all(jobs)
+                    raise
             # A page cache under pressure might forget forever: the last one waits for the disk.
             reads = await settle(self._read(items, params, cold if left else None))
             if not cold:
@@ -148,15 +155,25 @@ class FetchReader:
         """The partition, if it is hosted here."""
         return self._partitions.get((item.topic or "", item.request.partition))
 
-    def read_one(self, item: FetchItem) -> PartitionRead:
+    def read_one(self, item: FetchItem) -> MaybeLater[PartitionRead]:
         """Read one partition, as if it were the first of its fetch."""
-        return self._read_one(item, item.request.partition_max_bytes, True, None)
+        max_bytes = item.request.partition_max_bytes
+        cold: Cold = []
+        read = self._read_one(item, max_bytes, True, cold)
+        if not cold:
+            return read
+        params = FetchParams(max_wait_ms=0, min_bytes=0, max_bytes=max_bytes)
+        return spawn(self._warmed([item], params, [read], cold)).map(lambda reads: reads[0])
 
     def read_all(
         self, items: Sequence[FetchItem], params: FetchParams
     ) -> MaybeLater[list[PartitionRead]]:
         """Read all partitions of a fetch."""
-        return self._read(items, params)
+        if len(items) > SLICE:
+            return spawn(self._read_wide(items, params))
+        cold: Cold = []
+        reads = self._read_all(items, params, cold)
+        return spawn(self._warmed(items, params, reads, cold)) if cold else reads
 
     def forget(self, delayed: DelayedFetch) -> None:
         """The fetch waits no longer."""
@@ -167,10 +184,7 @@ class FetchReader:
     async def _fetch_wide(
         self, items: Sequence[FetchItem], params: FetchParams
     ) -> list[PartitionRead]:
-        cold: Cold = []
-        reads = await self._read_in_slices(items, params, cold)
-        if cold:
-            reads = await self._warmed(items, params, reads, cold)
+        reads = await self._read_wide(items, params)
         readable: dict[Key, FetchItem] = {}
         found: dict[Key, int] = {}
         outcome = FetchOutcome()
@@ -187,6 +201,14 @@ class FetchReader:
             return reads
         _close_all(reads)
         return await self._wait_wide(self._delayed(items, readable, found, params), params)
+
+    async def _read_wide(
+        self, items: Sequence[FetchItem], params: FetchParams
+    ) -> list[PartitionRead]:
+        """Read in slices; jobs read what is cold."""
+        cold: Cold = []
+        reads = await self._read_in_slices(items, params, cold)
+        return await self._warmed(items, params, reads, cold) if cold else reads
 
     async def _turn_or_close(self, reads: Sequence[PartitionRead]) -> None:
         try:
@@ -212,7 +234,7 @@ class FetchReader:
         return await delayed.later
 
     def _read(
-        self, items: Sequence[FetchItem], params: FetchParams, cold: Cold | None = None
+        self, items: Sequence[FetchItem], params: FetchParams, cold: Cold | None
     ) -> MaybeLater[list[PartitionRead]]:
         if len(items) > SLICE:
             return spawn(self._read_in_slices(items, params, cold))
@@ -231,17 +253,18 @@ class FetchReader:
                 left, at_least_one = self._read_some(some, reads, left, at_least_one, cold)
         except BaseException:
             _close_all(reads)
+            _cancel_all(cold or ())
             raise
         return reads
 
     # -- reading ------------------------------------------------------------------------------
 
     def _read_all(
-        self, items: Sequence[FetchItem], params: FetchParams, cold: Cold | None = None
+        self, items: Sequence[FetchItem], params: FetchParams, cold: Cold | None
     ) -> list[PartitionRead]:
         """Read in order until `max_bytes` are together; the first batch found comes whole.
 
-        With a list `cold`, a look-up that would wait for the disk is noted there instead of made.
+        With a list `cold`, a look-up that would wait for the disk becomes a job in that list.
         """
         reads: list[PartitionRead] = []
         self._read_some(items, reads, params.max_bytes, True, cold)
@@ -289,7 +312,7 @@ class FetchReader:
             )
         except ColdRead as found:
             assert cold is not None
-            cold.append(self._begin_read(partition.log, found))
+            cold.append((partition.log, self._begin_read(partition.log, found)))
             return _COLD
         except OSError as error:
             return PartitionRead(KafkaStorageError(f"{partition.topic_partition}: {error}"))
@@ -318,3 +341,8 @@ def _close_all(reads: Sequence[PartitionRead]) -> None:
     for read in reads:
         if read.region is not None:
             read.region.close()
+
+
+def _cancel_all(cold: Sequence[tuple[Log, Later[None]]]) -> None:
+    for _, job in cold:
+        job.cancel()

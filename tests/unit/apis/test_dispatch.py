@@ -46,6 +46,7 @@ from plogd.apis.context import RequestContext
 from plogd.apis.dispatch import CloseConnection, Dispatched
 from plogd.apis.table import HANDLERS
 from plogd.fair_queue import SLICE
+from plogd.net.request_memory import RequestMemory
 from plogd.ports import Cancelled, Later
 from tests.helpers.sim_broker import (
     SimBroker,
@@ -424,3 +425,27 @@ def test_large_request_without_records_ends_the_connection() -> None:
     frame = encode_request(header, DescribeGroupsRequest(groups=["x" * 30_000] * 40))[4:]
     with pytest.raises(CloseConnection, match=r"plog\.request\.without\.records\.max\.bytes"):
         broker.dispatch_frame(frame)
+
+
+@pytest.mark.parametrize("end", ["decoded", "unreadable", "client leaves"])
+def test_copy_of_a_large_request_is_counted_until_it_is_decoded(end: str) -> None:
+    broker = SimBroker().start()
+    memory = broker.broker.copy_memory = RequestMemory(-1)
+    header = RequestHeader(DescribeGroupsRequest.api_key, 5, 1, "test")
+    frame = encode_request(header, groups_request(2000))[4:]
+    if end == "unreadable":
+        frame = frame[: len(frame) // 2]
+    result = broker.dispatch_frame(frame).result
+    assert isinstance(result, Later)
+    assert len(frame) - 100 < memory.used_bytes < len(frame)
+    for _ in range(3):
+        broker.ports.timers.run_next()
+    assert memory.used_bytes > 0
+    if end == "client leaves":
+        result.cancel()
+    while memory.used_bytes:
+        assert not result.done
+        broker.ports.timers.run_next()
+    assert result.done == (end != "decoded"), "its response is still to be made"
+    broker.settle()
+    assert broker.bugs == []

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from plog.errors import ErrorCode
+from plog.errors import ErrorCode, KafkaStorageError
 from plog.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from plogd.ports import failed
 from tests.helpers.sim_broker import Asked, SimBroker
 
 LIMIT = 10
@@ -65,6 +66,32 @@ def test_client_that_leaves_does_not_end_the_creation_for_others(broker: SimBrok
     first.cancel()
     broker.settle()
     assert codes(second) == [0]
+
+
+def test_clients_that_leave_or_time_out_are_removed_while_the_creation_lasts(
+    broker: SimBroker,
+) -> None:
+    creation = broker.broker.auto_topic_creation
+    waiting = [broker.begin(named("same"), 9) for _ in range(20)]
+    for one in waiting[:10]:
+        one.cancel()
+    assert len(creation._waiters["same"]) == 10
+    broker.ports.timers.advance(6_000)  # The jobs that write the topic do not run.
+    assert [codes(one) for one in waiting[10:]] == [[ErrorCode.LEADER_NOT_AVAILABLE]] * 10
+    assert len(creation._waiters["same"]) == 0
+    broker.settle()
+    assert creation._waiters == {}
+    assert ask(broker, "same") == [0]
+
+
+def test_failed_creation_is_an_error_of_all_clients_and_is_tried_again(
+    broker: SimBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        error = KafkaStorageError("the disk failed")
+        patch.setattr(broker.broker.controller, "create_topic", lambda new: failed(error))
+        assert ask(broker, "same") == ask(broker, "same") == [ErrorCode.KAFKA_STORAGE_ERROR]
+    assert ask(broker, "same") == [0]
 
 
 def test_names_that_cannot_be_created_do_not_count(broker: SimBroker) -> None:

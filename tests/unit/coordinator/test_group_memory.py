@@ -110,6 +110,20 @@ def test_assignment_beyond_the_group_is_refused_and_another_taken() -> None:
     assert shard.sync(joined, {joined.member_id: b"x"}).response().assignment == b"x"
 
 
+def test_refused_assignment_leaves_the_group_as_it_was() -> None:
+    shard = GroupShard(plog_group_max_bytes=64 * KIB)
+    asked = shard.join_new()
+    shard.settle()
+    joined = asked.response()
+    assert shard.group().pending_syncs == {joined.member_id}
+    for _ in range(2):
+        refused = shard.sync(joined, {joined.member_id: bytes(64 * KIB)})
+        assert refused.code == ErrorCode.GROUP_MAX_SIZE_REACHED
+        # Its leader is still late, so it is put out when the others have waited long enough.
+        assert shard.group().pending_syncs == {joined.member_id}
+        assert shard.group().members[joined.member_id].sync is None
+
+
 # -- all groups -------------------------------------------------------------------------------
 
 

@@ -17,12 +17,16 @@ from plog.records.codec import Record
 from plog.records.control import ControlType, encode_control_key, encode_end_txn_value
 from plog.records.crc32c import crc32c
 from plog.wire.internal.group_records import encode_key, encode_value
+from plog.wire.messages.join_group import JoinGroupRequestProtocol
+from plogd.coordinator.group_coordinator import OFFSETS_TOPIC
 from plogd.coordinator.loading import SLICE_MS, LoadGate
 from plogd.coordinator.result import CoordinatorRecord, Result
 from plogd.coordinator.shard_runtime import LOAD_RETRY_MS, ShardState
 from plogd.log.batch_validator import AppendOrigin
 from plogd.ports import Later, Timer, spawn
 from tests.helpers.coordinator_site import TOPIC, CoordinatorSite, record
+from tests.helpers.group_frames import join, sync_request
+from tests.helpers.sim_broker import SimBroker
 from tests.helpers.sim_disk import Inode
 from tests.helpers.sim_files import SimFile
 from tests.helpers.sim_ports import SimClock, outcome
@@ -51,6 +55,11 @@ def append(site: CoordinatorSite, *records: Record, **batch: int | bool) -> None
 def raw(name: str, number: int) -> Record:
     one = record(name, number)
     return Record(key=encode_key(one.key), value=encode_value(one.value))
+
+
+def metric(broker: SimBroker, name: str) -> float:
+    [line] = [x for x in broker.metrics.expose().decode().splitlines() if x.startswith(name)]
+    return float(line.split()[-1])
 
 
 class TickingClock(SimClock):
@@ -225,6 +234,58 @@ def test_damaged_bytes_are_not_taken_for_records() -> None:
     with pytest.raises(NotCoordinator):
         outcome(again.numbers())
     assert any("is damaged" in line for line in again.broker.reports)
+
+
+def test_failed_load_unloads_what_it_has_replayed() -> None:
+    site = written(3, offsets_load_buffer_size=100)
+    append(site, raw("x", 1))
+    site.broker.stop()
+    path = f"/data/{TOPIC}-0/{0:020}.log"
+    content = bytearray(site.broker.files.read_file(path))
+    content[-10] ^= 1
+    site.broker.files.overwrite(path, bytes(content))
+    again = CoordinatorSite(site.broker.restart()).start()
+    assert again.runtime_of_shard.state is ShardState.FAILED
+    assert len(again.shard.numbers) == 3, "some of the log was replayed"
+    assert [type(one) for one in again.shard.told] == [NotCoordinator]
+
+
+def test_groups_of_failed_loads_take_no_memory() -> None:
+    broker = SimBroker(offsets_topic_num_partitions=1, offsets_load_buffer_size=100).start()
+    metadata = [JoinGroupRequestProtocol(name="range", metadata=bytes(10_000))]
+    for number in range(3):
+        group_id = f"g{number}"
+        joined = join(broker, group_id=group_id, protocols=metadata)
+        broker.ask(sync_request(joined, {joined.member_id: b"x"}, group_id=group_id), 5)
+    used = "plog_groups_bytes "
+    assert metric(broker, used) > 30_000
+    path = f"/data/{OFFSETS_TOPIC}-0/{0:020}.log"
+    broker.stop()
+    content = bytearray(broker.files.read_file(path))
+    content[-10] ^= 1
+    broker.files.overwrite(path, bytes(content))
+    again = broker.restart()
+    for _ in range(5):
+        again.settle()
+        again.ports.advance(LOAD_RETRY_MS)
+    assert metric(again, used) == 0
+    assert again.bugs == []
+
+
+def test_load_checks_a_segment_whose_index_is_wrong_and_reads_it() -> None:
+    site = written(30, log_index_interval_bytes=100, offsets_load_buffer_size=100)
+    site.broker.log(TOPIC).roll()
+    site.set("last", 30)
+    site.broker.settle()
+    site.broker.stop()
+    path = f"/data/{TOPIC}-0/{0:020}.index"
+    index = bytearray(site.broker.files.read_file(path))
+    for position in range(7, len(index) - 8, 8):  # The last entry is checked at a start.
+        index[position] ^= 1
+    site.broker.files.overwrite(path, bytes(index))
+    again = CoordinatorSite(site.broker.restart()).start()
+    assert len(outcome(again.numbers())) == 31
+    assert sum("rebuilt the indexes of" in line for line in again.broker.reports) == 1
 
 
 def test_a_disk_that_cannot_be_read_is_tried_again() -> None:

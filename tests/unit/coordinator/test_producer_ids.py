@@ -145,3 +145,15 @@ def test_it_gives_up_after_many_refusals() -> None:
     assert isinstance(waiting, Later)
     with pytest.raises(CoordinatorNotAvailable):
         outcome(waiting)
+
+
+def test_requests_that_give_up_are_removed_and_take_no_id() -> None:
+    store = Store()
+    ids = make(store)
+    for _ in range(3):
+        given_up = ids.next_id()
+        assert isinstance(given_up, Later)
+        given_up.cancel()
+    assert len(ids._waiting) == 0
+    assert len(store.waiting) == 1, "the block that is being fetched is for the next one"
+    assert take(ids, store) == 0

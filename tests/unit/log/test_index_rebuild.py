@@ -115,6 +115,17 @@ def test_look_ups_that_meet_the_same_damage_share_one_scan() -> None:
     assert len(_reports(site, "rebuilt the indexes of")) == 1
 
 
+def test_look_ups_that_give_up_are_removed_and_the_check_goes_on() -> None:
+    site, log = _damaged_header()
+    found = _look_up(site, log, 2)
+    for _ in range(3):
+        site.manager.begin_read(log, found).cancel()
+    assert len(site.manager._index_rebuilds._waiters[found.segment]) == 0
+    site.ports.settle()
+    assert site.manager._index_rebuilds._waiters == {}
+    assert len(_reports(site, "rebuilt the indexes of")) == 1
+
+
 @pytest.mark.parametrize(
     "index",
     [

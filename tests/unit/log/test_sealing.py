@@ -10,6 +10,7 @@ from plogd.log import names
 from plogd.log.checkpoints import read_leader_epochs
 from plogd.log.housekeeping import RETRY_MS
 from plogd.log.log import Log
+from plogd.ports import Later
 from plogd.topic_config import TopicConfig
 from tests.helpers.log_site import LogSite, base_offsets
 from tests.helpers.sim_file import open_file
@@ -206,6 +207,79 @@ def test_a_recreated_topic_never_gets_the_snapshot_of_the_old_one(deleted_segmen
     site.ports.advance(3 * RETRY_MS)
     assert site.listing(again, ".snapshot") == []
     assert not again.producer_state.producers
+
+
+def _put_off() -> tuple[LogSite, Log]:
+    """A seal that a full disk has refused; meanwhile the indexes have lost their descriptors."""
+    site, log = _rolled()
+    site.files.fail_when(lambda operation: operation.path.endswith(".snapshot.tmp"), errno.ENOSPC)
+    site.settle()
+    site.files.fail_no_more()
+    site.files.descriptors.set_limit(16, 1 << 31)
+    site.create("u-0")  # Its files take the place of the idle ones.
+    assert [file.is_open for file in log.segments.first.sync_files()[1:]] == [False, False]
+    return site, log
+
+
+def test_seal_without_descriptors_for_its_indexes_is_tried_again() -> None:
+    site, log = _put_off()
+    records, index, _ = log.segments.first.sync_files()
+    opened = open_file(records)
+    holders = opened._holders
+    site.files.fail_when(lambda operation: operation.path.endswith(".timeindex"), errno.EMFILE)
+    synced: list[str] = []
+
+    def note(operation: Operation) -> None:
+        if operation.name == "sync" and "/t-0/" in operation.path:
+            synced.append(operation.path)
+
+    site.files.on_operation = note
+    site.ports.advance(RETRY_MS)
+    assert synced == [], "only what has not begun may be tried again"
+    assert (site.offline, log.recovery_point) == ([], 0)
+    assert "seal of t-0 failed: [Errno 24]" in site.reports[-1]
+    assert (opened._holders, open_file(index)._holders) == (holders, 1), "1: the pool"
+    opened_index = open_file(index)
+    site.files.fail_no_more()
+    site.ports.advance(RETRY_MS)
+    assert (site.offline, log.recovery_point) == ([], 5)
+    site.create("v-0")  # The pool closes what is idle, and nothing else holds it open.
+    assert not opened.is_open
+    assert not opened_index.is_open
+
+
+def test_seal_that_cannot_read_the_directory_of_its_indexes_takes_it_offline() -> None:
+    site, log = _put_off()
+    site.files.fail_when(lambda operation: operation.path.endswith(".timeindex"), errno.EIO)
+    site.ports.advance(RETRY_MS)
+    assert (site.offline, log.recovery_point) == (["/a"], 0)
+
+
+def test_epochs_that_a_refused_seal_has_not_written_are_written_by_the_next() -> None:
+    site, log = _put_off()
+    site.files.fail_when(lambda operation: operation.path.endswith(".timeindex"), errno.EMFILE)
+    log.leader_epochs.is_dirty = True
+    site.ports.advance(RETRY_MS)
+    assert log.leader_epochs.is_dirty
+    site.files.fail_no_more()
+    site.ports.advance(RETRY_MS)
+    assert not log.leader_epochs.is_dirty
+
+
+def test_files_of_a_seal_whose_job_is_not_taken_are_closed() -> None:
+    site = LogSite().start()
+    log = site.create("t-0")
+    site.fill(log, 4)
+    site.settle()
+    segment = log.segments.active
+    seal: Later[OSError | None] = Later()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(site.ports.jobs, "submit", lambda lane, function: seal)
+        log.roll()
+    files = [open_file(file) for file in segment.sync_files()]
+    held = [file._holders for file in files]
+    seal.fail(RuntimeError("no job can be taken"))
+    assert [file._holders for file in files] == [count - 1 for count in held]
 
 
 def test_files_are_held_until_the_seal_is_done() -> None:

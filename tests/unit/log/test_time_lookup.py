@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from plog.errors import KafkaStorageError
-from plog.records.batch import Compression
-from plogd.log import names
+from plog.records.batch import HEADER_SIZE, Compression, CorruptBatch
+from plogd.log import names, time_lookup
 from plogd.log.log_segment import LogSegment
 from plogd.log.time_index import TimestampAndOffset
 from plogd.log.time_lookup import find_in_segment, max_timestamp_offset, offset_for_timestamp
@@ -216,3 +216,19 @@ def test_a_time_before_the_first_index_entry_does_not_look_like_a_wrong_index() 
     for segment in log.segments:
         assert _find(segment, 0, 0) is not None
         assert not segment.index_is_suspect
+
+
+def test_batch_that_is_too_large_uncompressed_is_not_looked_into(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    segment = _create(SimFiles())
+    times = [T0 + number for number in range(1000)]
+    append(segment, client_batch(timestamps=times, compression=Compression.GZIP), BASE)
+    uncompressed_bytes = len(client_batch(timestamps=times)) - HEADER_SIZE
+    for max_bytes in (uncompressed_bytes - 1, uncompressed_bytes):
+        monkeypatch.setattr(time_lookup, "_BATCH_MAX_BYTES", max_bytes)
+        if max_bytes < uncompressed_bytes:
+            with pytest.raises(CorruptBatch):
+                _find(segment, T0 + 500, BASE)
+        else:
+            assert _find(segment, T0 + 500, BASE) == (T0 + 500, BASE + 500, 0)

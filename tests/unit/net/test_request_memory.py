@@ -235,3 +235,72 @@ def test_copies_outside_of_leases_have_a_bound_of_their_own() -> None:
     assert memory.used_bytes == MIB + 1
     memory.limit_bytes = -1
     assert not memory.holds_too_much
+
+
+def test_copies_that_are_decoded_keep_large_requests_waiting() -> None:
+    memory = RequestMemory(16 * MIB)
+    for _ in range(3):
+        memory.copied(4 * MIB)
+    assert memory.used_bytes == 12 * MIB
+    large, small = lease(memory, 4 * MIB), lease(memory, 100 * KIB)
+    assert large.is_waiting
+    assert not small.is_waiting
+    memory.decoded(4 * MIB)
+    assert fill(large) == 4 * MIB
+    memory.decoded(4 * MIB)
+    memory.decoded(4 * MIB)
+    large.release()
+    small.release()
+    assert memory.used_bytes == 0
+
+
+def test_request_above_the_bound_is_let_in_when_the_copies_are_decoded() -> None:
+    memory = RequestMemory(4 * MIB)
+    memory.copied(2 * MIB)
+    large = lease(memory, 10 * MIB)
+    assert large.is_waiting
+    memory.decoded(2 * MIB)
+    assert fill(large) == 10 * MIB
+
+
+def test_copies_of_ordinary_requests_leave_less_to_read_ahead() -> None:
+    memory = RequestMemory(8 * MIB)
+    memory.copied(600 * KIB)
+    memory.held_bytes = 400 * KIB
+    assert not memory.holds_too_much
+    memory.copied(100 * KIB)
+    assert memory.holds_too_much
+    memory.limit_bytes = 16 * MIB
+    assert not memory.holds_too_much
+    memory.decoded(600 * KIB)
+    memory.decoded(100 * KIB)
+    assert memory.held_limit_bytes == 2 * MIB
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_requests_that_become_copies_stay_within_the_bound(seed: int) -> None:
+    chance = random.Random(seed)
+    memory = RequestMemory(16 * MIB)
+    sizes = [chance.choice([200, 900, 1100, 3000, 12_000]) * KIB for _ in range(60)]
+    leases: list[Lease] = []
+    copies: list[int] = []
+    while sizes or leases or copies:
+        if sizes and chance.random() < 0.3:
+            leases.append(memory.lease(sizes.pop(), chance.choice("abc"), nothing))
+        if copies and chance.random() < 0.2:
+            memory.decoded(copies.pop(0))
+        ready = [made for made in leases if not made.is_waiting]
+        assert ready or copies or sizes or not leases, "all wait for each other"
+        if not ready:
+            continue
+        made = chance.choice(ready)
+        if made.is_complete:  # The request is copied, and its buffer goes to the next.
+            memory.copied(made.frame_bytes)
+            copies.append(made.frame_bytes)
+            made.release()
+            leases.remove(made)
+        else:
+            made.grow(max(room(made), min(made.frame_bytes, 16 * KIB)))
+        # Kept buffers may come on top, and a request that is larger than its part.
+        assert memory.used_bytes <= (16 + 16) * MIB
+    assert memory.used_bytes == memory.waiting == 0

@@ -10,7 +10,7 @@ import pytest
 from plog.errors import CorruptMessage, KafkaStorageError
 from plogd.log.log import Log
 from plogd.log.time_index import TimestampAndOffset
-from plogd.log.time_lookup import Steps
+from plogd.log.time_lookup import _BATCH_MAX_BYTES, Steps
 from plogd.ports import Cancelled, Later
 from plogd.replica.time_lookup_queue import STARTED_AT_ONCE, Found, TimeLookupQueue
 from tests.helpers.log_site import four_segments
@@ -176,3 +176,7 @@ def test_a_job_that_cannot_run_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     found = queue.submit("a", 1)
     with pytest.raises(RuntimeError, match="too late"):
         outcome(found)
+
+
+def test_uncompressed_batches_of_a_directory_stay_within_their_bound() -> None:
+    assert STARTED_AT_ONCE * _BATCH_MAX_BYTES <= 128 << 20

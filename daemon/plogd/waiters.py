@@ -1,0 +1,86 @@
+"""Requests that wait for one outcome together, such as a topic that is being created.
+
+The work does not belong to any of them: it continues when a request gives up. A request that gives
+up, or whose time is over, is removed at once, so the memory is bounded by the requests in progress
+however long the work takes.
+
+Pure; used on the reactor's thread by every package of the broker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+from plogd.ports import Later, Timer, Timers
+
+T = TypeVar("T")
+
+
+class Waiters(Generic[T]):
+    """The requests that wait for one outcome.
+
+    Args:
+        on_abandoned: called when the last of them has given up.
+
+    >>> waiters: Waiters[str] = Waiters()
+    >>> one, other = waiters.wait(), waiters.wait()
+    >>> one.cancel()
+    >>> len(waiters)
+    1
+    """
+
+    __slots__ = ("_on_abandoned", "_timers_by_waiter")
+
+    def __init__(self, on_abandoned: Callable[[], None] = lambda: None) -> None:
+        self._on_abandoned = on_abandoned
+        self._timers_by_waiter: dict[Later[T], Timer | None] = {}
+
+    def __len__(self) -> int:
+        return len(self._timers_by_waiter)
+
+    def wait(self) -> Later[T]:
+        """Wait for the outcome."""
+        outcome: Later[T] = Later(lambda: self._give_up(outcome))
+        self._timers_by_waiter[outcome] = None
+        return outcome
+
+    def wait_until(
+        self, timeout_ms: float, timers: Timers, error: Callable[[], Exception]
+    ) -> Later[T]:
+        """As `wait`; fails with `error` once `timeout_ms` have passed."""
+
+        def expire() -> None:
+            self._give_up(outcome)
+            outcome.fail(error())
+
+        timer = timers.call_later(timeout_ms, expire)
+        outcome = self.wait()
+        self._timers_by_waiter[outcome] = timer
+        return outcome
+
+    def succeed(self, value: T) -> None:
+        """Give all of them `value`."""
+        for outcome in self._take_all():
+            outcome.succeed(value)
+
+    def fail(self, error: Exception) -> None:
+        """Fail all of them."""
+        for outcome in self._take_all():
+            outcome.fail(error)
+
+    def _take_all(self) -> list[Later[T]]:
+        waiting, self._timers_by_waiter = self._timers_by_waiter, {}
+        for timer in waiting.values():
+            if timer is not None:
+                timer.cancel()
+        return list(waiting)
+
+    def _give_up(self, outcome: Later[T]) -> None:
+        if outcome not in self._timers_by_waiter:
+            return  # The outcome is being delivered.
+        timer = self._timers_by_waiter.pop(outcome)
+        if timer is not None:
+            timer.cancel()
+        if not self._timers_by_waiter:
+            self._on_abandoned()
