@@ -156,6 +156,7 @@ class Log:
             if self.refuses_writes:
                 why = "no room on the disk for this broker's start; no writes until there is"
                 raise KafkaStorageError(f"{self.topic_partition}: {why}")
+            check_fits(self.topic_partition, len(batch.view), self._config)
             if by_job:
                 return self._append_by_job(batch, leader_epoch, now_ms, origin)
             return self._append(batch, leader_epoch, now_ms)
@@ -173,7 +174,6 @@ class Log:
         last_offset = first_offset + header.last_offset_delta
         set_base_offset_and_epoch(view, 0, first_offset, leader_epoch)
         info = AppendInfo(first_offset, last_offset, time_ms, self.log_start_offset)
-        check_fits(self.topic_partition, len(view), config)
         segment = self._segments.active
         try:
             if segment.should_roll(config, len(view), max_timestamp, last_offset, now_ms):
@@ -225,7 +225,6 @@ class Log:
         self, batch: ValidatedBatch, leader_epoch: int, now_ms: int, origin: AppendOrigin
     ) -> AppendInfo:
         """As all appends go from the first slow one until none is left that is not written."""
-        check_fits(self.topic_partition, len(batch.view), self._config)
         lane = self._lane or LaneWrites(self, self._files, self._rounds, self._writes)
         info = lane.append(batch, leader_epoch=leader_epoch, now_ms=now_ms, origin=origin)
         if lane.is_busy:
