@@ -202,11 +202,16 @@ class PooledFile:
 
     def append(self, data: Buffer) -> None:
         """Write all of `data` at the end."""
-        file = self.retain()
-        try:
-            file.append(data)
-        finally:
-            file.close()
+        opened = self.opened
+        if opened is not None:
+            self.is_used = True
+            try:  # Without holding it: a file that was closed before writes nothing.
+                opened.append(data)
+                return
+            except OSError as error:
+                if error.errno != errno.EBADF:
+                    raise
+        self._call(lambda file: file.append(data))
 
     def pread(self, length: int, position: int) -> bytes:
         """Up to `length` bytes from `position`."""

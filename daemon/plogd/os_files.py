@@ -78,11 +78,12 @@ class OsFile:
 
     def append(self, data: Buffer) -> None:
         """Write all of `data` at the end; see `plogd.ports.File.append`."""
-        written = os.write(self._fd, data)
+        fd = self._fd  # One reference for all writes: a close in between affects none of them.
+        written = os.write(fd, data)
         if written != len(data):
             view = memoryview(data)
             while written < len(view):  # A short write: the disk is full, or a signal came.
-                written += os.write(self._fd, view[written:])
+                written += os.write(fd, view[written:])
 
     def pread(self, length: int, position: int) -> bytes:
         """Up to `length` bytes from `position`; fewer only at the end of the file."""

@@ -169,6 +169,26 @@ def test_a_file_closed_while_it_is_being_opened_stays_closed() -> None:
     assert not file.is_open
 
 
+def test_append_reopens_file_that_another_thread_closes_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = _files(limit=64)
+    file = files.open_on_demand(f"{tmp_path}/a")
+    file.append(b"1")
+    append = OsFile.append
+
+    def close_then_append(opened: OsFile, data: bytes) -> None:
+        monkeypatch.undo()
+        for number in range(20):
+            files.open_on_demand(f"{tmp_path}/{number}")
+        assert not opened.is_open
+        append(opened, data)
+
+    monkeypatch.setattr(OsFile, "append", close_then_append)
+    file.append(b"2")
+    assert (tmp_path / "a").read_bytes() == b"12"
+
+
 def test_a_file_opened_by_two_threads_is_open_once() -> None:
     files = SimFiles(["/d"])
     files.open_append("/d/a").append(b"x")

@@ -69,7 +69,8 @@ class IndexFile:
 
     def append(self, *fields: int) -> None:
         """Write one entry at the end. Whatever is raised, nothing was appended; see `repair`."""
-        self.repair()
+        if self._torn:
+            self._cut()
         try:
             self.file.append(self._layout.pack(*fields))
         except Exception:  # After any error, part of it may be in the file.

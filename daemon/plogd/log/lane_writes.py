@@ -71,10 +71,6 @@ class _Outcome:
     """Why the other batches are not written."""
     slowest_ms: float = 0.0
 
-    def batch_written(self) -> None:
-        """Count one more."""
-        self.written += 1
-
 
 class WrittenLog(Protocol):
     """What `LaneWrites` needs of the `Log` whose appends it makes."""
@@ -241,13 +237,14 @@ class LaneWrites:
         try:
             for number, prepared in enumerate(group):
                 started_ms = self._writes.monotonic_ms()
-                batch, last_offset = prepared.batch, prepared.last_offset
-                if must_roll(segment, batch, last_offset, config, prepared.now_ms):
+                batch, now_ms = prepared.batch, prepared.now_ms
+                if must_roll(segment, batch, prepared.last_offset, config, now_ms):
                     segment = make_successor(
                         self._files, self._log.directory, segment, prepared.first_offset, config
                     )
                     outcome.rolled[number] = segment
-                write_batch(segment, batch, last_offset, outcome.batch_written)
+                write_batch(segment, batch, prepared.first_offset)
+                outcome.written += 1
                 took_ms = self._writes.monotonic_ms() - started_ms
                 outcome.slowest_ms = max(outcome.slowest_ms, took_ms)
         except Exception as error:

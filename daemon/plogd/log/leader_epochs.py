@@ -31,7 +31,15 @@ UNDEFINED_OFFSET = -1
 class LeaderEpochs:
     """The epochs of one log. Called on the reactor's thread; writing is a job's work."""
 
-    __slots__ = ("_entries", "_files", "directory", "highest", "is_dirty", "too_high")
+    __slots__ = (
+        "_entries",
+        "_files",
+        "directory",
+        "highest",
+        "is_dirty",
+        "latest_epoch",
+        "too_high",
+    )
 
     def __init__(
         self,
@@ -45,6 +53,8 @@ class LeaderEpochs:
         self.directory = directory
         """Where the file is; set anew when the directory is renamed."""
         self._entries: list[EpochEntry] = []
+        self.latest_epoch = UNDEFINED_EPOCH
+        """The newest epoch that has records; -1 if there is none."""
         self.highest = highest
         """While a log is loaded: no epoch above it was ever given to a leader; None: unknown."""
         self.too_high: list[EpochEntry] = []
@@ -69,11 +79,6 @@ class LeaderEpochs:
         """All entries, oldest first."""
         return tuple(self._entries)
 
-    @property
-    def latest_epoch(self) -> int:
-        """The newest epoch that has records; -1 if there is none."""
-        return self._entries[-1].epoch if self._entries else UNDEFINED_EPOCH
-
     def assign(self, epoch: int, start_offset: int) -> bool:
         """`epoch` wrote `start_offset`, or is about to; whether that was news.
 
@@ -93,6 +98,7 @@ class LeaderEpochs:
         while entries and (entries[-1].epoch >= epoch or entries[-1].start_offset >= start_offset):
             entries.pop()
         entries.append(EpochEntry(epoch, start_offset))
+        self.latest_epoch = epoch
         self.is_dirty = True
         return True
 
@@ -122,6 +128,7 @@ class LeaderEpochs:
         while self._entries and self._entries[-1].start_offset >= end_offset:
             self._entries.pop()
             self.is_dirty = True
+        self.latest_epoch = self._entries[-1].epoch if self._entries else UNDEFINED_EPOCH
 
     def truncate_from_start(self, start_offset: int) -> None:
         """The log now starts at `start_offset`: the epoch that holds it begins there."""
@@ -137,6 +144,7 @@ class LeaderEpochs:
         """Forget everything: the log was emptied, or its records have no epochs."""
         self.is_dirty = self.is_dirty or bool(self._entries)
         self._entries.clear()
+        self.latest_epoch = UNDEFINED_EPOCH
 
     def flush(self) -> None:
         """Durably write the file if it is behind. A job's work. Raises OSError."""

@@ -29,7 +29,7 @@ from plogd.log.log_results import NO_DATA, AppendInfo, FetchData, as_fetch_data
 from plogd.log.log_segment import LogSegment
 from plogd.log.log_state import LogHooks, LogState
 from plogd.log.retention import KEEP_EVERYTHING, RetentionPolicy, deletable_segments
-from plogd.log.segment_writes import check_fits, make_successor, write_batch
+from plogd.log.segment_writes import check_fits, make_successor, remove_batch, write_batch
 from plogd.log.segments import Segments
 from plogd.ports import Files
 from plogd.topic_config import TopicConfig
@@ -156,6 +156,7 @@ class Log:
             if self.refuses_writes:
                 why = "no room on the disk for this broker's start; no writes until there is"
                 raise KafkaStorageError(f"{self.topic_partition}: {why}")
+            check_fits(self.topic_partition, len(batch.view), self._config)
             if by_job:
                 return self._append_by_job(batch, leader_epoch, now_ms, origin)
             return self._append(batch, leader_epoch, now_ms)
@@ -167,25 +168,26 @@ class Log:
 
     def _append(self, batch: ValidatedBatch, leader_epoch: int, now_ms: int) -> AppendInfo:
         view, header, max_timestamp, _, time_ms = batch
-        monotonic_ms = self._writes.monotonic_ms
-        started_ms = monotonic_ms()
+        writes, config = self._writes, self._config
+        started_ms = writes.monotonic_ms()
         first_offset = self.log_end_offset
         last_offset = first_offset + header.last_offset_delta
         set_base_offset_and_epoch(view, 0, first_offset, leader_epoch)
         info = AppendInfo(first_offset, last_offset, time_ms, self.log_start_offset)
-
-        def written() -> None:
-            if monotonic_ms() - started_ms > SLOW_WRITE_MS:
-                self._writes.took(monotonic_ms() - started_ms)
-            self.appended(header, first_offset, leader_epoch)
-
-        check_fits(self.topic_partition, len(view), self._config)
-        active = self._segments.active
+        segment = self._segments.active
         try:
-            if active.should_roll(self._config, len(view), max_timestamp, last_offset, now_ms):
+            if segment.should_roll(config, len(view), max_timestamp, last_offset, now_ms):
                 self.roll()
-                active = self._segments.active
-            write_batch(active, batch, last_offset, written)
+                segment = self._segments.active
+            position = write_batch(segment, batch, first_offset)
+            try:
+                took_ms = writes.monotonic_ms() - started_ms
+                if took_ms > SLOW_WRITE_MS:
+                    writes.took(took_ms)
+                self.appended(header, first_offset, leader_epoch)
+            except Exception as error:
+                remove_batch(segment, position, error)
+                raise
         except OSError as error:
             raise self.disk_failed("append", error) from error
         return info
@@ -211,7 +213,8 @@ class Log:
         wants_sync = unrequested >= self._config.flush_messages or self._flush_before_visible
         if wants_sync:
             self._rounds.request(self, header.size_bytes)
-        self.leader_epochs.assign(leader_epoch, first_offset)
+        if leader_epoch > self.leader_epochs.latest_epoch:
+            self.leader_epochs.assign(leader_epoch, first_offset)
         if header.producer_id >= 0:
             self.producer_state.update(header, first_offset=first_offset)
         self.log_end_offset = end_offset
@@ -222,7 +225,6 @@ class Log:
         self, batch: ValidatedBatch, leader_epoch: int, now_ms: int, origin: AppendOrigin
     ) -> AppendInfo:
         """As all appends go from the first slow one until none is left that is not written."""
-        check_fits(self.topic_partition, len(batch.view), self._config)
         lane = self._lane or LaneWrites(self, self._files, self._rounds, self._writes)
         info = lane.append(batch, leader_epoch=leader_epoch, now_ms=now_ms, origin=origin)
         if lane.is_busy:

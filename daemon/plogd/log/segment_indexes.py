@@ -252,6 +252,7 @@ class SegmentIndexes:
             by_offset.truncate_to_count(by_offset.count - 1)
             raise
         self._last_indexed_position = position
+        self._is_full = by_offset.is_full or by_time.is_full
 
     def add_last_entry(self) -> None:
         """The segment is not appended to any more: note its largest timestamp, for retention."""

@@ -1,16 +1,14 @@
 """The file work of appends and rolls: all or nothing, whatever is raised on the way.
 
 Both ways to append use it: log.py writes at once, lane_writes.py in a job on a thread of its own.
-What a write means for the log (offsets, epochs, producers) is their business; what has to happen
-together with the write is passed in as `then`.
+They decide what a write means for the log (offsets, epochs, producers); where that fails after the
+write, `remove_batch` undoes the write, too.
 
 Source: Kafka 3.9 LocalLog.append, LocalLog.roll; docs/architecture.md, rule R15.
 Invariant: after any exception the segment and its indexes are as before, or HalfWritten is raised.
 """
 
 from __future__ import annotations
-
-from collections.abc import Callable
 
 from plog.errors import RecordListTooLarge
 from plog.types import TopicPartition
@@ -48,23 +46,31 @@ def make_successor(
     return LogSegment.create(files, directory, base_offset, config)
 
 
-def write_batch(
-    segment: LogSegment, batch: ValidatedBatch, last_offset: int, then: Callable[[], None]
-) -> None:
-    """Append `batch` to `segment` and call `then`: both, or neither has happened.
+def write_batch(segment: LogSegment, batch: ValidatedBatch, first_offset: int) -> int:
+    """Append `batch`, whose offsets begin at `first_offset`, and return its position in the file.
 
-    `then` must not change anything before the last step that can fail. Raises what the append or
-    `then` has raised; HalfWritten if the batch cannot be removed again.
+    Raises what the append has raised, and then nothing of the batch is left; or HalfWritten.
     """
     view, header, max_timestamp, max_timestamp_delta, _ = batch
-    size_before = segment.records.size_bytes
-    first_offset = last_offset - header.last_offset_delta
+    position = segment.records.size_bytes
     try:
-        segment.append(view, last_offset, max_timestamp, first_offset + max_timestamp_delta)
-        then()
+        return segment.append(
+            view,
+            first_offset + header.last_offset_delta,
+            max_timestamp,
+            first_offset + max_timestamp_delta,
+        )
     except Exception as error:
-        try:
-            segment.truncate_to_size(size_before)
-        except Exception as problem:
-            raise HalfWritten(f"{error}; part of a batch is left: {problem!r}") from error
+        remove_batch(segment, position, error)
         raise
+
+
+def remove_batch(segment: LogSegment, position: int, error: Exception) -> None:
+    """Undo the write of the last batch, at `position`, because of `error`.
+
+    Raises HalfWritten if that fails.
+    """
+    try:
+        segment.truncate_to_size(position)
+    except Exception as problem:
+        raise HalfWritten(f"{error}; part of a batch is left: {problem!r}") from error

@@ -17,12 +17,14 @@ from plogd.log.retention import SegmentInfo
 class Segments:
     """A log's segments by base offset. Look-ups are O(log n)."""
 
-    __slots__ = ("_base_offsets", "_segments")
+    __slots__ = ("_base_offsets", "_segments", "active")
 
     def __init__(self, segments: Iterable[LogSegment]) -> None:
         self._segments = sorted(segments, key=lambda segment: segment.base_offset)
         self._base_offsets = [segment.base_offset for segment in self._segments]
         assert self._segments, "a log has at least its active segment"
+        self.active = self._segments[-1]
+        """The segment that is appended to."""
 
     def __len__(self) -> int:
         return len(self._segments)
@@ -35,16 +37,12 @@ class Segments:
         """The oldest segment."""
         return self._segments[0]
 
-    @property
-    def active(self) -> LogSegment:
-        """The segment that is appended to."""
-        return self._segments[-1]
-
     def add(self, segment: LogSegment) -> None:
         """`segment` becomes the active one."""
         assert segment.base_offset > self._base_offsets[-1]
         self._segments.append(segment)
         self._base_offsets.append(segment.base_offset)
+        self.active = segment
 
     def remove_first(self, count: int) -> Sequence[LogSegment]:
         """Take out and return the `count` oldest; the active one always stays."""

@@ -95,7 +95,7 @@ class OutputQueue:
             close_regions(answer)
             return
         for part in answer:
-            if isinstance(part, bytes | memoryview):
+            if isinstance(part, _Bytes):
                 self.buffered_bytes += len(part)
                 self._parts.append(part)
             else:

@@ -170,8 +170,10 @@ class RequestQueue:
         result = dispatched.result
         if isinstance(result, Later):
             self._wait_for(result, dispatched)
+        elif self._pending and result is not None:
+            self._answer_after_others(result, dispatched)
         elif result is not None:
-            self._answered_at_once(result, dispatched)
+            self._write(result)
         return True
 
     def call_when_ready(self) -> None:
@@ -207,13 +209,10 @@ class RequestQueue:
         self._has_refused_produce = may_follow
         return False
 
-    def _answered_at_once(self, answer: Answer, dispatched: Dispatched) -> None:
-        if self._pending:
-            request = _Pending(is_produce=dispatched.is_produce, runs_alone=dispatched.runs_alone)
-            request.answer = answer
-            self._pending.append(request)
-        else:
-            self._write(answer)
+    def _answer_after_others(self, answer: Answer, dispatched: Dispatched) -> None:
+        request = _Pending(is_produce=dispatched.is_produce, runs_alone=dispatched.runs_alone)
+        request.answer = answer
+        self._pending.append(request)
 
     def _wait_for(self, later: Later[Answer | None], dispatched: Dispatched) -> None:
         request = _Pending(

@@ -212,8 +212,8 @@ class Partition:
             records, leader_epoch=self.leader_epoch, now_ms=now_ms, origin=origin
         )
         # With a relaxed flush.messages, what was appended may be acknowledged at once.
-        if log.acknowledged_end_offset > log.high_watermark:
-            self._log_advanced()
+        if self._raise_high_watermark():
+            self._on_progress(self)
         return info
 
     def update_config(self, config: TopicConfig) -> None:
@@ -221,18 +221,21 @@ class Partition:
         old, self.log.config = self.log.config, config
         if config.flush_messages < old.flush_messages and self.log.has_unflushed:
             self.log.request_sync()
-        if self.log.acknowledged_end_offset > self.log.high_watermark:
-            self._log_advanced()
+        if self._raise_high_watermark():
+            self._on_progress(self)
 
     def _log_advanced(self) -> None:
         self._raise_high_watermark()
         self._on_progress(self)
 
-    def _raise_high_watermark(self) -> None:
+    def _raise_high_watermark(self) -> bool:
+        """Move the high watermark to what the log may acknowledge; whether that is more."""
         log = self.log
         acknowledged = log.acknowledged_end_offset
-        if acknowledged > log.high_watermark:
-            log.high_watermark = acknowledged
+        if acknowledged <= log.high_watermark:
+            return False
+        log.high_watermark = acknowledged
+        return True
 
     # -- read ---------------------------------------------------------------------------------
 

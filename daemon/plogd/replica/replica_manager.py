@@ -143,12 +143,11 @@ class ReplicaManager:
             append = PartitionAppend(key)
             appends.append(append)
             partition = append.partition = self._partitions.get(key)
-            if partition is not None:
-                is_one_of_many = len(appends) > _AT_ONCE
-                if is_one_of_many or not partition.appends_at_once:
-                    request = request or self.append_queues.new_request(required_acks)
-                    if self.append_queues.takes(append, records, request, is_one_of_many):
-                        continue
+            is_one_of_many = len(appends) > _AT_ONCE
+            if partition is not None and (is_one_of_many or not partition.appends_at_once):
+                request = request or self.append_queues.new_request(required_acks)
+                if self.append_queues.takes(append, records, request, is_one_of_many):
+                    continue
             self._append(append, records, required_acks)
         if request is not None and request.unsettled:
             return spawn(self._append_later(appends, request, timeout_ms))

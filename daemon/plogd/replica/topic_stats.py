@@ -67,7 +67,8 @@ class TopicStats:
         """Count one partition's append; of a topic that does not exist nothing is counted."""
         if append.partition is None:
             return
-        topic = self._topic(append.topic_partition.topic)
+        name = append.topic_partition.topic
+        topic = self._topics.get(name) or self._topic(name)
         topic.produces.value += 1
         info = append.info
         if info is None:
