@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from plog.errors import CoordinatorNotAvailable, KafkaStorageError, PolicyViolation
+from plog.errors import CoordinatorNotAvailable
 from plog.types import TopicPartition
 from plogd.config import BrokerConfig, DynamicSettings
 from plogd.config.dynamic import overlay, told_changes
@@ -66,13 +66,13 @@ from plogd.replica.fetch_sessions import FetchSessionCache
 from plogd.replica.gauges import register_gauges
 from plogd.replica.replica_manager import ReplicaManager
 from plogd.replica.time_lookup_queue import TimeLookupQueue
+from plogd.replica.topic_start import TopicStart, shown_partitions
 from plogd.replica.topic_stats import TopicStats
 from plogd.topic_config import TopicConfig
 
 _INTERNAL_TOPIC_TIMEOUT_MS = 5_000
 """How long a request waits for the topic of its coordinator, which is made all the same."""
 _NO_ROOM_RETRY_MS = 1_000
-_TOLD_PARTITIONS = 10
 _METADATA_LOG_CONFIG = TopicConfig(
     cleanup_policy=(),  # Nothing of it may ever go: there are no snapshots.
     flush_messages=1,
@@ -294,7 +294,13 @@ class Broker:
         self._start_security()
         topics = await self.controller.load()
         await self._load_logs(topics)
-        await self._start_topics(topics)
+        start = TopicStart(
+            self.replica_manager.topics,
+            timers=self.timers,
+            report=self._report,
+            may_retry=lambda: self.is_ready and not self.log_manager.offline_dirs,
+        )
+        await start.start(topics)
         self.is_ready = True
         if not self.store.is_registered:
             self._report(
@@ -305,37 +311,6 @@ class Broker:
                 level="error",
             )
             self._register_later()
-
-    async def _start_topics(self, topics: Sequence[TopicState]) -> None:
-        """Lead all partitions; those for whose logs there is no room are offline until there is."""
-        try:
-            await self.replica_manager.topics.start_topics(topics)
-        except (KafkaStorageError, PolicyViolation) as error:
-            missing = self.replica_manager.topics.without_logs(topics)
-            self._report(
-                "{count} partitions are offline for want of a log: {partitions}. {error}. They get "
-                "one when there is room, or when the broker is started again",
-                count=len(missing),
-                partitions=_some(missing),
-                error=str(error),
-                level="error",
-            )
-            self.replica_manager.topics.set_without_log(missing)
-            await self.replica_manager.topics.start_topics(topics)
-            self._make_logs_later(missing)
-
-    def _make_logs_later(self, missing: Sequence[TopicPartition]) -> None:
-        """Try again until there are logs for these partitions, or a disk has failed."""
-
-        def made(_: None) -> None:
-            self._report("there is room again: every partition has its log")
-
-        def again() -> None:
-            if self.is_ready and not self.log_manager.offline_dirs:
-                making = self.replica_manager.topics.make_logs_of(missing)
-                making.then(made, lambda _: self._make_logs_later(missing))
-
-        self.timers.call_later(_NO_ROOM_RETRY_MS, again)
 
     def _register_later(self) -> None:
         """Try again until this start is written down, or the disk has failed."""
@@ -385,7 +360,7 @@ class Broker:
                 "their directories were removed: stop the broker, put them back from a copy in the "
                 "place of the new ones, and start again",
                 count=len(missing),
-                partitions=_some(missing),
+                partitions=shown_partitions(missing),
                 level="warn",
             )
 
@@ -501,10 +476,3 @@ class Broker:
         if any(log.topic_partition == METADATA_PARTITION for log in logs):
             self.store.storage_failed()
         self.replica_manager.log_dir_failed(logs)
-
-
-def _some(keys: Sequence[TopicPartition]) -> str:
-    """The first few of them, for a line of the log."""
-    more = len(keys) - _TOLD_PARTITIONS
-    told = ", ".join(str(key) for key in keys[:_TOLD_PARTITIONS])
-    return f"{told} and {more} more" if more > 0 else told

@@ -155,7 +155,7 @@ def test_logs_that_were_not_made_are_made_when_there_is_room() -> None:
         files.rmdir(f"/data/u-{number}")
     files.fail_when(lambda operation: operation.name == "mkdir", errno.ENOSPC)
     again = broker.restart(files)
-    assert any("2 partitions are offline for want of a log: u-0, u-1" in x for x in again.reports)
+    assert any("cannot create the logs of 2 partitions (u-0, u-1)" in x for x in again.reports)
     assert again.produce("t", b"x", partition=1).error_code == 0
     assert again.produce("u", b"x").error_code == FULL
     again.ports.advance(3_000)
@@ -185,7 +185,7 @@ def test_missing_log_keeps_no_broker_near_its_descriptor_limit_from_starting() -
     files.descriptors.set_limit(8, 1 << 31)
     assert files.descriptors.max_logs < 4
     again = broker.restart(files)
-    assert any("1 partitions are offline for want of a log: u-0" in x for x in again.reports)
+    assert any("cannot create the logs of 1 partitions (u-0)" in x for x in again.reports)
     assert again.produce("t", b"x").error_code == 0
     assert again.produce("u", b"x", partition=1).error_code == 0
     assert again.produce("u", b"x").error_code == FULL

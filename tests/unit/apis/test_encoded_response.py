@@ -74,7 +74,7 @@ def test_clients_that_leave_are_removed_and_the_last_one_ends_the_encoding(
     assert len(entry.waiters) == 1
     asked[4].cancel()
     assert entries == {}
-    assert broker.broker.dispatch.memory.used_bytes == 0
+    assert broker.dispatch.memory.used_bytes == 0
     broker.settle()
     assert broker.bugs == []
     again = begin(broker)
