@@ -92,18 +92,18 @@ class FakeCluster:
         """This, for who takes a real one."""
         return cast(Cluster, self)
 
-    def backoff(self) -> Backoff:
+    def deadline(self, timeout_s: float | None = None) -> Deadline:
+        return Deadline(self.network, 60.0)  # type: ignore[arg-type]  # As much as it needs.
+
+    def backoff(self, deadline: Deadline | None = None) -> Backoff:
         return Backoff(
-            self.network,  # type: ignore[arg-type]  # As much of one as it needs.
+            self.network,  # type: ignore[arg-type]
             first_s=0.1,
             longest_s=1.0,
-            deadline=Deadline(self.network, 60.0),  # type: ignore[arg-type]
+            deadline=deadline or self.deadline(),
         )
 
-    def within(self, timeout_s: float | None = None) -> FakeCluster:
-        return self
-
-    async def refresh(self, topics: Collection[str]) -> ClusterMetadata:
+    async def refresh(self, topics: Collection[str], **_: object) -> ClusterMetadata:
         self.refreshed.append(set(topics))
         self.metadata = ClusterMetadata(
             cluster_id="fake",
@@ -124,24 +124,26 @@ class FakeCluster:
             ),
         )
 
-    async def connection(self, node_id: int) -> FakeConnection:
+    async def connection(self, node_id: int, **_: object) -> FakeConnection:
         return FakeConnection(self.versions, self.api_versions)
 
-    async def ask_node(self, node_id: int, request: ApiMessage, response: type[R]) -> R:
+    async def ask_node(
+        self, node_id: int, request: ApiMessage, response: type[R], **_: object
+    ) -> R:
         self.asked.append((node_id, request))
         answer = self.answer(node_id, request)
         assert isinstance(answer, response)
         return answer
 
-    async def ask_any(self, request: ApiMessage, response: type[R]) -> R:
+    async def ask_any(self, request: ApiMessage, response: type[R], **_: object) -> R:
         return await self.ask_node(ANY, request, response)
 
     async def ask_controller(
-        self, request: ApiMessage, response: type[R], *, retry_on: Callable[[R], bool]
+        self, request: ApiMessage, response: type[R], *, retry_on: Callable[[R], bool], **_: object
     ) -> R:
         return await self.ask_node(min(self.brokers), request, response)
 
-    async def coordinator(self, key: str) -> int:
+    async def coordinator(self, key: str, **_: object) -> int:
         return self.coordinators[key]
 
     def forget_coordinator(self, key: str) -> None:
