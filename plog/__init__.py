@@ -16,10 +16,10 @@ if TYPE_CHECKING:  # So that checkers see what `__getattr__` gives.
     from plog.client.assignors.assignor import Assignor as Assignor
     from plog.client.assignors.assignor import RebalanceProtocol as RebalanceProtocol
     from plog.client.assignors.assignor import Subscription as Subscription
-    from plog.client.blocking import Admin as Admin
-    from plog.client.blocking import Consumer as Consumer
-    from plog.client.blocking import Producer as Producer
-    from plog.client.blocking import RecordFuture as RecordFuture
+    from plog.client.faces.blocking import Admin as Admin
+    from plog.client.faces.blocking import Consumer as Consumer
+    from plog.client.faces.blocking import Producer as Producer
+    from plog.client.faces.blocking import RecordFuture as RecordFuture
     from plog.client.errors import AuthenticationFailed as AuthenticationFailed
     from plog.client.errors import BufferExhausted as BufferExhausted
     from plog.client.errors import ClosedError as ClosedError
@@ -40,15 +40,15 @@ if TYPE_CHECKING:  # So that checkers see what `__getattr__` gives.
     from plog.client.errors import TransactionAborted as TransactionAborted
     from plog.client.errors import WokenUp as WokenUp
     from plog.client.errors import WrongThread as WrongThread
-    from plog.client.group_metadata import GroupMetadata as GroupMetadata
-    from plog.client.interceptors import ProducerInterceptor as ProducerInterceptor
-    from plog.client.metadata import PartitionMetadata as PartitionMetadata
-    from plog.client.metadata import TopicMetadata as TopicMetadata
-    from plog.client.partitioner import HashPartitioner as HashPartitioner
-    from plog.client.partitioner import Partitioner as Partitioner
-    from plog.client.partitioner import RandomPartitioner as RandomPartitioner
-    from plog.client.partitioner import RoundRobinPartitioner as RoundRobinPartitioner
-    from plog.client.rebalance_listener import RebalanceListener as RebalanceListener
+    from plog.client.group.group_metadata import GroupMetadata as GroupMetadata
+    from plog.client.producer.interceptors import ProducerInterceptor as ProducerInterceptor
+    from plog.client.network.metadata import PartitionMetadata as PartitionMetadata
+    from plog.client.network.metadata import TopicMetadata as TopicMetadata
+    from plog.client.producer.partitioner import HashPartitioner as HashPartitioner
+    from plog.client.producer.partitioner import Partitioner as Partitioner
+    from plog.client.producer.partitioner import RandomPartitioner as RandomPartitioner
+    from plog.client.producer.partitioner import RoundRobinPartitioner as RoundRobinPartitioner
+    from plog.client.consumer.rebalance_listener import RebalanceListener as RebalanceListener
     from plog.client.values import ConsumerRecord as ConsumerRecord
     from plog.client.values import OffsetAndMetadata as OffsetAndMetadata
     from plog.client.values import OffsetAndTimestamp as OffsetAndTimestamp
@@ -64,22 +64,22 @@ if TYPE_CHECKING:  # So that checkers see what `__getattr__` gives.
     from plog.version import VERSION as __version__  # noqa: F401
 
 _MODULE_OF = {
-    "Admin": "plog.client.blocking",
-    "Consumer": "plog.client.blocking",
-    "Producer": "plog.client.blocking",
-    "RecordFuture": "plog.client.blocking",
-    "RebalanceListener": "plog.client.rebalance_listener",
+    "Admin": "plog.client.faces.blocking",
+    "Consumer": "plog.client.faces.blocking",
+    "Producer": "plog.client.faces.blocking",
+    "RecordFuture": "plog.client.faces.blocking",
+    "RebalanceListener": "plog.client.consumer.rebalance_listener",
     "Assignment": "plog.client.assignors.assignor",
     "Assignor": "plog.client.assignors.assignor",
     "RebalanceProtocol": "plog.client.assignors.assignor",
     "Subscription": "plog.client.assignors.assignor",
-    "PartitionMetadata": "plog.client.metadata",
-    "TopicMetadata": "plog.client.metadata",
-    "HashPartitioner": "plog.client.partitioner",
-    "Partitioner": "plog.client.partitioner",
-    "RandomPartitioner": "plog.client.partitioner",
-    "RoundRobinPartitioner": "plog.client.partitioner",
-    "ProducerInterceptor": "plog.client.interceptors",
+    "PartitionMetadata": "plog.client.network.metadata",
+    "TopicMetadata": "plog.client.network.metadata",
+    "HashPartitioner": "plog.client.producer.partitioner",
+    "Partitioner": "plog.client.producer.partitioner",
+    "RandomPartitioner": "plog.client.producer.partitioner",
+    "RoundRobinPartitioner": "plog.client.producer.partitioner",
+    "ProducerInterceptor": "plog.client.producer.interceptors",
     "ConsumerRecord": "plog.client.values",
     "OffsetAndMetadata": "plog.client.values",
     "OffsetAndTimestamp": "plog.client.values",
@@ -108,7 +108,7 @@ _MODULE_OF = {
     "NoOffsetForPartition": "plog.client.errors",
     "RecordTooLarge": "plog.client.errors",
     "SerializationFailed": "plog.client.errors",
-    "GroupMetadata": "plog.client.group_metadata",
+    "GroupMetadata": "plog.client.group.group_metadata",
     "TransactionAborted": "plog.client.errors",
     "TlsFailed": "plog.client.errors",
     "WokenUp": "plog.client.errors",

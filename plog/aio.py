@@ -1,5 +1,5 @@
-"""The client library for asyncio: `Producer`, `Consumer`, `Admin`. See plog.client.asyncio_face."""
+"""The client library for asyncio: `Producer`, `Consumer`, `Admin`. See plog.client.faces.asyncio."""
 
-from plog.client.asyncio_face import Admin, Consumer, Producer, RecordAwaitable
+from plog.client.faces.asyncio import Admin, Consumer, Producer, RecordAwaitable
 
 __all__ = ["Admin", "Consumer", "Producer", "RecordAwaitable"]

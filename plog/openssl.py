@@ -1,6 +1,6 @@
 """What both ends of a TLS connection set in a context of pyOpenSSL.
 
-The server's context is plogd/net/tls_context.py's, the client's client/tls_twisted.py's. Whatever
+The server's context is plogd/net/tls_context.py's, the client's network/twisted_tls.py's. Whatever
 this OpenSSL refuses is a ValueError that says what to change; the callers know the setting's name.
 
 Source: OpenSSL's SSL_CTX_set_min_proto_version(3), X509_VERIFY_PARAM_set_flags(3).

@@ -1,7 +1,7 @@
 """PEM texts: finding the keys and certificates in them, and telling them from other forms.
 
 Pure. What a block means is the business of who reads it: plogd/net/tls_files.py for the broker,
-client/security.py for clients.
+network/tls_context.py for clients.
 
 Source: RFC 7468; KIP-651 and Kafka 4.3 DefaultSslEngineFactory.PemStore, which as here takes a PEM
 text without its line ends.

@@ -1,7 +1,7 @@
 """The settings ``ssl.keystore.…`` and ``ssl.truststore.…``, as clients and the broker have them.
 
 Keys and certificates are PEM, from a file or in the setting itself. What else each of them needs is
-in client/security_settings.py and plogd/config/tls_settings.py. Source: Kafka 4.3
+in settings/security.py and plogd/config/tls_settings.py. Source: Kafka 4.3
 DefaultSslEngineFactory; KIP-651.
 """
 

@@ -1,6 +1,6 @@
 """The mathematics of SCRAM: what a password becomes, and how each side proves that it knows it.
 
-Pure. The client's conversation is client/sasl.py; what a broker keeps is plogd/security/scram.py.
+Pure. The client's conversation is network/sasl.py; what a broker keeps is plogd/security/scram.py.
 Source: RFC 5802, RFC 7677; Kafka 4.3 ScramFormatter, ScramMechanism.
 """
 

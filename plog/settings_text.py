@@ -1,7 +1,7 @@
 """Tables of settings as text: rows of a Markdown table, entries of an example file.
 
 Pure: rows in, text out. What pages and files there are, and what their heads say, is the business
-of who owns the tables: plogd/config/docs.py for the broker, client/settings_docs.py for clients.
+of who owns the tables: plogd/config/docs.py for the broker, settings/docs.py for clients.
 """
 
 from __future__ import annotations

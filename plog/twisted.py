@@ -1,11 +1,11 @@
 """The client library for Twisted: clients, protocols with flow control, a service.
 
-`Producer`, `Consumer` and `Admin` return Deferreds (plog.client.twisted_face); factories, protocols
-and `StreamService` are for streams (plog.client.twisted_streams).
+`Producer`, `Consumer` and `Admin` return Deferreds (plog.client.faces.twisted); factories, protocols
+and `StreamService` are for streams (plog.client.faces.twisted.streams).
 """
 
-from plog.client.twisted_face import Admin, Consumer, Producer
-from plog.client.twisted_streams import (
+from plog.client.faces.twisted import Admin, Consumer, Producer
+from plog.client.faces.twisted.streams import (
     ConsumerFactory,
     ConsumerProtocol,
     ProducerFactory,

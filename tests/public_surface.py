@@ -24,7 +24,7 @@ from plog.cli.docs import parsers_below
 from plog.cli.parser import tool_parser
 from plog.client.settings import AdminSettings, ConsumerSettings, ProducerSettings
 from plog.settings import settings_of
-from plogd.apis.table import HANDLERS
+from plogd.apis.api_table import HANDLERS
 from plogd.config.broker_config import BrokerConfig
 from plogd.testing.broker_thread import BrokerThread
 from plogd.topic_config import TopicConfig

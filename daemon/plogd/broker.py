@@ -18,7 +18,7 @@ from dataclasses import replace
 from plog.errors import CoordinatorNotAvailable
 from plog.types import TopicPartition
 from plogd.config import BrokerConfig, DynamicSettings
-from plogd.config.dynamic import overlay, told_changes
+from plogd.config.dynamic_config import overlay, told_changes
 from plogd.config.loggers import Logs
 from plogd.connection_context import ConnectionContext
 from plogd.controller.acls import Acls
@@ -28,21 +28,21 @@ from plogd.controller.configs import Configs
 from plogd.controller.controller import Controller
 from plogd.controller.scram_users import ScramUsers
 from plogd.controller.security_gauges import register_security_gauges
-from plogd.controller.topics import Defaults, NewTopic
-from plogd.controller.waiting import within
-from plogd.coordinator.group_coordinator import OFFSETS_TOPIC, GroupCoordinator
-from plogd.coordinator.group_gauges import register_group_gauges
-from plogd.coordinator.group_memory import GroupMemory
-from plogd.coordinator.group_record_check import check_group_record
-from plogd.coordinator.groups import Groups
+from plogd.controller.topic_creation import Defaults, NewTopic
+from plogd.concurrency import within
+from plogd.coordinator.group.group_coordinator import OFFSETS_TOPIC, GroupCoordinator
+from plogd.coordinator.group.group_gauges import register_group_gauges
+from plogd.coordinator.group.group_memory import GroupMemory
+from plogd.coordinator.group.group_record_check import check_group_record
+from plogd.coordinator.group.group_metadata_manager import GroupMetadataManager
 from plogd.coordinator.producer_ids import ProducerIds
-from plogd.coordinator.shard_runtime import Surroundings
-from plogd.coordinator.timers import ShardTimers
+from plogd.coordinator.runtime.shard_runtime import Surroundings
+from plogd.coordinator.runtime.shard_timers import ShardTimers
 from plogd.fair_queue import FairQueue
-from plogd.log.discovery import KnownTopic
+from plogd.log.recovery.log_discovery import KnownTopic
 from plogd.log.log import Log
 from plogd.log.log_manager import LogManager
-from plogd.log.reserve import keep_room
+from plogd.log.disk.reserved_space import keep_room
 from plogd.metadata.cache import MetadataCache, TopicState
 from plogd.metadata.embedded import METADATA_PARTITION, METADATA_TOPIC_ID, EmbeddedStore
 from plogd.metadata.store import BrokerRegistration, Endpoint, Key
@@ -63,7 +63,7 @@ from plogd.ports import (
 from plogd.quota import Quotas
 from plogd.reliable_timers import ReliableTimers
 from plogd.replica.fetch_sessions import FetchSessionCache
-from plogd.replica.gauges import register_gauges
+from plogd.replica.replica_gauges import register_gauges
 from plogd.replica.replica_manager import ReplicaManager
 from plogd.replica.time_lookup_queue import TimeLookupQueue
 from plogd.replica.topic_start import TopicStart, shown_partitions
@@ -198,7 +198,7 @@ class Broker:
             sample_ms=self.config.quota_window_size_seconds * 1000,
         )
 
-    def _make_group_coordinator(self) -> GroupCoordinator[Groups]:
+    def _make_group_coordinator(self) -> GroupCoordinator[GroupMetadataManager]:
         around = Surroundings(
             replica_manager=self.replica_manager,
             config=lambda: self.config,
@@ -228,8 +228,8 @@ class Broker:
         self.replica_manager.topics.record_checks[OFFSETS_TOPIC] = check_group_record
         return coordinator
 
-    def _make_groups(self, timers: ShardTimers) -> Groups:
-        return Groups(
+    def _make_groups(self, timers: ShardTimers) -> GroupMetadataManager:
+        return GroupMetadataManager(
             config=lambda: self.config,
             timers=timers,
             random=self.random,

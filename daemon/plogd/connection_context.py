@@ -1,7 +1,7 @@
 """What the broker knows of a client's connection.
 
 The transport makes a `ConnectionContext` for each connection; ApiVersions notes the client's
-software in it. A request's own context is in apis/context.py.
+software in it. A request's own context is in apis/request_context.py.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import TypeVar
 
-from plogd.descriptors import DescriptorBudget
+from plogd.descriptor_budget import DescriptorBudget
 from plogd.files import Buffer, File
 
 T = TypeVar("T")

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple, Protocol, TypeAlias
 
-from plogd.descriptors import DescriptorBudget
+from plogd.descriptor_budget import DescriptorBudget
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 

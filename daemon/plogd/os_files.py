@@ -20,7 +20,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from plogd.descriptors import DescriptorBudget
+from plogd.descriptor_budget import DescriptorBudget
 from plogd.file_pool import FilePool
 from plogd.files import Buffer, DiskSpace, File
 

@@ -50,7 +50,7 @@ class OwnProcess:
 
 
 def _raise_descriptor_limit() -> int:
-    """Raise the limit as far as allowed; return it. See plogd/descriptors.py for its use."""
+    """Raise the limit as far as allowed; return it. See plogd/descriptor_budget.py for its use."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     return hard

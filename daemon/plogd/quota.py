@@ -1,7 +1,7 @@
 """How fast clients may produce and fetch: whose quota counts, rates, and how long to wait.
 
 `Quotas` holds a `RateQuota` for each quota that is enforced. Handlers ask it (apis/throttling.py),
-the connection then takes no request for the time it says (net/server_protocol.py). Which quotas
+the connection then takes no request for the time it says (net/request_queue.py). Which quotas
 there are is the metadata store's knowledge; changing them is controller/client_quotas.py's work.
 
 A rate is bytes over a sliding window of samples. Whoever exceeds it waits as long as it takes until

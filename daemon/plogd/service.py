@@ -27,23 +27,23 @@ from plog.errors import PlogError
 from plog.version import VERSION
 from plogd.broker import Broker
 from plogd.config import BrokerConfig, ConfigError, LoadedConfig, Reload, reloadable
-from plogd.config.loading import without_tls
+from plogd.config.config_loader import without_tls
 from plogd.http.process_metrics import register_process_metrics
-from plogd.http.status import Status
+from plogd.http.health import Status
 from plogd.logging import LineObserver
 from plogd.machine import Machine
 from plogd.metrics import Registry
-from plogd.net.advertised_check import AdvertisedCheck
+from plogd.net.advertised_listeners_check import AdvertisedCheck
 from plogd.net.connections import Connections
 from plogd.net.detached_jobs import DetachedJobs
-from plogd.net.gauges import register_connection_gauges
+from plogd.net.connection_gauges import register_connection_gauges
 from plogd.net.listeners import Listeners
 from plogd.ports import Later
 from plogd.process import OwnProcess
 from plogd.tasks import BROKER_TASKS, Running, RunningTasks, start_tasks
 
 if TYPE_CHECKING:
-    from plogd.net.tls_servers import PreparedTls, TlsServers
+    from plogd.net.tls_reload import PreparedTls, TlsServers
 
 log = Logger()
 
@@ -165,7 +165,7 @@ class BrokerService(Service):
     def _make_tls(self) -> TlsServers | None:
         if not self._loaded.config.tls_listeners():
             return None
-        from plogd.net.tls_servers import TlsServers, prepare_tls
+        from plogd.net.tls_reload import TlsServers, prepare_tls
 
         prepared = prepare_tls(self._loaded.config, self._clock.now_ms())
         for warning in prepared.warnings:
@@ -280,7 +280,7 @@ class BrokerService(Service):
             self._reload_tls(self._tls, loaded, reload)
 
     def _reload_tls(self, tls: TlsServers, loaded: LoadedConfig, reload: Reload) -> None:
-        from plogd.net.tls_servers import prepare_tls
+        from plogd.net.tls_reload import prepare_tls
 
         def prepared(new: PreparedTls) -> None:
             if self._stopping:

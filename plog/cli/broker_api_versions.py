@@ -9,13 +9,13 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator, Mapping
 
-from plog.cli.admin import run_admin
+from plog.cli.admin_client import run_admin
 from plog.cli.options import add_admin_options
 from plog.cli.output import Table, show
 from plog.cli.parser import add_examples
 from plog.client.admin.brokers import BrokerAdmin, BrokerApiVersions
 from plog.client.admin.values import BrokerDescription, VersionRange
-from plog.client.cluster import Cluster
+from plog.client.network.cluster import Cluster
 from plog.errors import KafkaError
 from plog.wire.api_keys import ApiKey
 from plog.wire.messages import API_BY_KEY

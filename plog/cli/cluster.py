@@ -10,13 +10,13 @@ import argparse
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final
 
-from plog.cli.admin import run_admin
+from plog.cli.admin_client import run_admin
 from plog.cli.options import UsageError, add_bootstrap_controller_option, add_json_option
 from plog.cli.output import Table, show, tell
 from plog.cli.parser import add_examples, first_line
 from plog.client.admin.brokers import BrokerAdmin
 from plog.client.admin.values import BrokerDescription
-from plog.client.cluster import Cluster
+from plog.client.network.cluster import Cluster
 from plog.errors import UnsupportedVersion
 
 _COLUMNS: Final = ("ID", "HOST", "PORT", "RACK", "STATE", "ENDPOINT_TYPE")

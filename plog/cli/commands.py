@@ -59,29 +59,29 @@ COMMANDS: Final[tuple[Command, ...]] = (
     ),
     Command(
         "configs",
-        "plog.cli.configs:configure",
+        "plog.cli.configs.command:configure",
         "Tell and change settings of topics, brokers and groups, quotas, and users' passwords.",
     ),
     Command(
         "console-consumer",
-        "plog.cli.console_consumer:configure",
+        "plog.cli.console.console_consumer:configure",
         "Print the records of topics, and go on as more come.",
         ("consume", "tail"),
     ),
     Command(
         "console-producer",
-        "plog.cli.console_producer:configure",
+        "plog.cli.console.console_producer:configure",
         "Send lines of standard input, or of a file, as records to a topic.",
         ("produce",),
     ),
     Command(
         "consumer-groups",
-        "plog.cli.consumer_groups:configure",
+        "plog.cli.consumer_groups.command:configure",
         "List, describe and delete consumer groups, and move their offsets.",
     ),
     Command(
         "consumer-perf-test",
-        "plog.cli.consumer_perf_test:configure",
+        "plog.cli.perf.consumer_perf_test:configure",
         "Read many records, and print the throughput.",
     ),
     Command(
@@ -91,12 +91,12 @@ COMMANDS: Final[tuple[Command, ...]] = (
     ),
     Command(
         "dump-log",
-        "plogd.tools.dump_log:configure",
+        "plogd.tools.dump.command:configure",
         "Print what is in the files of a log: records, indexes, producer snapshots.",
     ),
     Command(
         "e2e-latency",
-        "plog.cli.e2e_latency:configure",
+        "plog.cli.perf.e2e_latency:configure",
         "Measure how long a record takes from a producer to a consumer.",
     ),
     Command(
@@ -116,43 +116,43 @@ COMMANDS: Final[tuple[Command, ...]] = (
     ),
     Command(
         "metadata-shell",
-        "plogd.tools.metadata_shell:configure",
+        "plogd.tools.metadata.shell:configure",
         "Walk through a cluster's metadata as if it were a file system, offline.",
         ("metadata",),
     ),
     Command(
         "producer-perf-test",
-        "plog.cli.producer_perf_test:configure",
+        "plog.cli.perf.producer_perf_test:configure",
         "Send many records, and print throughput and latencies.",
     ),
     Command(
         "replay",
-        "plog.cli.replay:configure",
+        "plog.cli.replay.command:configure",
         "Copy a range of a topic into another one, at a chosen speed.",
     ),
     Command(
         "storage",
-        "plogd.tools.storage:configure",
+        "plogd.tools.storage.command:configure",
         "Look after data directories, offline.",
     ),
     Command(
         "topics",
-        "plog.cli.topics:configure",
+        "plog.cli.topics.command:configure",
         "Create, change, delete, list and describe topics.",
     ),
     Command(
         "verifiable-consumer",
-        "plog.cli.verifiable_consumer:configure",
+        "plog.cli.verifiable.verifiable_consumer:configure",
         "Read in a group, and print an event of JSON for each step.",
     ),
     Command(
         "verifiable-producer",
-        "plog.cli.verifiable_producer:configure",
+        "plog.cli.verifiable.verifiable_producer:configure",
         "Send growing numbers, and print an event of JSON for each.",
     ),
     Command(
         "zookeeper-shell",
-        "plog.cli.zookeeper_shell:configure",
+        "plog.cli.zookeeper.shell:configure",
         "Look at ZooKeeper's znodes, and change them.",
     ),
 )

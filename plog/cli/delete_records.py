@@ -9,12 +9,12 @@ import argparse
 import json
 from typing import Any
 
-from plog.cli.admin import run_admin
+from plog.cli.admin_client import run_admin
 from plog.cli.options import UsageError, add_admin_options
 from plog.cli.output import Table, show
 from plog.cli.parser import add_examples
 from plog.client.admin.records import RecordAdmin
-from plog.client.cluster import Cluster
+from plog.client.network.cluster import Cluster
 from plog.errors import KafkaError
 from plog.types import TopicPartition
 

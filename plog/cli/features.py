@@ -9,8 +9,8 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping
 
-from plog.cli.admin import run_admin
-from plog.cli.feature_tools import (
+from plog.cli.admin_client import run_admin
+from plog.cli.feature_dependencies import (
     configure_feature_dependencies,
     configure_version_mapping,
     level_of,
@@ -29,7 +29,7 @@ from plog.client.admin.brokers import (
     FeatureMetadata,
     FeatureUpdate,
 )
-from plog.client.cluster import Cluster
+from plog.client.network.cluster import Cluster
 from plog.enums import UpgradeType
 from plog.errors import KafkaError, PlogError
 from plog.metadata_versions import METADATA_VERSIONS

@@ -9,14 +9,14 @@ import argparse
 import re
 from collections.abc import Callable, Iterable, Sequence
 
-from plog.cli.admin import run_admin, topic_filter
+from plog.cli.admin_client import run_admin, topic_filter
 from plog.cli.options import UsageError, add_admin_options, is_given, number_list
 from plog.cli.output import Table, show
 from plog.cli.parser import add_examples, fail
 from plog.client.admin.records import RecordAdmin
 from plog.client.admin.topic_descriptions import TopicDescriptionAdmin
 from plog.client.admin.values import OffsetSpec
-from plog.client.cluster import Cluster
+from plog.client.network.cluster import Cluster
 from plog.types import TopicPartition
 
 _TIMES = {spec.name.lower().replace("_", "-"): spec for spec in OffsetSpec}

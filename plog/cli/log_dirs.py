@@ -10,14 +10,14 @@ import json
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from plog.cli.admin import run_admin
+from plog.cli.admin_client import run_admin
 from plog.cli.options import UsageError, add_admin_options, comma_list, number_list
 from plog.cli.output import Table, show
 from plog.cli.parser import add_examples
 from plog.client.admin.brokers import BrokerAdmin
 from plog.client.admin.log_dirs import LogDirAdmin
 from plog.client.admin.values import LogDirDescription
-from plog.client.cluster import Cluster
+from plog.client.network.cluster import Cluster
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

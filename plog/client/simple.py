@@ -17,8 +17,8 @@ from collections.abc import Sequence
 from time import time
 from typing import TYPE_CHECKING, Self, TypeVar
 
-from plog.client.socket_connection import SocketConnection
-from plog.client.versions import Ranges, common_version, ranges_of
+from plog.client.network.socket_connection import SocketConnection
+from plog.client.network.api_versions import Ranges, common_version, ranges_of
 from plog.errors import ErrorCode, error_from_code
 from plog.records.batch import Compression
 from plog.records.builder import build_batch
@@ -28,7 +28,7 @@ from plog.wire.messages import api_versions, create_topics, fetch, list_offsets,
 from plog.wire.schema import ApiMessage, WireError
 
 if TYPE_CHECKING:  # So that checkers see what `__getattr__` gives.
-    from plog.client.simple_consumer import SimpleConsumer as SimpleConsumer
+    from plog.client.consumer.simple_consumer import SimpleConsumer as SimpleConsumer
 
 LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
 """Times that are none: the end of the log, its start, and its newest record."""
@@ -39,7 +39,7 @@ _BROKER_DEFAULT = -1
 def __getattr__(name: str) -> object:
     if name != "SimpleConsumer":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from plog.client.simple_consumer import SimpleConsumer  # Settings and metadata: 0.1 s.
+    from plog.client.consumer.simple_consumer import SimpleConsumer  # Settings and metadata: 0.1 s.
 
     return SimpleConsumer
 

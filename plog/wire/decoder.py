@@ -30,7 +30,7 @@ from plog.wire.primitives import (
     skip_counted_fields,
     skip_tagged_fields,
 )
-from plog.wire.source import Source
+from plog.wire.generated_source import Source
 from plog.wire.structs import Array, Blob, Field, Fixed, Nested, Struct, Text, WireType
 
 Decoder = Callable[[memoryview], tuple[Any, int]]

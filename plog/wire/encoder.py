@@ -26,7 +26,7 @@ from plog.wire.primitives import (
     encode_varint,
     records_size,
 )
-from plog.wire.source import Source
+from plog.wire.generated_source import Source
 from plog.wire.structs import Array, Blob, Field, Fixed, Nested, Struct, Text, WireType
 
 Encoder = Callable[[Any], list[Part]]

@@ -10,7 +10,7 @@ import pytest
 
 from plog.wire.api_keys import ApiKey
 from plog.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from plogd.apis.table import HANDLERS, Row
+from plogd.apis.api_table import HANDLERS, Row
 from tests.attack.conftest import Attack
 from tests.attack.frames import answered_bytes, small_batch
 from tests.attack.target import Target

@@ -8,7 +8,7 @@ from plog.records.batch import Compression
 from plog.records.compression import compress, decompress
 from plog.wire.messages.fetch import FetchRequest
 from plog.wire.messages.metadata import MetadataRequest
-from plogd.apis.table import HANDLERS, Row
+from plogd.apis.api_table import HANDLERS, Row
 from plogd.ports import Later
 from tests.fuzz.hostile_requests import Known, Shape, array_paths, hostile_request
 from tests.fuzz.targets.hostile_counts import FETCH_WITH_SESSION, WAITING_FETCH

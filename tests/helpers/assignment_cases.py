@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from plog.client.assignors import Assignment, Assignor, Subscription
-from plog.client.assignors.known import assignors_from
+from plog.client.assignors.assignor_registry import assignors_from
 
 _TOPICS = ("alpha", "beta", "gamma", "delta")
 

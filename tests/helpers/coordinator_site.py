@@ -12,11 +12,11 @@ from typing import Any
 from plog.errors import KafkaError
 from plog.wire.internal import group_records
 from plog.wire.internal.group_records import OffsetCommitKey, OffsetCommitValue
-from plogd.coordinator.result import CoordinatorRecord, Result
-from plogd.coordinator.runtime import CoordinatorRuntime
-from plogd.coordinator.shard import ShardKind
-from plogd.coordinator.shard_runtime import ShardRuntime, Surroundings
-from plogd.coordinator.timers import ShardTimers
+from plogd.coordinator.runtime.coordinator_result import CoordinatorRecord, Result
+from plogd.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
+from plogd.coordinator.runtime.shard import ShardKind
+from plogd.coordinator.runtime.shard_runtime import ShardRuntime, Surroundings
+from plogd.coordinator.runtime.shard_timers import ShardTimers
 from plogd.ports import Clock, Later
 from tests.helpers.sim_broker import SimBroker, create_topic
 

@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
-from plog.client.backoff import Backoff
-from plog.client.cluster import Cluster
-from plog.client.deadline import Deadline
-from plog.client.metadata import Broker, ClusterMetadata, PartitionMetadata, TopicMetadata
+from plog.client.network.backoff import Backoff
+from plog.client.network.cluster import Cluster
+from plog.client.network.deadline import Deadline
+from plog.client.network.metadata import Broker, ClusterMetadata, PartitionMetadata, TopicMetadata
 from plog.client.settings import AdminSettings
 from plog.errors import ErrorCode, KafkaError
 from plog.types import TopicPartition

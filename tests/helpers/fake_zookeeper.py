@@ -1,12 +1,12 @@
-"""`ZooKeeper` of plog/cli/zookeeper_commands.py, in memory: enough to see what a shell asks."""
+"""`ZooKeeper` of plog/cli/zookeeper/commands.py, in memory: enough to see what a shell asks."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from plog.cli.zookeeper_port import OPEN_TO_ALL
-from plog.cli.zookeeper_text import Acl, CommandRefused, NoSuchNode, Stat
+from plog.cli.zookeeper.ports import OPEN_TO_ALL
+from plog.cli.zookeeper.text_format import Acl, CommandRefused, NoSuchNode, Stat
 
 
 @dataclass

@@ -34,10 +34,10 @@ from plog.wire.messages.sync_group import (
     SyncGroupResponse,
 )
 from plogd.config import BrokerConfig
-from plogd.coordinator.group import Group
-from plogd.coordinator.group_memory import GroupMemory
-from plogd.coordinator.groups import Groups
-from plogd.coordinator.result import CoordinatorRecord, Result
+from plogd.coordinator.group.group import Group
+from plogd.coordinator.group.group_memory import GroupMemory
+from plogd.coordinator.group.group_metadata_manager import GroupMetadataManager
+from plogd.coordinator.runtime.coordinator_result import CoordinatorRecord, Result
 from plogd.ports import Cancelled, Later, Timer
 from tests.helpers.sim_ports import SimPorts
 
@@ -134,7 +134,7 @@ class GroupShard:
         self.reports: list[str] = []
         self.timers = _Timers(self.ports, self.write)
         self.memory = GroupMemory(lambda: self.config, self.ports.clock)
-        self.groups = Groups(
+        self.groups = GroupMetadataManager(
             memory=self.memory,
             config=lambda: self.config,
             timers=self.timers,

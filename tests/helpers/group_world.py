@@ -17,10 +17,10 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
-from plog.client.cluster import Cluster
-from plog.client.group_member import GroupMember
-from plog.client.membership import MemberState
-from plog.client.network import Task
+from plog.client.network.cluster import Cluster
+from plog.client.group.member import GroupMember
+from plog.client.group.member_state import MemberState
+from plog.client.network.ports import Task
 from plog.client.settings import ConsumerSettings
 from plog.client.values import OffsetAndMetadata
 from plog.errors import PlogError

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from plog.client.socket_connection import SocketConnection
+from plog.client.network.socket_connection import SocketConnection
 from plog.wire.header import RequestHeader, decode_response_header, encode_request
 from plog.wire.messages import API_BY_KEY
 from plog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse

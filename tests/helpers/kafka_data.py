@@ -26,7 +26,8 @@ from plog.wire.internal.metadata_records import (
     encode_metadata_record,
 )
 from plog.wire.primitives import encode_varint
-from plogd.log import checkpoints, names
+from plogd.log.disk import checkpoint_files
+from plogd.log import file_names
 from plogd.ports import Files
 
 CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qg"
@@ -153,7 +154,7 @@ class KafkaData:
         for segment in segments:
             base_offset, data = segment if isinstance(segment, tuple) else (0, segment)
             for suffix, content in ((".log", data), (".index", b""), (".timeindex", b"")):
-                self.write(f"{name}/{names.segment_file_name(base_offset, suffix)}", content)
+                self.write(f"{name}/{file_names.segment_file_name(base_offset, suffix)}", content)
         if uuid is not None:
             text = f"version: 0\ntopic_id: {uuid_to_text(uuid)}"
             self.write(f"{name}/partition.metadata", text.encode())
@@ -171,9 +172,9 @@ class KafkaData:
             self.write("__cluster_metadata-0/00000000000000000000.log", log)
             self.write("__cluster_metadata-0/quorum-state", b"{}")
             self.files.sync_dir(f"{self.path}/__cluster_metadata-0")
-        for name in (names.RECOVERY_POINT_CHECKPOINT, names.HIGH_WATERMARK_CHECKPOINT):
-            checkpoints.write_offsets(self.files, f"{self.path}/{name}", self.offsets)
+        for name in (file_names.RECOVERY_POINT_CHECKPOINT, file_names.HIGH_WATERMARK_CHECKPOINT):
+            checkpoint_files.write_offsets(self.files, f"{self.path}/{name}", self.offsets)
         if clean:
-            checkpoints.write_clean_mark(self.files, self.path)
+            checkpoint_files.write_clean_mark(self.files, self.path)
         self.files.sync_dir(self.path)
         self.files.sync_dir(self.path.rpartition("/")[0] or "/")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from plog.records.batch import Compression, parse_header, set_base_offset_and_epoch
 from plog.records.builder import build_batch
 from plog.records.codec import Record
-from plogd.log.log_segment import LogSegment
+from plogd.log.segment.log_segment import LogSegment
 from plogd.topic_config import TopicConfig
 
 T0 = 1_700_000_000_000

@@ -11,12 +11,12 @@ from dataclasses import dataclass, field, replace
 
 from plog.records.batch import HEADER_SIZE, crc_is_valid, iter_batches
 from plog.types import TopicPartition
-from plogd.log import names
-from plogd.log.load_request import LoadRequest
+from plogd.log import file_names
+from plogd.log.recovery.load_request import LoadRequest
 from plogd.log.log import Log
 from plogd.log.log_state import LogState
 from plogd.log.producer_snapshot import SnapshotEntry
-from plogd.log.recovery import load_log
+from plogd.log.recovery.log_recovery import load_log
 from plogd.topic_config import TopicConfig
 from tests.helpers.log_site import CONFIG
 from tests.helpers.sim_files import SimFiles
@@ -88,7 +88,7 @@ class LoadedLog:
     @property
     def contents(self) -> dict[str, bytes]:
         """Records and indexes that hold something, by file name."""
-        kinds = (names.LOG_SUFFIX, names.INDEX_SUFFIX, names.TIME_INDEX_SUFFIX)
+        kinds = (file_names.LOG_SUFFIX, file_names.INDEX_SUFFIX, file_names.TIME_INDEX_SUFFIX)
         found = {
             name: self.files.read_file(f"{DIRECTORY}/{name}")
             for name in self.files.listdir(DIRECTORY)

@@ -21,9 +21,9 @@ from plog.records.batch import iter_batches
 from plog.records.reader import read_records
 from plog.types import TopicPartition
 from plogd.config import BrokerConfig
-from plogd.log import names
+from plogd.log import file_names
 from plogd.log.creation import NewLog
-from plogd.log.discovery import KnownTopic
+from plogd.log.recovery.log_discovery import KnownTopic
 from plogd.log.log import Log
 from plogd.log.log_manager import LogManager
 from plogd.log.log_results import AppendInfo
@@ -41,7 +41,7 @@ CONFIG = TopicConfig(
 
 def partition_of(name: str) -> TopicPartition:
     """``"t-0"`` as a partition."""
-    parsed = names.parse_partition_dir_name(name)
+    parsed = file_names.parse_partition_dir_name(name)
     assert parsed is not None
     return parsed.topic_partition
 
@@ -243,13 +243,13 @@ class LogSite:
             {producer_id: producers[producer_id].to_snapshot() for producer_id in producers},
         )
 
-    def path(self, log: Log, base_offset: int, suffix: str = names.LOG_SUFFIX) -> str:
+    def path(self, log: Log, base_offset: int, suffix: str = file_names.LOG_SUFFIX) -> str:
         """The path of a segment's file."""
-        return names.segment_path(log.directory, base_offset, suffix)
+        return file_names.segment_path(log.directory, base_offset, suffix)
 
-    def listing(self, log: Log, suffix: str = names.LOG_SUFFIX) -> list[int]:
+    def listing(self, log: Log, suffix: str = file_names.LOG_SUFFIX) -> list[int]:
         """The base offsets of all files of one kind in a log's directory."""
-        parsed = map(names.parse_segment_file_name, self.files.listdir(log.directory))
+        parsed = map(file_names.parse_segment_file_name, self.files.listdir(log.directory))
         return [name.base_offset for name in parsed if name and name[1:] == (suffix, "")]
 
 

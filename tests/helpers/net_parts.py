@@ -20,7 +20,7 @@ from twisted.logger import ILogObserver, LogLevel, formatEvent
 from zope.interface import implementer
 
 from plog.wire.primitives import Part
-from plogd.apis.closing import CloseConnection
+from plogd.apis.close_connection import CloseConnection
 from plogd.apis.dispatch import Dispatched
 from plogd.config.network_settings import NetworkSettings
 from plogd.connection_context import ConnectionContext

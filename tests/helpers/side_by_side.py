@@ -20,7 +20,7 @@ import kio.serial
 
 from plog.wire.header import RequestHeader, decode_response_header, encode_request
 from plog.wire.schema import ApiMessage
-from plogd.security.enforcement import NOT_ENFORCED
+from plogd.security.unenforced_rules import NOT_ENFORCED
 
 BY_KIND = frozenset(
     {

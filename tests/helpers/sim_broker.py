@@ -40,7 +40,7 @@ from plogd.apis.dispatch import Dispatcher
 from plogd.broker import Broker
 from plogd.config import BrokerConfig
 from plogd.connection_context import ConnectionContext
-from plogd.log.file_records import FileRegion
+from plogd.log.segment.file_records import FileRegion
 from plogd.metrics import Registry
 from plogd.ports import Later
 from tests.helpers.sim_files import SimFiles

@@ -38,7 +38,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 
-from plogd.descriptors import DescriptorBudget
+from plogd.descriptor_budget import DescriptorBudget
 from plogd.file_pool import FilePool
 from plogd.ports import Clock, DiskSpace, File
 from tests.helpers.sim_disk import Chance, Directory, Disk, Edit, Inode, Node

@@ -19,15 +19,15 @@ from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
 from plog.client.errors import ConnectionFailed
-from plog.client.network import Cancelled
-from plog.client.twisted_channel import give_up_after
-from plog.client.twisted_network import DeferredNetwork
+from plog.client.network.ports import Cancelled
+from plog.client.network.twisted_channel import give_up_after
+from plog.client.network.twisted_network import DeferredNetwork
 from plog.errors import RequestTimedOut
 from plog.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from plog.wire.schema import ApiMessage
 from plogd.apis.dispatch import Dispatched
 from plogd.connection_context import ConnectionContext
-from plogd.net.server_protocol import RequestSlots
+from plogd.net.request_queue import RequestSlots
 from plogd.ports import Later, Turn
 from tests.helpers.sim_broker import SimBroker
 from tests.helpers.sim_ports import SimPorts, SimTimer, SimTimers

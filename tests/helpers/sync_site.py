@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from plogd.log.flush import SyncRounds, SyncTicket
+from plogd.log.disk.group_commit import SyncRounds, SyncTicket
 from plogd.ports import File
 from tests.helpers.sim_files import Operation, SimFiles
 from tests.helpers.sim_ports import SimPorts

@@ -22,10 +22,10 @@ import pytest
 
 from plog.cli.main import run_tool
 from plog.wire.api_keys import ApiKey
-from plogd.apis.table import HANDLERS
+from plogd.apis.api_table import HANDLERS
 from plogd.os_files import OsFiles
 from plogd.testing.broker_process import BrokerProcess
-from plogd.tools.storage import configure
+from plogd.tools.storage.command import configure
 from tests.corpus import legacy
 from tests.helpers.confluent import (
     admin,

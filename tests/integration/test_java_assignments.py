@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 import pytest
 
 from plog.client.assignors import Assignment, Subscription
-from plog.client.assignors.known import assignors_from
+from plog.client.assignors.assignor_registry import assignors_from
 from tests.helpers.assignment_cases import Case, Group
 from tests.helpers.java_process import JavaProcess
 from tests.helpers.kafka_tools import KafkaTools

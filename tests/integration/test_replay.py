@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from plog import Producer
-from plog.cli.replay import Topic
+from plog.cli.replay.command import Topic
 from plogd.testing.broker_process import BrokerProcess
 from tests.helpers.kafka_tools import RunTool
 from tests.helpers.plog_command import Plog

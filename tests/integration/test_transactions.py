@@ -18,7 +18,7 @@ import pytest
 
 import plog
 from plog.client.admin.brokers import FeatureUpdate
-from plog.client.transactions.context import AsyncTransaction
+from plog.client.transactions.context_manager import AsyncTransaction
 from plog.enums import UpgradeType
 from plog.errors import UnsupportedVersion
 from tests.helpers import confluent

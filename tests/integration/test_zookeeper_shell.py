@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from plog.cli.parser import examples_of, tool_parser
-from plog.cli.zookeeper_shell import configure
+from plog.cli.zookeeper.shell import configure
 from tests.helpers.certificates import Authority
 from tests.helpers.plog_command import RunningPlog
 from tests.helpers.zookeeper_server import SUPERUSER, ZooKeeperServer

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TypeVar
 
-from plogd.log.binding import bind
+from plogd.log.disk.bound_call import bind
 from plogd.ports import Later, Timers
 
 T = TypeVar("T")

@@ -13,23 +13,23 @@ from unittest.mock import patch
 
 from plog.errors import CoordinatorLoadInProgress, FencedInstanceId
 from plog.wire.messages.sync_group import SyncGroupResponse
-from plogd.coordinator import groups as groups_module
-from plogd.coordinator.answers import assignment_answer
-from plogd.coordinator.group import Group
-from plogd.coordinator.group_coordinator import GroupCoordinator
-from plogd.coordinator.groups import Groups
-from plogd.coordinator.member import Member
-from plogd.coordinator.offsets import Asked, Fetched, FetchedOffset
-from plogd.coordinator.rebalance import Rebalances
-from plogd.coordinator.result import Result
-from plogd.coordinator.waiting import WaitingResults, answer_of, tell
-from plogd.log.flush import SyncTicket
-from plogd.log.lane_writes import LaneWrites, Prepared
+from plogd.coordinator.group import group_metadata_manager as groups_module
+from plogd.coordinator.group.responses import assignment_answer
+from plogd.coordinator.group.group import Group
+from plogd.coordinator.group.group_coordinator import GroupCoordinator
+from plogd.coordinator.group.group_metadata_manager import GroupMetadataManager
+from plogd.coordinator.group.member import Member
+from plogd.coordinator.group.offset_metadata_manager import Asked, Fetched, FetchedOffset
+from plogd.coordinator.group.rebalance import Rebalances
+from plogd.coordinator.runtime.coordinator_result import Result
+from plogd.coordinator.runtime.deferred_events import DeferredEvents, answer_of, tell
+from plogd.log.disk.group_commit import SyncTicket
+from plogd.log.disk.lane_writes import LaneWrites, Prepared
 from plogd.log.log import Log
-from plogd.log.log_segment import LogSegment
+from plogd.log.segment.log_segment import LogSegment
 from plogd.log.producer_state import ProducerStateManager
 from plogd.ports import Buffer, Later, spawn
-from plogd.replica.delayed import PartitionAppend
+from plogd.replica.delayed_produce import PartitionAppend
 
 
 def _ack_before_flush(stack: ExitStack) -> None:
@@ -94,12 +94,12 @@ def _ack_unwritten(stack: ExitStack) -> None:
 def _answer_before_durable(stack: ExitStack) -> None:
     """A coordinator answers as soon as its records are appended."""
 
-    def add(waiting: WaitingResults, result: Result[Any], end_offset: int) -> Later[Any]:
+    def add(waiting: DeferredEvents, result: Result[Any], end_offset: int) -> Later[Any]:
         answer = answer_of(result)
         tell(result, answer)
         return answer
 
-    stack.enter_context(patch.object(WaitingResults, "add", add))
+    stack.enter_context(patch.object(DeferredEvents, "add", add))
 
 
 def _accept_old_generations(stack: ExitStack) -> None:
@@ -109,7 +109,7 @@ def _accept_old_generations(stack: ExitStack) -> None:
 
 def _forget_groups(stack: ExitStack) -> None:
     """A load brings back committed offsets, but no group."""
-    stack.enter_context(patch.object(Groups, "replay_group", lambda groups, key, value: None))
+    stack.enter_context(patch.object(GroupMetadataManager, "replay_group", lambda groups, key, value: None))
 
 
 def _no_offset_while_loading(stack: ExitStack) -> None:

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any, cast
 
 from plogd.apis.dispatch import Dispatched, Dispatcher
 from plogd.broker import Broker
-from plogd.descriptors import DescriptorBudget
+from plogd.descriptor_budget import DescriptorBudget
 from plogd.file_pool import FilePool
 from plogd.log.log import Log
-from plogd.log.names import LOG_SUFFIX, segment_path
+from plogd.log.file_names import LOG_SUFFIX, segment_path
 from plogd.metrics import Registry
-from plogd.net.server_protocol import RequestSlots
+from plogd.net.request_queue import RequestSlots
 from plogd.ports import File, Files, Later, Turn
 from tests.helpers.sim_files import SimFile, SimFiles
 from tests.helpers.sim_ports import SimRandom, SimTimer

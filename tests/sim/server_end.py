@@ -15,8 +15,8 @@ from typing import Protocol
 from plog.wire.primitives import Part
 from plogd.apis.dispatch import Dispatched
 from plogd.connection_context import ConnectionContext
-from plogd.log.file_records import FileRegion
-from plogd.net.server_protocol import RequestQueue, RequestSlots, close_regions
+from plogd.log.segment.file_records import FileRegion
+from plogd.net.request_queue import RequestQueue, RequestSlots, close_regions
 from plogd.ports import Turn
 from tests.helpers.sim_ports import SimClock, SimTimers
 from tests.sim.checker import Anomaly

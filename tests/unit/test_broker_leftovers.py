@@ -28,7 +28,7 @@ from plog.wire.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from plogd.apis.closing import CloseConnection
+from plogd.apis.close_connection import CloseConnection
 from plogd.net.connection import Connection
 from plogd.net.connections import Connections
 from tests.helpers.collector import cycles_left_by, growth_of

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from plogd.descriptors import DescriptorBudget
+from plogd.descriptor_budget import DescriptorBudget
 from plogd.file_pool import FilePool, PooledFile
 from plogd.os_files import OsFile, OsFiles
 from plogd.ports import File

@@ -44,7 +44,7 @@ COMMON = (
     "plogd.ports",
     "plogd.files",
     "plogd.file_pool",
-    "plogd.descriptors",
+    "plogd.descriptor_budget",
     "plogd.config",
     "plogd.topic_config",
     "plogd.metrics",
@@ -114,7 +114,7 @@ ROOMS = (
     Room(names=("plog.client",), may_import=LIBRARY, outside=("pyarrow", "twisted", "zope")),
     Room(names=("plog.openssl",), may_import=BASE, outside=("OpenSSL", "cryptography")),
     Room(
-        names=("plog.client.tls_twisted",),
+        names=("plog.client.network.twisted_tls",),
         may_import=(*LIBRARY, "plog.client", "plog.openssl"),
         outside=("OpenSSL", "cryptography", "service_identity", "twisted", "zope"),
     ),
@@ -125,7 +125,7 @@ ROOMS = (
         outside=("argcomplete", "tqdm"),
     ),
     Room(
-        names=("plog.cli.zookeeper_client",),
+        names=("plog.cli.zookeeper.client",),
         may_import=(*LIBRARY, "plog.client", "plog.cli"),
         outside=("kazoo",),
     ),
@@ -144,7 +144,7 @@ ROOMS = (
     Room(names=("plogd.broker",), may_import=BELOW_BROKER, pure=True),
     Room(names=("plogd.apis",), may_import=(*BELOW_BROKER, "plogd.broker"), pure=True),
     # The framing and ordering of requests live beside the sockets, but the simulator runs them too.
-    Room(names=("plogd.net.server_protocol",), may_import=PURE, pure=True),
+    Room(names=("plogd.net.request_queue",), may_import=PURE, pure=True),
     Room(names=("plogd.metadata", "plogd")),
     Room(
         names=SHELL,
@@ -156,7 +156,7 @@ ROOMS = (
             "plogd.net.tls_context",
             "plogd.net.tls_files",
             "plogd.net.tls_port",
-            "plogd.net.tls_servers",
+            "plogd.net.tls_reload",
         ),
         may_import=("plog", "plogd"),
         outside=("OpenSSL", "cryptography", "twisted", "zope"),

@@ -93,7 +93,7 @@ def test_a_test_waits_for_an_event_and_never_for_the_clock(path: Path) -> None:
 
 @pytest.mark.parametrize("path", _sources("tests/unit"), ids=_name)
 def test_a_unit_test_is_found_by_its_modules_name(path: Path) -> None:
-    """tests/unit/log/test_log_segment[_aspect].py tests daemon/plogd/log/log_segment.py.
+    """tests/unit/log/test_log_segment[_aspect].py tests daemon/plogd/log/segment/log_segment.py.
 
     And tests/unit/bench those of tests/bench.
     """

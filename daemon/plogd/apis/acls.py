@@ -3,7 +3,7 @@
 Versions served 1-3 of each: 1 prefixed patterns (KIP-290), 2 flexible, 3 resource type USER.
 
 Kafka without an authorizer answers SECURITY_DISABLED and stores nothing; here ACLs can be prepared
-before there is one (docs/security.md), and responses say so (security/enforcement.py). The rules of
+before there is one (docs/security.md), and responses say so (security/unenforced_rules.py). The rules of
 an ACL are in security/acl.py, storing it in controller/acls.py.
 """
 
@@ -26,13 +26,13 @@ from plog.wire.messages.acls import (
     DescribeAclsResource,
     DescribeAclsResponse,
 )
-from plogd.apis.context import RequestContext
-from plogd.apis.in_slices import check_changes
+from plogd.apis.request_context import RequestContext
+from plogd.apis.sliced_requests import check_changes
 from plogd.broker import Broker
 from plogd.fair_queue import Slices
 from plogd.ports import Later, spawn
 from plogd.security.acl import Acl, AclFilter, ResourcePattern
-from plogd.security.enforcement import NOT_ENFORCED
+from plogd.security.unenforced_rules import NOT_ENFORCED
 
 
 def handle_describe_acls(

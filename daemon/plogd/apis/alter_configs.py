@@ -24,7 +24,7 @@ from plogd.apis.config_resources import (
     check_setting_count,
     refused,
 )
-from plogd.apis.context import RequestContext
+from plogd.apis.request_context import RequestContext
 from plogd.broker import Broker
 from plogd.config.alterations import check_names, check_values
 from plogd.ports import Later, spawn

@@ -20,8 +20,8 @@ from plog.wire.messages.client_quotas import (
     EntityData,
     ValueData,
 )
-from plogd.apis.context import RequestContext
-from plogd.apis.in_slices import check_changes
+from plogd.apis.request_context import RequestContext
+from plogd.apis.sliced_requests import check_changes
 from plogd.broker import Broker
 from plogd.controller.client_quotas import Alteration, Component, Quotas
 from plogd.fair_queue import Slices

@@ -15,10 +15,10 @@ from plog.errors import InvalidRequest, KafkaError
 from plog.settings import Setting, settings_of
 from plog.wire.lazy_array import lazy_array
 from plog.wire.messages.alter_configs import AlterConfigsResourceResponse
-from plogd.apis.in_slices import ask_in_slices, check_changes
+from plogd.apis.sliced_requests import ask_in_slices, check_changes
 from plogd.broker import Broker
 from plogd.config import BrokerConfig
-from plogd.config.dynamic import broker_id_of
+from plogd.config.dynamic_config import broker_id_of
 from plogd.fair_queue import Slices
 from plogd.ports import Later, ready
 from plogd.topic_config import TopicConfig

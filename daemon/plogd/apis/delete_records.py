@@ -23,10 +23,10 @@ from plog.wire.messages.delete_records import (
     DeleteRecordsTopic,
     DeleteRecordsTopicResult,
 )
-from plogd.apis.context import RequestContext
-from plogd.apis.in_slices import ask_in_slices, by_topic, grouped
+from plogd.apis.request_context import RequestContext
+from plogd.apis.sliced_requests import ask_in_slices, by_topic, grouped
 from plogd.broker import Broker
-from plogd.controller.waiting import within
+from plogd.concurrency import within
 from plogd.fair_queue import Slices
 from plogd.ports import Later, spawn
 from plogd.replica.record_deletion import delete_records

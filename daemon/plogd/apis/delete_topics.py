@@ -31,10 +31,10 @@ from plog.wire.messages.delete_topics import (
     DeleteTopicsResponse,
     DeleteTopicState,
 )
-from plogd.apis.context import RequestContext
-from plogd.apis.in_slices import ask_in_slices, check_changes
+from plogd.apis.request_context import RequestContext
+from plogd.apis.sliced_requests import ask_in_slices, check_changes
 from plogd.broker import Broker
-from plogd.controller.waiting import within
+from plogd.concurrency import within
 from plogd.fair_queue import Slices
 from plogd.metadata.cache import TopicState
 from plogd.ports import Later, spawn

@@ -24,12 +24,12 @@ from plog.wire.messages.describe_configs import (
     DescribeConfigsSynonym,
 )
 from plogd.apis.config_resources import check_broker
-from plogd.apis.context import RequestContext
+from plogd.apis.request_context import RequestContext
 from plogd.broker import Broker
 from plogd.config import ConfigEntry
-from plogd.config.dynamic import broker_id_of, describe_cluster
+from plogd.config.dynamic_config import broker_id_of, describe_cluster
 from plogd.config.loggers import describe_loggers
-from plogd.controller.topics import validate_name
+from plogd.controller.topic_creation import validate_name
 from plogd.fair_queue import Slices
 from plogd.ports import Later, spawn
 from plogd.topic_config import describe

@@ -17,10 +17,10 @@ from plog.wire.messages.describe_groups import (
     DescribeGroupsRequest,
     DescribeGroupsResponse,
 )
-from plogd.apis.context import RequestContext
-from plogd.apis.in_slices import ask_in_slices
+from plogd.apis.request_context import RequestContext
+from plogd.apis.sliced_requests import ask_in_slices
 from plogd.broker import Broker
-from plogd.coordinator.group import GroupState
+from plogd.coordinator.group.group import GroupState
 from plogd.ports import Later, spawn
 
 _FIRST_VERSION_WITH_NOT_FOUND = 6

@@ -16,10 +16,10 @@ from plog.wire.messages.describe_producers import (
     TopicRequest,
     TopicResponse,
 )
-from plogd.apis.context import RequestContext
-from plogd.apis.in_slices import numbers_by_topic
+from plogd.apis.request_context import RequestContext
+from plogd.apis.sliced_requests import numbers_by_topic
 from plogd.broker import Broker
-from plogd.controller.topics import validate_name
+from plogd.controller.topic_creation import validate_name
 from plogd.fair_queue import Slices
 from plogd.log import producer_state
 from plogd.ports import Later, spawn

@@ -20,10 +20,10 @@ from plog.wire.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponsePartition,
     DescribeTopicPartitionsResponseTopic,
 )
-from plogd.apis.context import RequestContext
+from plogd.apis.request_context import RequestContext
 from plogd.apis.metadata import TOPIC_OPERATIONS
 from plogd.broker import Broker
-from plogd.controller.topics import validate_name
+from plogd.controller.topic_creation import validate_name
 from plogd.fair_queue import Slices
 from plogd.metadata.cache import INTERNAL_TOPICS, PartitionState, TopicState
 from plogd.ports import Later, spawn

@@ -9,7 +9,7 @@ Decoding and encoding are sliced: after every `SLICE` elements the request waits
 (fair_queue.py), so a large one delays no other client. A request with fewer elements is handled
 without a wait. Produce is decoded at once, because its records must be appended in this call.
 
-Called by net/server_protocol.py for every request, in the order of a connection's requests.
+Called by net/request_queue.py for every request, in the order of a connection's requests.
 Invariant: nothing is raised but CloseConnection, and a Later fails with nothing else, unless it was
 cancelled.
 """
@@ -28,8 +28,8 @@ from plog.wire.primitives import Part, WireError
 from plog.wire.schema import ApiMessage, TooManyElements
 from plog.wire.single_produce import read_single_produce
 from plogd.apis.api_versions import unknown_version_response
-from plogd.apis.closing import CloseConnection
-from plogd.apis.context import RequestContext
+from plogd.apis.close_connection import CloseConnection
+from plogd.apis.request_context import RequestContext
 from plogd.apis.encoded_response import (
     ResponseTooLarge,
     SharedResponse,
@@ -38,20 +38,20 @@ from plogd.apis.encoded_response import (
     encode_in_slices,
     memory_bytes,
 )
-from plogd.apis.old_clients import explain_api, explain_version
+from plogd.apis.unsupported_versions import explain_api, explain_version
 from plogd.apis.single_produce import single_produce_call
-from plogd.apis.table import ADVERTISED, HANDLERS, Row
-from plogd.apis.work_memory import WorkMemory
+from plogd.apis.api_table import ADVERTISED, HANDLERS, Row
+from plogd.apis.encoding_memory import WorkMemory
 from plogd.broker import Broker
 from plogd.connection_context import ConnectionContext
 from plogd.fair_queue import SLICE
-from plogd.log.file_records import FileRegion
+from plogd.log.segment.file_records import FileRegion
 from plogd.metrics import Counter
 from plogd.ports import Cancelled, Later, MaybeLater, spawn
 
 __all__ = ["CloseConnection", "Dispatched", "Dispatcher"]
 
-# What a client asks before it connects to the address it is told (net/advertised_check.py).
+# What a client asks before it connects to the address it is told (net/advertised_listeners_check.py).
 _QUESTIONS = frozenset(
     (
         ApiKey.API_VERSIONS,

@@ -22,8 +22,8 @@ from plog.wire.messages.elect_leaders import (
     ReplicaElectionResult,
     TopicPartitions,
 )
-from plogd.apis.context import RequestContext
-from plogd.apis.in_slices import numbers_by_topic
+from plogd.apis.request_context import RequestContext
+from plogd.apis.sliced_requests import numbers_by_topic
 from plogd.broker import Broker
 from plogd.controller.elections import election_outcome, election_type
 from plogd.fair_queue import Slices

@@ -15,7 +15,7 @@ from typing import Final
 from plog.errors import PolicyViolation
 from plog.wire.primitives import Part
 from plog.wire.schema import ApiMessage
-from plogd.apis.work_memory import WorkMemory
+from plogd.apis.encoding_memory import WorkMemory
 from plogd.broker import Broker
 from plogd.fair_queue import SLICE, FairQueue
 from plogd.ports import Later, spawn

@@ -30,7 +30,7 @@ from plog.wire.messages.fetch import (
     PartitionData,
     SnapshotId,
 )
-from plogd.apis.context import RequestContext
+from plogd.apis.request_context import RequestContext
 from plogd.apis.throttling import bound_fetch, grant_fetch
 from plogd.broker import Broker
 from plogd.fair_queue import SLICE, Slices

@@ -23,8 +23,8 @@ from plog.wire.messages.find_coordinator import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
-from plogd.apis.context import RequestContext
-from plogd.apis.in_slices import ask_in_slices
+from plogd.apis.request_context import RequestContext
+from plogd.apis.sliced_requests import ask_in_slices
 from plogd.broker import Broker
 from plogd.ports import MaybeLater, spawn
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from plog.errors import CoordinatorLoadInProgress
 from plog.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from plogd.apis.context import RequestContext
+from plogd.apis.request_context import RequestContext
 from plogd.broker import Broker
 from plogd.ports import Later, spawn
 

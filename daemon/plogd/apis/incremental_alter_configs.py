@@ -22,7 +22,7 @@ from plogd.apis.config_resources import (
     check_setting_count,
     refused,
 )
-from plogd.apis.context import RequestContext
+from plogd.apis.request_context import RequestContext
 from plogd.broker import Broker
 from plogd.config.alterations import Alteration, altered, check_alterations
 from plogd.config.loggers import alter_loggers

@@ -5,14 +5,14 @@ Versions served 0-9. The answer waits for the other members.
   1 rebalance timeout    4 a new member is given an id first (KIP-394)    5 static members (KIP-345)
   7 no protocol is null, and empty before (KIP-559)    9 a leader need not assign again (KIP-814)
 
-Who is let in, and when a generation begins, is decided in coordinator/joins.py and rebalance.py.
+Who is let in, and when a generation begins, is decided in group/join_group.py and rebalance.py.
 """
 
 from __future__ import annotations
 
 from plog.errors import KafkaError
 from plog.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
-from plogd.apis.context import RequestContext
+from plogd.apis.request_context import RequestContext
 from plogd.broker import Broker
 from plogd.ports import Later
 

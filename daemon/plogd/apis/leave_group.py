@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from plog.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
-from plogd.apis.context import RequestContext
+from plogd.apis.request_context import RequestContext
 from plogd.broker import Broker
 from plogd.fair_queue import Slices
 from plogd.ports import Later, spawn

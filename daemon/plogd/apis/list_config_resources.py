@@ -16,7 +16,7 @@ from plog.wire.messages.list_config_resources import (
     ListConfigResourcesRequest,
     ListConfigResourcesResponse,
 )
-from plogd.apis.context import RequestContext
+from plogd.apis.request_context import RequestContext
 from plogd.broker import Broker
 
 _FIRST_VERSION_WITH_TYPES = 1

@@ -12,10 +12,10 @@ from __future__ import annotations
 from plog.errors import NotCoordinator
 from plog.wire.lazy_array import lazy_array
 from plog.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
-from plogd.apis.context import RequestContext
+from plogd.apis.request_context import RequestContext
 from plogd.broker import Broker
-from plogd.coordinator.group import Group
-from plogd.coordinator.groups import GROUP_TYPE
+from plogd.coordinator.group.group import Group
+from plogd.coordinator.group.group_metadata_manager import GROUP_TYPE
 from plogd.fair_queue import Slices
 from plogd.ports import Later, spawn
 

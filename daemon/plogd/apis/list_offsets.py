@@ -29,8 +29,8 @@ from plog.wire.messages.list_offsets import (
     ListOffsetsTopic,
     ListOffsetsTopicResponse,
 )
-from plogd.apis.context import RequestContext
-from plogd.apis.in_slices import ask_in_slices, by_topic, grouped
+from plogd.apis.request_context import RequestContext
+from plogd.apis.sliced_requests import ask_in_slices, by_topic, grouped
 from plogd.broker import Broker
 from plogd.fair_queue import SLICE, Slices
 from plogd.ports import Later, MaybeLater, ready, spawn

@@ -39,12 +39,12 @@ from plog.wire.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from plogd.apis.context import RequestContext
+from plogd.apis.request_context import RequestContext
 from plogd.apis.encoded_response import SharedResponse
-from plogd.apis.in_slices import ask_in_slices
+from plogd.apis.sliced_requests import ask_in_slices
 from plogd.broker import Broker
-from plogd.controller.topics import CLUSTER_METADATA_TOPIC, validate_name
-from plogd.coordinator.group_coordinator import OFFSETS_TOPIC
+from plogd.controller.topic_creation import CLUSTER_METADATA_TOPIC, validate_name
+from plogd.coordinator.group.group_coordinator import OFFSETS_TOPIC
 from plogd.fair_queue import SLICE, Slices
 from plogd.metadata.cache import INTERNAL_TOPICS, PartitionState, TopicState
 from plogd.ports import Later, MaybeLater, spawn

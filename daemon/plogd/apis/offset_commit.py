@@ -6,7 +6,7 @@ Versions served 2-10.
   9 GROUP_ID_NOT_FOUND may be answered               10 topic ids
 
 Topics and partitions have to exist; each that does not gets its own error, and the others are kept.
-Of a partition that is named repeatedly the last offset counts. coordinator/offsets.py decides who
+Of a partition that is named repeatedly the last offset counts. group/offset_metadata_manager.py decides who
 may commit, and what fits. An operation commits `_OFFSETS_AT_ONCE` offsets, so a larger request is
 not atomic.
 """
@@ -27,10 +27,10 @@ from plog.wire.messages.offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
-from plogd.apis.context import RequestContext
-from plogd.apis.in_slices import by_topic
+from plogd.apis.request_context import RequestContext
+from plogd.apis.sliced_requests import by_topic
 from plogd.broker import Broker
-from plogd.coordinator.offsets import OffsetCommit, OffsetToCommit
+from plogd.coordinator.group.offset_metadata_manager import OffsetCommit, OffsetToCommit
 from plogd.fair_queue import Slices
 from plogd.ports import Later, spawn
 

@@ -31,10 +31,10 @@ from plog.wire.messages.offset_fetch import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
-from plogd.apis.context import RequestContext
-from plogd.apis.in_slices import ask_in_slices, numbers_by_topic
+from plogd.apis.request_context import RequestContext
+from plogd.apis.sliced_requests import ask_in_slices, numbers_by_topic
 from plogd.broker import Broker
-from plogd.coordinator.offsets import Fetched, FetchedOffset
+from plogd.coordinator.group.offset_metadata_manager import Fetched, FetchedOffset
 from plogd.fair_queue import Slices
 from plogd.ports import Later, spawn
 

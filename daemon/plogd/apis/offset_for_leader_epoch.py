@@ -19,8 +19,8 @@ from plog.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
     OffsetForLeaderTopicResult,
 )
-from plogd.apis.context import RequestContext
-from plogd.apis.in_slices import by_topic
+from plogd.apis.request_context import RequestContext
+from plogd.apis.sliced_requests import by_topic
 from plogd.broker import Broker
 from plogd.fair_queue import Slices
 from plogd.ports import Later, spawn

@@ -42,14 +42,14 @@ from plog.wire.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
-from plogd.apis.closing import CloseConnection
-from plogd.apis.context import RequestContext
+from plogd.apis.close_connection import CloseConnection
+from plogd.apis.request_context import RequestContext
 from plogd.apis.sliced_produce import is_large, produce_in_slices
 from plogd.apis.throttling import count_produce
 from plogd.broker import Broker
 from plogd.metadata.cache import INTERNAL_TOPICS
 from plogd.ports import Later, MaybeLater
-from plogd.replica.delayed import PartitionAppend
+from plogd.replica.delayed_produce import PartitionAppend
 
 _FIRST_TOPIC_ID_VERSION = 13
 _FIRST_ZSTD_VERSION = 7

@@ -19,7 +19,7 @@ from plogd.apis.produce import partition_response
 from plogd.broker import Broker
 from plogd.metadata.cache import INTERNAL_TOPICS
 from plogd.ports import Cancelled, Later
-from plogd.replica.delayed import PartitionAppend
+from plogd.replica.delayed_produce import PartitionAppend
 
 
 class SingleProduceCall:

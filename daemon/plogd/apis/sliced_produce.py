@@ -19,10 +19,10 @@ from typing import Final, cast
 
 from plog.errors import KafkaError, RequestTimedOut
 from plog.wire.messages.produce import ProduceRequest, ProduceResponse, TopicProduceData
-from plogd.apis.closing import CloseConnection
-from plogd.apis.context import RequestContext
+from plogd.apis.close_connection import CloseConnection
+from plogd.apis.request_context import RequestContext
 from plogd.broker import Broker
-from plogd.controller.waiting import shielded
+from plogd.concurrency import shielded
 from plogd.ports import Later, MaybeLater, settle, spawn
 from plogd.replica.append_queue import waiting_ms
 

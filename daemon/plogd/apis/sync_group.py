@@ -4,14 +4,14 @@ Versions served 0-5. The answer waits for the leader, and for its assignment to 
 
   3 static members (KIP-345)     5 the protocol has to be told (KIP-559)
 
-When a generation has its assignment is decided in coordinator/groups.py and rebalance.py.
+When a generation has its assignment is decided in group/group_metadata_manager.py and rebalance.py.
 """
 
 from __future__ import annotations
 
 from plog.errors import InconsistentGroupProtocol
 from plog.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-from plogd.apis.context import RequestContext
+from plogd.apis.request_context import RequestContext
 from plogd.broker import Broker
 from plogd.ports import Later
 

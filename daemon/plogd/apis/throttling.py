@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from plogd.apis.context import RequestContext
+from plogd.apis.request_context import RequestContext
 from plogd.broker import Broker
 from plogd.replica.partition import PartitionRead
 

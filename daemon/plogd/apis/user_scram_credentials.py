@@ -1,7 +1,7 @@
 """DescribeUserScramCredentials, AlterUserScramCredentials (keys 50, 51): users with passwords.
 
 Version served 0 of each. Stored and described; there is no SASL yet (docs/security.md), and
-responses say so (security/enforcement.py). The rules of a credential are in security/scram.py,
+responses say so (security/unenforced_rules.py). The rules of a credential are in security/scram.py,
 storing it in controller/scram_users.py.
 """
 
@@ -20,13 +20,13 @@ from plog.wire.messages.user_scram_credentials import (
     DescribeUserScramCredentialsResponse,
     DescribeUserScramCredentialsResult,
 )
-from plogd.apis.context import RequestContext
-from plogd.apis.in_slices import check_changes
+from plogd.apis.request_context import RequestContext
+from plogd.apis.sliced_requests import check_changes
 from plogd.broker import Broker
 from plogd.controller.scram_users import Credentials, Deletion, Upsertion
 from plogd.fair_queue import Slices
 from plogd.ports import Later, spawn
-from plogd.security.enforcement import NOT_ENFORCED
+from plogd.security.unenforced_rules import NOT_ENFORCED
 
 _NAME = attrgetter("name")
 

@@ -5,7 +5,7 @@ from plogd.config.broker_config import BrokerConfig, DynamicSettings, cross_chec
 from plogd.config.config_entry import ConfigEntry, ConfigSynonym
 from plogd.config.general_settings import DEFAULT_DATA_DIR
 from plogd.config.listener import Listener
-from plogd.config.loading import LoadedConfig, Origin, Reload, load_config, reloadable
+from plogd.config.config_loader import LoadedConfig, Origin, Reload, load_config, reloadable
 
 __all__ = [
     "DEFAULT_DATA_DIR",

@@ -1,7 +1,7 @@
 """What a client asks to become of a resource's settings, and what they are then.
 
 Pure: texts in, texts out. Whether the outcome is allowed is for the resource's own table to say
-(topic_config.py, dynamic.py); writing it down is controller/configs.py's work.
+(topic_config.py, dynamic_config.py); writing it down is controller/configs.py's work.
 Source: Kafka 4.3 ConfigurationControlManager, ConfigAdminManager.
 """
 

@@ -16,13 +16,13 @@ from typing import Final
 
 from plog.errors import KafkaError, PolicyViolation
 from plog.types import ZERO_UUID, uuid_to_text
-from plogd.controller.waiting import OneAtATime
-from plogd.controller.write_in_parts import write_in_parts
+from plogd.concurrency import OneAtATime
+from plogd.controller.batched_writes import write_in_parts
 from plogd.fair_queue import FairQueue, Slices
 from plogd.metadata.store import ABSENT, Change, Key, MetadataStore
 from plogd.ports import Later, Random, Report, silence, spawn
 from plogd.security.acl import Acl, AclFilter
-from plogd.security.enforcement import NOT_ENFORCED
+from plogd.security.unenforced_rules import NOT_ENFORCED
 
 _MAX_COMPARISONS: Final = 5_000_000
 """Filters times ACLs of one request: a few seconds of the broker's time, in slices."""

@@ -14,7 +14,7 @@ from typing import Final
 
 from plog.errors import LeaderNotAvailable
 from plogd.controller.controller import Controller
-from plogd.controller.topics import NewTopic
+from plogd.controller.topic_creation import NewTopic
 from plogd.metadata.cache import TopicState
 from plogd.ports import Clock, Later, Report, Timers, failed
 from plogd.waiters import Waiters

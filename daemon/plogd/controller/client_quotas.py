@@ -16,8 +16,8 @@ from math import isfinite
 from typing import Final
 
 from plog.errors import InvalidRequest, KafkaError, UnsupportedVersion
-from plogd.controller.waiting import OneAtATime
-from plogd.controller.write_in_parts import write_in_parts
+from plogd.concurrency import OneAtATime
+from plogd.controller.batched_writes import write_in_parts
 from plogd.fair_queue import FairQueue, Slices
 from plogd.metadata.store import Change, MetadataStore
 from plogd.ports import Later, spawn

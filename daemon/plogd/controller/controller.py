@@ -2,7 +2,7 @@
 
 A topic exists once its records are durable in the metadata store. Creating one is: plan it, write
 it, have its logs made, tell everybody. Deleting: write the removal, hide it, have its logs removed.
-More partitions: plan them, have their logs made, write them, tell everybody; see partitions.py.
+More partitions: plan them, have their logs made, write them, tell everybody; see partition_creation.py.
 A crash after the write is made good at the next start: a topic without logs gets fresh ones, a log
 without a topic is put aside. The controller's state moves only on the store's outcomes, and
 operations on one name run one after the other.
@@ -20,15 +20,15 @@ from typing import Protocol, TypeVar
 
 from plog.errors import KafkaError, TopicAlreadyExists, UnknownTopicOrPartition
 from plog.types import ZERO_UUID, Uuid, uuid_to_text
-from plogd.controller.partitions import (
+from plogd.controller.partition_creation import (
     MorePartitions,
     counted,
     extended,
     first_states,
     plan_partitions,
 )
-from plogd.controller.placement import Assignments
-from plogd.controller.topics import (
+from plogd.controller.replica_placement import Assignments
+from plogd.controller.topic_creation import (
     Defaults,
     NewTopic,
     TopicPlan,
@@ -36,7 +36,7 @@ from plogd.controller.topics import (
     collision_key,
     plan_topic,
 )
-from plogd.controller.waiting import Turns, shielded
+from plogd.concurrency import Turns, shielded
 from plogd.metadata.cache import PartitionState, TopicState
 from plogd.metadata.store import (
     ABSENT,

@@ -14,7 +14,7 @@ from plog.errors import (
     NoReassignmentInProgress,
     UnknownTopicOrPartition,
 )
-from plogd.controller.placement import check_replicas
+from plogd.controller.replica_placement import check_replicas
 from plogd.metadata.cache import TopicState
 
 

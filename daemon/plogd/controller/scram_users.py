@@ -14,12 +14,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from plog.errors import DuplicateResource, KafkaError, ResourceNotFound
-from plogd.controller.waiting import OneAtATime
-from plogd.controller.write_in_parts import write_in_parts
+from plogd.concurrency import OneAtATime
+from plogd.controller.batched_writes import write_in_parts
 from plogd.fair_queue import FairQueue, Slices
 from plogd.metadata.store import Change, Key, MetadataStore
 from plogd.ports import Later, Report, silence, spawn
-from plogd.security.enforcement import NOT_ENFORCED
+from plogd.security.unenforced_rules import NOT_ENFORCED
 from plogd.security.scram import ScramCredential, check_user, credential_of, mechanism_of
 
 Credentials = Mapping[int, ScramCredential]

@@ -21,7 +21,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
-from plogd.http.wrong_port import mistake_in
+from plogd.http.other_protocols import mistake_in
 from plogd.logging import RateLimit
 from plogd.ports import Later, Timer, Timers
 

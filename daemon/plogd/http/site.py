@@ -20,7 +20,7 @@ from twisted.logger import Logger
 from plogd.config import BrokerConfig
 from plogd.http.http_server import HttpFactory, Page, Response
 from plogd.http.metrics_page import MetricsPage
-from plogd.http.status import Status
+from plogd.http.health import Status
 from plogd.ports import Timers
 
 log = Logger()

@@ -2,7 +2,7 @@
 
 Called by `LogManager`, in a job on the log directory's lane. It chooses the directory, and sees to
 it that no checkpoint there still speaks of an older log of the same name. Loading a log that
-exists is recovery.py's work.
+exists is log_recovery.py's work.
 
 Source: Kafka 3.9 LogManager.getOrCreateLog, PartitionMetadataFile.
 Invariant: a creation that fails leaves nothing behind, open or on disk, if the disk lets it.
@@ -17,11 +17,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from plog.types import TopicPartition, Uuid
-from plogd.log import names
-from plogd.log.checkpoints import write_topic_id, write_topic_ids
+from plogd.log import file_names
+from plogd.log.disk.checkpoint_files import write_topic_id, write_topic_ids
 from plogd.log.deletion import remove_tree
 from plogd.log.leader_epochs import LeaderEpochs
-from plogd.log.log_segment import LogSegment
+from plogd.log.segment.log_segment import LogSegment
 from plogd.log.log_state import LogState
 from plogd.log.producer_state import ProducerStateManager
 from plogd.ports import Files
@@ -29,14 +29,14 @@ from plogd.topic_config import TopicConfig
 
 _TOGETHER_FROM = 16
 """So many new logs are made durable by two syncs of the file system, and not by two each."""
-_FIRST_LOG = names.segment_file_name(0, names.LOG_SUFFIX)
+_FIRST_LOG = file_names.segment_file_name(0, file_names.LOG_SUFFIX)
 _MADE_FILES = frozenset(
     {
         _FIRST_LOG,
-        names.segment_file_name(0, names.INDEX_SUFFIX),
-        names.segment_file_name(0, names.TIME_INDEX_SUFFIX),
-        names.PARTITION_METADATA,
-        f"{names.PARTITION_METADATA}.tmp",
+        file_names.segment_file_name(0, file_names.INDEX_SUFFIX),
+        file_names.segment_file_name(0, file_names.TIME_INDEX_SUFFIX),
+        file_names.PARTITION_METADATA,
+        f"{file_names.PARTITION_METADATA}.tmp",
     }
 )
 
@@ -83,7 +83,7 @@ def _create_log(
 ) -> LogState:
     """The log, but for the file that says whose it is; not durable yet."""
     topic_partition, topic_id = new_log.topic_partition, new_log.topic_id
-    directory = posixpath.join(log_dir, names.partition_dir_name(topic_partition))
+    directory = posixpath.join(log_dir, file_names.partition_dir_name(topic_partition))
     if files.exists(directory):
         put_aside(files, log_dir, topic_partition, topic_id.hex())
     try:
@@ -118,12 +118,12 @@ def put_aside(
     One in which nothing was ever written is removed instead: None. `unique_id` is hex digits; crash
     after crash may have left something of that name.
     """
-    directory = posixpath.join(log_dir, names.partition_dir_name(topic_partition))
+    directory = posixpath.join(log_dir, file_names.partition_dir_name(topic_partition))
     if _was_never_used(files, directory):
         remove_tree(files, directory)
         return None
     for number in itertools.count():
-        name = names.stray_dir_name(topic_partition, f"{unique_id}{number or ''}")
+        name = file_names.stray_dir_name(topic_partition, f"{unique_id}{number or ''}")
         aside = posixpath.join(log_dir, name)
         if not files.exists(aside):
             break

@@ -17,11 +17,11 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Awaitable, Callable, Sequence
 
-from plogd.log import names
+from plogd.log import file_names
 from plogd.log.housekeeping import RETRY_MS, Housekeeping
 from plogd.log.io_errors import is_refusal
 from plogd.log.log import Log
-from plogd.log.log_segment import LogSegment
+from plogd.log.segment.log_segment import LogSegment
 from plogd.ports import Files, Jobs, Random, Timers, spawn
 
 _REMOVED_AT_ONCE = 50
@@ -117,7 +117,7 @@ class Deletions:
         def mark_deleted() -> None:
             if not log.closed:
                 for segment in segments:  # Oldest first: a crash leaves the end of the log whole.
-                    segment.rename(names.DELETED_SUFFIX)
+                    segment.rename(file_names.DELETED_SUFFIX)
                     if not is_noted:
                         self._files.sync_dir(log.directory)
 
@@ -172,7 +172,7 @@ class Deletions:
         doomed_by_path = {
             log.directory: posixpath.join(
                 log_dir,
-                names.deleted_dir_name(log.topic_partition, self._random.random_bytes(16).hex()),
+                file_names.deleted_dir_name(log.topic_partition, self._random.random_bytes(16).hex()),
             )
             for log in logs
             if not log.offline

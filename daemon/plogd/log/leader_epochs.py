@@ -4,7 +4,7 @@ Each entry tells where an epoch's records begin; it ends where the next begins. 
 leader compare these to find where their logs part (KIP-101, KIP-279), so a log is never cut by a
 high watermark. Kept in step with the log: cut when it is cut, moved up when its start moves up.
 
-The file is ``leader-epoch-checkpoint`` (checkpoints.py). `assign` changes memory only: on its own a
+The file is ``leader-epoch-checkpoint`` (checkpoint_files.py). `assign` changes memory only: on its own a
 new epoch needs no sync, because its batches carry it and recovery reads it from there.
 
 Source: Kafka 3.9 LeaderEpochFileCache; KAFKA-10706 for keeping it in step.
@@ -16,7 +16,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterable
 
-from plogd.log.checkpoints import (
+from plogd.log.disk.checkpoint_files import (
     CorruptCheckpoint,
     EpochEntry,
     read_leader_epochs,

@@ -3,7 +3,7 @@
 This is where offsets are given out, where a batch becomes durable, and where a read is turned
 into a slice of a file. What lives elsewhere: the rules for a single batch (batch_validator.py),
 producers' sequence numbers (producer_state.py), the files of one segment (log_segment.py), what
-must be cut after a crash (recovery.py), and everything about several logs (log_manager.py). Who
+must be cut after a crash (log_recovery.py), and everything about several logs (log_manager.py). Who
 may append, and what consumers may see, is replica/partition.py's business.
 
 Called on the reactor's thread. Three offsets rise in step: the high watermark, the durable end D
@@ -21,16 +21,16 @@ from collections.abc import Callable
 from plog.errors import KafkaError, KafkaStorageError, OffsetOutOfRange
 from plog.records.batch import BatchHeader, set_base_offset_and_epoch
 from plogd.log.batch_validator import AppendOrigin, BatchRules, ValidatedBatch, validate_batch
-from plogd.log.dir_writes import SLOW_WRITE_MS, DirWrites
-from plogd.log.flush import SyncRounds, SyncTicket
+from plogd.log.disk.slow_disk import SLOW_WRITE_MS, SlowDisk
+from plogd.log.disk.group_commit import SyncRounds, SyncTicket
 from plogd.log.io_errors import told
-from plogd.log.lane_writes import LaneWrites
+from plogd.log.disk.lane_writes import LaneWrites
 from plogd.log.log_results import NO_DATA, AppendInfo, FetchData, as_fetch_data
-from plogd.log.log_segment import LogSegment
+from plogd.log.segment.log_segment import LogSegment
 from plogd.log.log_state import LogHooks, LogState
 from plogd.log.retention import KEEP_EVERYTHING, RetentionPolicy, deletable_segments
-from plogd.log.segment_writes import check_fits, make_successor, remove_batch, write_batch
-from plogd.log.segments import Segments
+from plogd.log.segment.segment_writes import check_fits, make_successor, remove_batch, write_batch
+from plogd.log.segment.segments import Segments
 from plogd.ports import Files
 from plogd.topic_config import TopicConfig
 
@@ -44,7 +44,7 @@ class Log:
         *,
         files: Files,
         rounds: SyncRounds,
-        writes: DirWrites,
+        writes: SlowDisk,
         hooks: LogHooks[Log],
     ) -> None:
         self.topic_partition = state.topic_partition

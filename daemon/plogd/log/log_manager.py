@@ -1,7 +1,7 @@
 """All logs of a broker: making and deleting them, looking after them, and the end.
 
-Owns the map from partition to `Log`. The directories themselves are log_dirs.py's business, finding
-and loading what is in them loading.py's, what topics should exist is the metadata's, and what
+Owns the map from partition to `Log`. The directories themselves are disk/log_dirs.py's business, finding
+and loading what is in them log_loader.py's, what topics should exist is the metadata's, and what
 happens inside one log is `Log`'s.
 
 Called on the reactor's thread; whatever touches a directory runs as a job on that directory's
@@ -21,24 +21,24 @@ from collections.abc import Callable, Sequence
 from plog.errors import KafkaStorageError, PlogError, PolicyViolation
 from plog.types import TopicPartition, Uuid
 from plogd.config import BrokerConfig
-from plogd.log import names
-from plogd.log.cold_read import ColdRead
+from plogd.log import file_names
+from plogd.log.segment.cold_read import ColdRead
 from plogd.log.creation import NewLog, create_logs
 from plogd.log.deletion import Deletions
-from plogd.log.discovery import KnownTopic, TopicOf
-from plogd.log.flush import SyncRounds
+from plogd.log.recovery.log_discovery import KnownTopic, TopicOf
+from plogd.log.disk.group_commit import SyncRounds
 from plogd.log.housekeeping import Housekeeping
-from plogd.log.index_rebuild import IndexRebuilds
+from plogd.log.segment.index_rebuild import IndexRebuilds
 from plogd.log.io_errors import is_refusal, told
-from plogd.log.loading import Loading
+from plogd.log.recovery.log_loader import LogLoader
 from plogd.log.log import Log
-from plogd.log.log_dir import LogDir, LogDirUnusable
-from plogd.log.log_dirs import LogDirs
-from plogd.log.log_segment import UncheckedSegment
-from plogd.log.log_start_writes import LogStartWrites
+from plogd.log.disk.log_dir import LogDir, LogDirUnusable
+from plogd.log.disk.log_dirs import LogDirs
+from plogd.log.segment.log_segment import UncheckedSegment
+from plogd.log.disk.log_start_checkpoint import LogStartCheckpoint
 from plogd.log.log_state import LogHooks, LogState
-from plogd.log.offset_checkpoints import OffsetCheckpoints
-from plogd.log.sealing import Sealing
+from plogd.log.disk.offset_checkpoints import OffsetCheckpoints
+from plogd.log.segment.sealing import Sealing
 from plogd.ports import (
     Clock,
     Files,
@@ -113,7 +113,7 @@ class LogManager:
             logs_in=self._logs_in,
             storage_failed=self.storage_failed,
         )
-        self._log_start_writes = LogStartWrites(turn=turn, write=self._note_log_starts)
+        self._log_start_writes = LogStartCheckpoint(turn=turn, write=self._note_log_starts)
         self._deletions = self._make_deletions(timers)
         self._index_rebuilds = IndexRebuilds(
             jobs=jobs, timers=timers, report=report, housekeeping=self.housekeeping
@@ -121,8 +121,8 @@ class LogManager:
         self._hooks = self._make_hooks(timers)
         self._loading = self._make_loading()
 
-    def _make_loading(self) -> Loading:
-        return Loading(
+    def _make_loading(self) -> LogLoader:
+        return LogLoader(
             self._dirs,
             config=lambda: self._config,
             clock=self._clock,
@@ -198,7 +198,7 @@ class LogManager:
     async def _load_metadata_log(
         self, topic_partition: TopicPartition, topic_id: Uuid, config: TopicConfig
     ) -> Log:
-        name = names.partition_dir_name(topic_partition)
+        name = file_names.partition_dir_name(topic_partition)
         for log_dir in self._dirs.online:
             if self._files.exists(posixpath.join(log_dir.path, name)):
                 try:
@@ -362,15 +362,15 @@ class LogManager:
 
     def write_recovery_points(self) -> Later[None]:
         """Write recovery-point-offset-checkpoint in every directory."""
-        return self._write_everywhere(names.RECOVERY_POINT_CHECKPOINT)
+        return self._write_everywhere(file_names.RECOVERY_POINT_CHECKPOINT)
 
     def write_high_watermarks(self) -> Later[None]:
         """Write replication-offset-checkpoint in every directory; never beyond what is durable."""
-        return self._write_everywhere(names.HIGH_WATERMARK_CHECKPOINT)
+        return self._write_everywhere(file_names.HIGH_WATERMARK_CHECKPOINT)
 
     def write_log_starts(self) -> Later[None]:
         """Write log-start-offset-checkpoint in every directory."""
-        return self._write_everywhere(names.LOG_START_OFFSET_CHECKPOINT)
+        return self._write_everywhere(file_names.LOG_START_OFFSET_CHECKPOINT)
 
     def write_log_start_of(self, log: Log) -> Later[bool]:
         """Make the start of `log` durable; whether it is. If not, a crash may undo deletions."""
@@ -380,7 +380,7 @@ class LogManager:
         return self._log_start_writes.written(log.log_dir)
 
     async def _note_log_starts(self, path: str) -> bool:
-        return await self._checkpoints.write(self._dirs[path], names.LOG_START_OFFSET_CHECKPOINT)
+        return await self._checkpoints.write(self._dirs[path], file_names.LOG_START_OFFSET_CHECKPOINT)
 
     def _write_everywhere(self, name: str) -> Later[None]:
         return spawn(self._checkpoints.write_in_each(self._dirs.online, name))

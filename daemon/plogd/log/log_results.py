@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from plog.errors import KafkaError
-from plogd.log.file_records import FileRegion
+from plogd.log.segment.file_records import FileRegion
 
 
 class Writing:

@@ -1,6 +1,6 @@
 """What a `Log` is made from, and what it asks of its `LogManager`.
 
-Recovery (recovery.py) and creation (creation.py) find or make a `LogState`; `LogManager` opens a
+Recovery (log_recovery.py) and creation (creation.py) find or make a `LogState`; `LogManager` opens a
 `Log` over it and gives it its `LogHooks`.
 """
 
@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 
 from plog.types import TopicPartition, Uuid
 from plogd.log.leader_epochs import LeaderEpochs
-from plogd.log.log_segment import LogSegment
+from plogd.log.segment.log_segment import LogSegment
 from plogd.log.producer_state import ProducerStateManager
 from plogd.ports import Report
 from plogd.topic_config import TopicConfig
@@ -22,7 +22,7 @@ L = TypeVar("L")
 
 @dataclass(slots=True, kw_only=True)
 class LogState:
-    """What loading a log found on disk; see recovery.py."""
+    """What loading a log found on disk; see log_recovery.py."""
 
     topic_partition: TopicPartition
     topic_id: Uuid

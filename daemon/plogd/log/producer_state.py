@@ -31,8 +31,8 @@ from typing import NamedTuple
 from plog.errors import InvalidProducerEpoch, InvalidTxnState, OutOfOrderSequenceNumber
 from plog.records.batch import BatchHeader
 from plogd.log.batch_validator import AppendOrigin
-from plogd.log.checkpoints import write_atomic
-from plogd.log.names import (
+from plogd.log.disk.checkpoint_files import write_atomic
+from plogd.log.file_names import (
     SNAPSHOT_SUFFIX,
     parse_segment_file_name,
     segment_path,

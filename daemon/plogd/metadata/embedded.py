@@ -35,7 +35,7 @@ from plog.wire.internal.metadata_records import (
 from plog.wire.primitives import WireError
 from plogd.features import METADATA_VERSION, METADATA_VERSION_LEVEL
 from plogd.log.batch_validator import AppendOrigin
-from plogd.log.call_each import call_each
+from plogd.notify_all import notify_all
 from plogd.log.log import Log
 from plogd.log.log_results import Writing
 from plogd.metadata.image import MetadataImage, registration_record
@@ -297,7 +297,7 @@ class EmbeddedStore:
         waiting = [*self._in_flight, *self._queue]
         self._in_flight, self._in_flight_records = [], []
         self._queue.clear()
-        call_each(partial(write.later.fail, failure) for write in waiting)
+        notify_all(partial(write.later.fail, failure) for write in waiting)
 
     def _submit(self, write: _Write) -> Later[list[Outcome]]:
         keys = [change.key for change in write.changes]
@@ -321,7 +321,7 @@ class EmbeddedStore:
         try:
             while self._queue and not self._in_flight:
                 group: list[_Write] = []
-                call_each(self._append_group(group))
+                notify_all(self._append_group(group))
         finally:  # A writer's bug must not stop the writes after it.
             if self._queue and not self._in_flight:
                 self._turn.defer(self._pump)
@@ -431,7 +431,7 @@ class EmbeddedStore:
         if not self._in_flight or error is None:
             return
         group, self._in_flight, self._in_flight_records = self._in_flight, [], []
-        call_each([*(partial(write.later.fail, error) for write in group), self._pump])
+        notify_all([*(partial(write.later.fail, error) for write in group), self._pump])
 
     def _finish(self) -> None:
         """The batch is durable: the image moves on, then everybody is told."""
@@ -449,7 +449,7 @@ class EmbeddedStore:
             )
             raise
         group, self._in_flight, self._in_flight_records = self._in_flight, [], []
-        call_each([*self._news(changed), *self._outcomes(group), self._pump])
+        notify_all([*self._news(changed), *self._outcomes(group), self._pump])
 
     def _news(self, changed: Iterable[Key]) -> Iterator[Callable[[], None]]:
         """To tell each watcher of each change."""

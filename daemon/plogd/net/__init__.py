@@ -2,6 +2,6 @@
 
 A connection's way through the files: listener_port.py accepts it, transport.py moves its bytes
 (protocol_connection.py where TLS does), connection.py cuts them into requests and takes turns,
-server_protocol.py decides when each may start and in which order the answers leave, output_queue.py
-sends them. connections.py knows them all; jobs.py and ports.py implement plogd/ports.py.
+request_queue.py decides when each may start and in which order the answers leave, output_queue.py
+sends them. connections.py knows them all; thread_jobs.py and system_ports.py implement plogd/ports.py.
 """

@@ -5,7 +5,7 @@ else. So whoever is about to send a range of a log file asks first whether it is
 a job read it if not: `warm` for sendfile, which takes it from the page cache then, `read` for a
 copy. One lane a device, as a disk gains nothing from readers that compete.
 
-Called on the reactor's thread by output_queue.py and copying_wire.py. Invariant: the file stays
+Called on the reactor's thread by output_queue.py and copying_output.py. Invariant: the file stays
 open until the job is done with it, whatever becomes of the connection meanwhile.
 """
 

@@ -1,7 +1,7 @@
 """One client's connection: bytes become requests, requests take turns, and some end it.
 
 Knows nothing of sockets: a `Wire` moves the bytes, which is transport.py for plain ports and
-copying_wire.py under TLS. A turn starts requests until the bytes are used up, a request may not
+copying_output.py under TLS. A turn starts requests until the bytes are used up, a request may not
 start yet, too many answers wait to be sent, or the turn has lasted long enough; the run queue gives
 the next turn then. All appends of a turn share one sync round (`ports.Turn`), and their answers
 leave in one go (`Wire.cork`).
@@ -23,7 +23,7 @@ from twisted.logger import Logger
 
 from plogd.net.connections import Connections
 from plogd.net.receive_buffer import BadFrameSize, ReceiveBuffer
-from plogd.net.server_protocol import Answer, RequestQueue
+from plogd.net.request_queue import Answer, RequestQueue
 from plogd.net.wrong_protocol import explain_first_bytes
 
 if TYPE_CHECKING:

@@ -15,15 +15,15 @@ from collections import Counter
 from twisted.logger import Logger
 
 from plogd.config.network_settings import NetworkSettings
-from plogd.descriptors import DescriptorBudget
+from plogd.descriptor_budget import DescriptorBudget
 from plogd.logging import RateLimit
 from plogd.net.open_connection import OpenConnection
 from plogd.net.receive_buffer import SHARED_BUFFER_BYTES
 from plogd.net.request_memory import RequestMemory
 from plogd.net.response_memory import ResponseMemory
 from plogd.net.run_queue import RunQueue
-from plogd.net.server_protocol import Dispatch, RequestSlots
-from plogd.net.shortage import Shortage
+from plogd.net.request_queue import Dispatch, RequestSlots
+from plogd.net.memory_shortage import MemoryShortage
 from plogd.ports import Clock, Jobs, Later, Timers, Turn
 
 log = Logger()
@@ -66,7 +66,7 @@ class Connections:
         self.responses = ResponseMemory(
             settings.plog_queued_max_response_bytes, self._begin_shortage
         )
-        self._shortage = Shortage(
+        self._shortage = MemoryShortage(
             self.memory, self.responses, all_open=self.all_open, clock=clock, timers=timers
         )
         self.slots = RequestSlots(settings.queued_max_requests)

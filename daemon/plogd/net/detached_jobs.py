@@ -1,7 +1,7 @@
 """Jobs that may never end, each on a thread of its own, which a stop does not wait for.
 
 For what the broker does seldom and can do without: settings and certificates on a file system that
-hangs, names that no server resolves. The broker's own data goes through jobs.py, whose threads are
+hangs, names that no server resolves. The broker's own data goes through thread_jobs.py, whose threads are
 waited for. Reactor thread only; service.py makes the one there is.
 """
 
@@ -39,7 +39,7 @@ class _Lane:
 
 
 class DetachedJobs:
-    """Threads without a bound on their time; `reactor` is Any as in jobs.py."""
+    """Threads without a bound on their time; `reactor` is Any as in thread_jobs.py."""
 
     def __init__(self, reactor: Any) -> None:
         self._reactor = reactor

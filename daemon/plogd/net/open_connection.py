@@ -1,4 +1,4 @@
-"""What connections.py, shortage.py and response_memory.py need of a client's connection.
+"""What connections.py, memory_shortage.py and response_memory.py need of a client's connection.
 
 connection.py implements it, and imports connections.py, which is why they have only this.
 """

@@ -19,9 +19,9 @@ from collections.abc import Callable
 from enum import Enum
 from typing import cast
 
-from plogd.log.file_records import FileRegion, RegionTruncated
+from plogd.log.segment.file_records import FileRegion, RegionTruncated
 from plogd.net import cold_reads
-from plogd.net.server_protocol import Answer, close_regions
+from plogd.net.request_queue import Answer, close_regions
 from plogd.ports import Jobs
 
 FLUSH_MAX_BYTES = 1 << 20

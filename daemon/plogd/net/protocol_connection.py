@@ -3,7 +3,7 @@
 On a plain port the transport moves its bytes itself (transport.py), and this protocol only brings
 the two together. On any other transport, which is TLS, bytes arrive here as `dataReceived`, are
 copied into the shared receive buffer and go the same way from there; answers leave by
-copying_wire.py. Which of the two it is, the transport says: it provides ISSLTransport, or not.
+copying_output.py. Which of the two it is, the transport says: it provides ISSLTransport, or not.
 
 Made by listener_port.py; reactor thread only.
 """
@@ -19,7 +19,7 @@ from twisted.python.failure import Failure
 from plogd.connection_context import ConnectionContext
 from plogd.net.connection import Connection
 from plogd.net.connections import Connections
-from plogd.net.copying_wire import CopyingWire
+from plogd.net.copying_output import CopyingOutput
 from plogd.net.transport import ServerTransport, can_send_files
 
 
@@ -39,7 +39,7 @@ class ProtocolConnection(Protocol):
         self._shared = shared
         self._context_of = context_of
         self._connection: Connection | None = None
-        self._wire: CopyingWire | None = None
+        self._wire: CopyingOutput | None = None
         self._unread = memoryview(b"")
         self._is_feeding = False
         self._has_ended = False
@@ -52,7 +52,7 @@ class ProtocolConnection(Protocol):
             assert isinstance(transport, ServerTransport)
             transport.serve(self._shared, context)
             return
-        self._wire = CopyingWire(transport, self._shared, self._feed)
+        self._wire = CopyingOutput(transport, self._shared, self._feed)
         self._connection = self._wire.connection = Connection(self._shared, context, self._wire)
 
     def dataReceived(self, data: bytes) -> None:

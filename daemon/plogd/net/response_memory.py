@@ -3,7 +3,7 @@
 Each wire reports how many bytes of responses it holds, without the regions of files that it sends
 directly. Beyond ``plog.queued.max.response.bytes`` no further request starts on a connection that
 has responses to send (connection.py), and clients that do not read theirs lose their connections
-(shortage.py). Clients that read are served all the time.
+(memory_shortage.py). Clients that read are served all the time.
 
 Reactor thread only. Invariant: `used_bytes` is the sum of what is counted.
 """

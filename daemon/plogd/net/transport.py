@@ -26,11 +26,11 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from plogd.connection_context import ConnectionContext
-from plogd.log.file_records import RegionTruncated
+from plogd.log.segment.file_records import RegionTruncated
 from plogd.net.connection import Connection
 from plogd.net.connections import Connections
 from plogd.net.output_queue import Flushed, OutputQueue
-from plogd.net.server_protocol import Answer
+from plogd.net.request_queue import Answer
 
 log = Logger()
 

@@ -38,7 +38,7 @@ from plogd.log.batch_validator import (
     check_header,
 )
 from plogd.ports import Clock, Jobs, Later, Timers, Turn
-from plogd.replica.delayed import PartitionAppend
+from plogd.replica.delayed_produce import PartitionAppend
 from plogd.replica.partition import Partition
 from plogd.replica.purgatory import Purgatory
 from plogd.replica.validation_lanes import ValidationLanes

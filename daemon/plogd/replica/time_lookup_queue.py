@@ -16,7 +16,7 @@ from collections.abc import Callable
 
 from plog.errors import KafkaStorageError
 from plogd.log.log import Log
-from plogd.log.time_index import TimestampAndOffset
+from plogd.log.segment.time_index import TimestampAndOffset
 from plogd.log.time_lookup import Steps
 from plogd.ports import Jobs, Later
 

@@ -6,7 +6,7 @@ A topic's counters are made at its first use and dropped when it is deleted.
 from __future__ import annotations
 
 from plogd.metrics import Counter, Registry
-from plogd.replica.delayed import PartitionAppend
+from plogd.replica.delayed_produce import PartitionAppend
 
 _PREFIX = "kafka_server_brokertopicmetrics_"
 

@@ -28,7 +28,7 @@ from plogd.service import BrokerService
 from plogd.testing.controlled_machine import ControlledMachine
 from plogd.testing.controls import Controls
 from plogd.testing.guest import Guest, OfThread
-from plogd.testing.moving_time import MovableReactor
+from plogd.testing.mock_time import MovableReactor
 from plogd.testing.running_broker import (
     ASK_TIMEOUT_S,
     NOT_RUNNING,

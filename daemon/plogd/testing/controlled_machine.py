@@ -11,15 +11,15 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
 from plogd.machine import Machine
-from plogd.net.jobs import JobsClosed, ThreadJobs
+from plogd.net.thread_jobs import JobsClosed, ThreadJobs
 from plogd.os_files import OsFile, OsFiles
 from plogd.ports import File, Later, Turn
 from plogd.testing.hooked_dispatch import HookedDispatch
-from plogd.testing.moving_time import MovableClock, MovableReactor, MovingTime
+from plogd.testing.mock_time import MovableClock, MovableReactor, MockTime
 
 if TYPE_CHECKING:
     from plogd.broker import Broker
-    from plogd.net.server_protocol import Dispatch
+    from plogd.net.request_queue import Dispatch
 
 T = TypeVar("T")
 
@@ -30,7 +30,7 @@ class ControlledMachine(Machine):
     def __init__(self, reactor: MovableReactor, *, switch_interval_s: float | None) -> None:
         super().__init__(reactor, HeldFiles())
         self.clock = MovableClock(reactor)
-        self.time = MovingTime(reactor)
+        self.time = MockTime(reactor)
         self.jobs: CountedJobs | None = None
         self.requests: HookedDispatch | None = None
         self._switch_interval_s = switch_interval_s
@@ -50,7 +50,7 @@ class CountedJobs(ThreadJobs):
     """Threads whose jobs `time` waits for, and that can be told to do nothing any more."""
 
     def __init__(
-        self, reactor: MovableReactor, turn: Turn, time: MovingTime, switch_interval_s: float | None
+        self, reactor: MovableReactor, turn: Turn, time: MockTime, switch_interval_s: float | None
     ) -> None:
         super().__init__(reactor, turn, switch_interval_s=switch_interval_s)
         self._time = time

@@ -28,7 +28,7 @@ def main() -> int:
         # Like all that follows only now: `run` has told the collector to leave imports alone.
         from twisted.internet.main import installReactor
 
-        from plogd.testing.moving_time import MovableReactor
+        from plogd.testing.mock_time import MovableReactor
 
         reactor = MovableReactor(float(offset_s))
         installReactor(reactor)
@@ -41,7 +41,7 @@ def main() -> int:
 
 
 def _make_service(options: Options, reactor: Any, control: socket.socket) -> BrokerService:
-    from plogd.net.jobs import SWITCH_INTERVAL_S
+    from plogd.net.thread_jobs import SWITCH_INTERVAL_S
     from plogd.service import BrokerService
     from plogd.testing.control_server import ControlServer
     from plogd.testing.controlled_machine import ControlledMachine

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 from plog.errors import ErrorCode, KafkaError, UnknownTopicOrPartition, error_from_code
-from plogd.controller.topics import NewTopic
+from plogd.controller.topic_creation import NewTopic
 from plogd.ports import Later, failed, ready
 from plogd.testing.hooked_dispatch import HookedDispatch, Rule, row_named
 

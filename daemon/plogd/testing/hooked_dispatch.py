@@ -23,12 +23,12 @@ from plog.wire.messages.fetch import FetchRequest
 from plog.wire.primitives import WireError
 from plog.wire.schema import ApiMessage
 from plog.wire.structs import Struct
-from plogd.apis.closing import CloseConnection
-from plogd.apis.context import RequestContext
+from plogd.apis.close_connection import CloseConnection
+from plogd.apis.request_context import RequestContext
 from plogd.apis.dispatch import Dispatched, Parts
-from plogd.apis.table import HANDLERS, Row
+from plogd.apis.api_table import HANDLERS, Row
 from plogd.connection_context import ConnectionContext
-from plogd.net.server_protocol import Dispatch, close_regions
+from plogd.net.request_queue import Dispatch, close_regions
 from plogd.ports import Later, Timer, Timers
 
 if TYPE_CHECKING:

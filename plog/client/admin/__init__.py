@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from plog.client.admin.brokers import FeatureMetadata as FeatureMetadata
     from plog.client.admin.brokers import FeatureUpdate as FeatureUpdate
     from plog.client.admin.core import AdminCore as AdminCore
-    from plog.client.admin.credentials import ScramCredentialInfo as ScramCredentialInfo
-    from plog.client.admin.credentials import ScramDeletion as ScramDeletion
-    from plog.client.admin.credentials import ScramMechanism as ScramMechanism
-    from plog.client.admin.credentials import ScramUpsertion as ScramUpsertion
+    from plog.client.admin.scram_credentials import ScramCredentialInfo as ScramCredentialInfo
+    from plog.client.admin.scram_credentials import ScramDeletion as ScramDeletion
+    from plog.client.admin.scram_credentials import ScramMechanism as ScramMechanism
+    from plog.client.admin.scram_credentials import ScramUpsertion as ScramUpsertion
     from plog.client.admin.log_dirs import ANY_LOG_DIR as ANY_LOG_DIR
     from plog.client.admin.quotas import ANY_NAME as ANY_NAME
     from plog.client.admin.quotas import QuotaEntity as QuotaEntity

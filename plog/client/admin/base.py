@@ -1,7 +1,7 @@
 """What the families of admin operations have in common: the cluster, checks and a time limit.
 
 Every public coroutine method of a subclass of `AdminBase` is an operation: its arguments are
-checked when it is called (arguments.py), and all of it ends after ``default.api.timeout.ms``.
+checked when it is called (argument_checks.py), and all of it ends after ``default.api.timeout.ms``.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Self
 
-from plog.client.admin.arguments import checked
+from plog.client.admin.argument_checks import checked
 from plog.client.admin.values import BrokerDescription
-from plog.client.bounded_cluster import BoundedCluster
+from plog.client.network.bounded_cluster import BoundedCluster
 from plog.client.errors import BrokerNotAvailable
 
 if TYPE_CHECKING:
-    from plog.client.cluster import Cluster
+    from plog.client.network.cluster import Cluster
     from plog.wire.schema import ApiMessage
 
 

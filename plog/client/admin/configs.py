@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar
 
-from plog.client.admin.arguments import ConfigValue, config_text
+from plog.client.admin.argument_checks import ConfigValue, config_text
 from plog.client.admin.base import AdminBase
 from plog.client.admin.results import Results, outcome, raise_if_error
 from plog.client.admin.routing import Answers, ask_nodes, settle

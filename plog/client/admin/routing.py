@@ -19,8 +19,8 @@ from plog.errors import ErrorCode, KafkaError, error_from_code
 from plog.types import TopicPartition
 
 if TYPE_CHECKING:
-    from plog.client.bounded_cluster import BoundedCluster
-    from plog.client.metadata import ClusterMetadata
+    from plog.client.network.bounded_cluster import BoundedCluster
+    from plog.client.network.metadata import ClusterMetadata
 
 K = TypeVar("K")
 V = TypeVar("V")

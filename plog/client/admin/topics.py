@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from plog.client.admin.arguments import ConfigValue, config_text
+from plog.client.admin.argument_checks import ConfigValue, config_text
 from plog.client.admin.base import AdminBase
 from plog.client.admin.results import Results, outcome, several
 from plog.client.admin.routing import is_throttled, settle

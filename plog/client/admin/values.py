@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from typing import NamedTuple, Self
 
-from plog.client.admin.arguments import ConfigValue
+from plog.client.admin.argument_checks import ConfigValue
 from plog.enums import AclOperation, AlterOperation, ConfigResourceType, ConfigSource, WireEnum
 from plog.errors import KafkaError
 from plog.types import ZERO_UUID, TopicPartition, Uuid

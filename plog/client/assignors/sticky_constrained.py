@@ -28,7 +28,7 @@ class ConstrainedAssignment:
         owned: Mapping[str, Iterable[TopicPartition]],
         contested: Collection[TopicPartition],
     ) -> None:
-        """See `Claims` for `owned`, all of which exist, and `contested`."""
+        """See `OwnedPartitions` for `owned`, all of which exist, and `contested`."""
         self._counts = partition_counts
         self._owned = owned
         self._contested = contested

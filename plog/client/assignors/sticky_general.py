@@ -15,8 +15,8 @@ from bisect import bisect_left, insort
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from plog.client.assignors.hash_order import HashOrder, partition_hash
-from plog.client.assignors.sticky_claims import OrderedPartitions
+from plog.client.assignors.java_hash_order import HashOrder, partition_hash
+from plog.client.assignors.sticky_owned_partitions import OrderedPartitions
 from plog.client.assignors.sticky_constrained import Shares
 from plog.types import TopicPartition
 
@@ -31,7 +31,7 @@ class GeneralAssignment:
         owned: Mapping[str, OrderedPartitions],
         previous: Mapping[TopicPartition, tuple[str, int]],
     ) -> None:
-        """See `Claims` for `owned` and `previous`; `wishes` are each member's topics."""
+        """See `OwnedPartitions` for `owned` and `previous`; `wishes` are each member's topics."""
         self._counts = partition_counts
         self._topics = {
             member: [topic for topic in dict.fromkeys(topics) if topic in partition_counts]

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from plog.client.errors import IllegalState
-from plog.client.group_metadata import GroupMetadata
+from plog.client.group.group_metadata import GroupMetadata
 from plog.client.values import OffsetAndMetadata, checked_offset, checked_partition
 from plog.types import TopicPartition
 
 if TYPE_CHECKING:
-    from plog.client.transactions.conductor import Transactions
+    from plog.client.transactions.transaction_manager import TransactionManager
 
 
 class TransactionCalls:
@@ -22,7 +22,7 @@ class TransactionCalls:
     means that this producer has to be closed: ProducerFenced, TransactionalIdAuthorizationFailed …
     """
 
-    transactions: Transactions | None = None
+    transactions: TransactionManager | None = None
     """None without a ``transactional.id``."""
 
     async def init_transactions(self, timeout_s: float | None = None) -> None:
@@ -76,7 +76,7 @@ class TransactionCalls:
         """Drop what was not sent yet, and have nobody see what was."""
         await self._transactions().abort(timeout_s)
 
-    def _transactions(self) -> Transactions:
+    def _transactions(self) -> TransactionManager:
         if self.transactions is None:
             raise IllegalState("this producer has no transactions: give it a transactional_id")
         return self.transactions

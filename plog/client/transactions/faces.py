@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Self
 
-from plog.client.facing import awaitable, blocking, deferred
+from plog.client.faces.method_adapters import awaitable, blocking, deferred
 from plog.client.transactions.calls import TransactionCalls
-from plog.client.transactions.context import AsyncTransaction, Transaction
+from plog.client.transactions.context_manager import AsyncTransaction, Transaction
 
 
 class BlockingTransactions:

@@ -7,8 +7,8 @@ from itertools import groupby
 from operator import attrgetter
 
 from plog.client.errors import error_about
-from plog.client.group_metadata import GroupMetadata
-from plog.client.producer_state import ProducerIdentity
+from plog.client.group.group_metadata import GroupMetadata
+from plog.client.producer.sequence_numbers import ProducerIdentity
 from plog.client.values import OffsetAndMetadata
 from plog.errors import ErrorCode, KafkaError
 from plog.types import TopicPartition

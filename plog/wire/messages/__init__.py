@@ -1,7 +1,7 @@
 """The messages of Kafka's protocol, one file a family, and the table of all APIs we can speak.
 
 A message is in the table when its encoding is known; whether the broker serves it, and in which
-versions, is decided in apis/table.py.
+versions, is decided in apis/api_table.py.
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from plog.types import TopicPartition
-from plogd.log import checkpoints
-from plogd.log.checkpoints import CorruptCheckpoint, EpochEntry
+from plogd.log.disk import checkpoint_files
+from plogd.log.disk.checkpoint_files import CorruptCheckpoint, EpochEntry
 from plogd.log.producer_snapshot import (
     CorruptSnapshot,
     SnapshotEntry,
@@ -36,32 +36,32 @@ def fuzz(data: bytes) -> None:
 
 
 def _offsets(files: Files, data: bytes) -> None:
-    checkpoints.write_atomic(files, _OFFSETS, data)
-    offsets = checkpoints.read_offsets(files, _OFFSETS)
-    checkpoints.write_offsets(files, _OFFSETS, offsets)
-    _same(checkpoints.read_offsets(files, _OFFSETS), offsets)
+    checkpoint_files.write_atomic(files, _OFFSETS, data)
+    offsets = checkpoint_files.read_offsets(files, _OFFSETS)
+    checkpoint_files.write_offsets(files, _OFFSETS, offsets)
+    _same(checkpoint_files.read_offsets(files, _OFFSETS), offsets)
 
 
 def _leader_epochs(files: Files, data: bytes) -> None:
-    checkpoints.write_atomic(files, f"{_DIRECTORY}/leader-epoch-checkpoint", data)
-    entries = checkpoints.read_leader_epochs(files, _DIRECTORY)
-    checkpoints.write_leader_epochs(files, _DIRECTORY, entries)
-    _same(checkpoints.read_leader_epochs(files, _DIRECTORY), entries)
+    checkpoint_files.write_atomic(files, f"{_DIRECTORY}/leader-epoch-checkpoint", data)
+    entries = checkpoint_files.read_leader_epochs(files, _DIRECTORY)
+    checkpoint_files.write_leader_epochs(files, _DIRECTORY, entries)
+    _same(checkpoint_files.read_leader_epochs(files, _DIRECTORY), entries)
 
 
 def _topic_id(files: Files, data: bytes) -> None:
-    checkpoints.write_atomic(files, f"{_DIRECTORY}/partition.metadata", data)
-    topic_id = checkpoints.read_topic_id(files, _DIRECTORY)
+    checkpoint_files.write_atomic(files, f"{_DIRECTORY}/partition.metadata", data)
+    topic_id = checkpoint_files.read_topic_id(files, _DIRECTORY)
     assert topic_id is not None
-    checkpoints.write_topic_id(files, _DIRECTORY, topic_id)
-    _same(checkpoints.read_topic_id(files, _DIRECTORY), topic_id)
+    checkpoint_files.write_topic_id(files, _DIRECTORY, topic_id)
+    _same(checkpoint_files.read_topic_id(files, _DIRECTORY), topic_id)
 
 
 def _meta_properties(files: Files, data: bytes) -> None:
-    checkpoints.write_atomic(files, f"{_DIRECTORY}/meta.properties", data)
-    properties = checkpoints.read_meta_properties(files, _DIRECTORY)
+    checkpoint_files.write_atomic(files, f"{_DIRECTORY}/meta.properties", data)
+    properties = checkpoint_files.read_meta_properties(files, _DIRECTORY)
     assert properties is not None
-    checkpoints.write_meta_properties(files, _DIRECTORY, properties)
+    checkpoint_files.write_meta_properties(files, _DIRECTORY, properties)
 
 
 def _snapshot(_files: Files, data: bytes) -> None:
@@ -69,9 +69,9 @@ def _snapshot(_files: Files, data: bytes) -> None:
 
 
 def _clean_mark(files: Files, data: bytes) -> None:
-    checkpoints.write_atomic(files, f"{_DIRECTORY}/.kafka_cleanshutdown", data)
-    checkpoints.take_clean_mark(files, _DIRECTORY)
-    assert not checkpoints.take_clean_mark(files, _DIRECTORY)
+    checkpoint_files.write_atomic(files, f"{_DIRECTORY}/.kafka_cleanshutdown", data)
+    checkpoint_files.take_clean_mark(files, _DIRECTORY)
+    assert not checkpoint_files.take_clean_mark(files, _DIRECTORY)
 
 
 def _same(again: object, first: object) -> None:
@@ -96,18 +96,18 @@ def _written(write: Callable[[Files], None], name: str) -> bytes:
 
 def _seeds() -> Iterator[bytes]:
     offsets = {TopicPartition("t", 0): 5, TopicPartition("other", 3): 1 << 40}
-    yield b"\0" + _written(lambda x: checkpoints.write_offsets(x, _OFFSETS, offsets), _OFFSETS[3:])
+    yield b"\0" + _written(lambda x: checkpoint_files.write_offsets(x, _OFFSETS, offsets), _OFFSETS[3:])
     epochs = [EpochEntry(0, 0), EpochEntry(4, 100)]
     yield b"\1" + _written(
-        lambda x: checkpoints.write_leader_epochs(x, _DIRECTORY, epochs), "leader-epoch-checkpoint"
+        lambda x: checkpoint_files.write_leader_epochs(x, _DIRECTORY, epochs), "leader-epoch-checkpoint"
     )
     yield b"\2" + _written(
-        lambda x: checkpoints.write_topic_id(x, _DIRECTORY, bytes(range(16))), "partition.metadata"
+        lambda x: checkpoint_files.write_topic_id(x, _DIRECTORY, bytes(range(16))), "partition.metadata"
     )
     yield b"\3version=1\nnode.id=1\ncluster.id=abc\ndirectory.id=AAAAAAAAAAAAAAAAAAAAAQ\n"
     yield b"\4" + encode_snapshot([SnapshotEntry(1, 0, 5, 9, 2, 1_000, -1, -1)])
     yield b"\5" + _written(
-        lambda x: checkpoints.write_clean_mark(x, _DIRECTORY), ".kafka_cleanshutdown"
+        lambda x: checkpoint_files.write_clean_mark(x, _DIRECTORY), ".kafka_cleanshutdown"
     )
 
 

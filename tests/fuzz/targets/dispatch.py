@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from plog.wire.header import RequestHeader, encode_request
 from plogd.apis.dispatch import CloseConnection
-from plogd.apis.table import HANDLERS
+from plogd.apis.api_table import HANDLERS
 from plogd.ports import Later
 from tests.fuzz.target import Target
 from tests.helpers.group_frames import stable

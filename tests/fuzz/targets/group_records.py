@@ -18,10 +18,10 @@ from plog.wire.internal.group_records import (
     encode_value,
 )
 from plog.wire.messages.describe_groups import DescribeGroupsResponse
-from plogd.coordinator.group_record_check import check_group_record
-from plogd.coordinator.group_shard import GroupShard
-from plogd.coordinator.offsets import Offsets
-from plogd.coordinator.result import CoordinatorRecord
+from plogd.coordinator.group.group_record_check import check_group_record
+from plogd.coordinator.group.group_shard import GroupShard
+from plogd.coordinator.group.offset_metadata_manager import OffsetMetadataManager
+from plogd.coordinator.runtime.coordinator_result import CoordinatorRecord
 from tests.fuzz.target import Target
 from tests.helpers import group_shard
 from tests.unit.wire.filled import filled
@@ -32,7 +32,7 @@ _NULL = 0xFFFF
 def fuzz(data: bytes) -> None:
     """Replay, say that the load is over, and describe what there is."""
     site = group_shard.GroupShard()
-    offsets = Offsets(site.groups, config=lambda: site.config, clock=site.ports.clock)
+    offsets = OffsetMetadataManager(site.groups, config=lambda: site.config, clock=site.ports.clock)
     shard = GroupShard(site.groups, offsets)
     for offset, (key, value) in enumerate(_split(data)):
         try:

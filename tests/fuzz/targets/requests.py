@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from plog.wire.schema import TooManyElements, WireError
-from plogd.apis.table import HANDLERS
+from plogd.apis.api_table import HANDLERS
 from tests.fuzz.target import Target
 from tests.unit.wire.filled import filled
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from plogd.apis.table import HANDLERS
+from plogd.apis.api_table import HANDLERS
 from tests.integration.beside_kafka import (
     test_admin,
     test_configs,

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from plog.wire.api_keys import ApiKey
-from plogd.apis.table import HANDLERS
+from plogd.apis.api_table import HANDLERS
 
 COVERED: set[ApiKey] = set()
 """The APIs that have a test beside Kafka; test_all_are_here.py looks at it."""

@@ -16,7 +16,7 @@ from plog.wire.messages.acls import (
     DeleteAclsRequest,
     DescribeAclsRequest,
 )
-from plogd.security.enforcement import NOT_ENFORCED
+from plogd.security.unenforced_rules import NOT_ENFORCED
 from tests.helpers.sim_broker import SimBroker
 
 every_version = pytest.mark.parametrize("version", [1, 2, 3])

@@ -7,7 +7,7 @@ import pytest
 from plog.errors import ErrorCode
 from plog.wire.header import RequestHeader, encode_request
 from plog.wire.messages.api_versions import ApiVersion, ApiVersionsRequest
-from plogd.apis.table import ADVERTISED
+from plogd.apis.api_table import ADVERTISED
 from tests.helpers.sim_broker import Asked, SimBroker
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from plog.errors import ErrorCode
 from plog.wire.messages.describe_groups import OPERATIONS_NOT_ASKED, DescribeGroupsRequest
-from plogd.apis.in_slices import IN_PROGRESS
+from plogd.apis.sliced_requests import IN_PROGRESS
 from tests.helpers.group_frames import GROUP, join_request, stable
 from tests.helpers.offsets import commit
 from tests.helpers.sim_broker import SimBroker, create_topic

@@ -10,7 +10,7 @@ import pytest
 from plog.errors import ErrorCode
 from plog.types import ZERO_UUID, uuid_from_text
 from plog.wire.messages.describe_quorum import DescribeQuorumRequest, QuorumPartition, QuorumTopic
-from plogd.log.checkpoints import read_meta_properties
+from plogd.log.disk.checkpoint_files import read_meta_properties
 from tests.helpers.sim_broker import SimBroker, create_topic
 
 

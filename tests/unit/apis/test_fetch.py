@@ -17,7 +17,7 @@ from plog.wire.messages.fetch import (
     ForgottenTopic,
     ReplicaState,
 )
-from plogd.log.file_records import FileRegion
+from plogd.log.segment.file_records import FileRegion
 from tests.helpers.sim_broker import SimBroker, create_topic, fetch_request, produce_request
 
 

@@ -13,7 +13,7 @@ from plog.wire.messages.list_offsets import (
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
-from plogd.log.names import segment_path
+from plogd.log.file_names import segment_path
 from tests.helpers.sim_broker import SimBroker, create_topic, fetch_request
 from tests.helpers.sim_ports import START_MS
 

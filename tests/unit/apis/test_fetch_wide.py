@@ -9,7 +9,7 @@ import pytest
 from plog.errors import ErrorCode
 from plog.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from plogd.fair_queue import SLICE
-from plogd.log.file_records import FileRegion
+from plogd.log.segment.file_records import FileRegion
 from plogd.replica.fetch_reader import FetchReader
 from tests.helpers.sim_broker import Asked, SimBroker, create_topic, produce_request
 

@@ -14,7 +14,7 @@ from plog.wire.messages.offset_fetch import (
     OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
 )
-from plogd.coordinator.shard_runtime import ShardState
+from plogd.coordinator.runtime.shard_runtime import ShardState
 from tests.helpers.offsets import commit, commit_request, fetch, fetch_request, topic_id
 from tests.helpers.sim_broker import SimBroker, create_topic
 

@@ -15,7 +15,7 @@ from plog.wire.messages.user_scram_credentials import (
     UserName,
 )
 from plogd.metadata.embedded import EmbeddedStore
-from plogd.security.enforcement import NOT_ENFORCED
+from plogd.security.unenforced_rules import NOT_ENFORCED
 from tests.helpers.sim_broker import SimBroker
 
 SECRET = b"salted and secret"

@@ -65,6 +65,6 @@ class CliSite:
 def site(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> CliSite:
     """A broker, and tools that reach it instead of the network."""
     sim = SimNetwork()
-    monkeypatch.setattr("plog.cli.admin.SocketNetwork", lambda **_: sim)
-    monkeypatch.setattr("plog.cli.admin.run_blocking", sim.run)
+    monkeypatch.setattr("plog.cli.admin_client.SocketNetwork", lambda **_: sim)
+    monkeypatch.setattr("plog.cli.admin_client.run_blocking", sim.run)
     return CliSite(sim, capsys)

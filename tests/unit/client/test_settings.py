@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from plog.client.known_options import ONLY_ADMINS, ONLY_CONSUMERS, ONLY_PRODUCERS
+from plog.client.settings.unsupported_settings import ONLY_ADMINS, ONLY_CONSUMERS, ONLY_PRODUCERS
 from plog.client.settings import (
     Address,
     AdminSettings,

@@ -12,7 +12,9 @@ import pytest
 
 import plog.client.errors
 import plog.errors
-from plog.client import asyncio_face, blocking, twisted_face
+from plog.client.faces import asyncio as asyncio_face
+from plog.client.faces import blocking
+from plog.client.faces import twisted as twisted_face
 from plog.client.errors import (
     ConfigError,
     IllegalState,
@@ -23,7 +25,7 @@ from plog.client.errors import (
 from plog.client.values import ConsumerRecord, RecordMetadata
 from plog.records.batch import TimestampType
 from plog.types import TopicPartition
-from tests.unit.client.producer_site import ready
+from tests.unit.client.producer.producer_site import ready
 
 FACES = (blocking, asyncio_face, twisted_face)
 T7 = TopicPartition("t", 7)

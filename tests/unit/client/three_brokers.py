@@ -35,7 +35,7 @@ from plog.wire.messages.produce import (
 from plog.wire.schema import ApiMessage
 from tests.helpers.sim_network import HOST, PORT, SimChannel
 from tests.sim.network import ConnectionLost
-from tests.unit.client.producer_site import MeddlingNetwork
+from tests.unit.client.producer.producer_site import MeddlingNetwork
 
 NODES = range(3)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from plogd.config import BrokerConfig, ConfigError, Listener, load_config, reloadable
-from plogd.config.loading import without_tls
+from plogd.config.config_loader import without_tls
 
 TWO = (
     "listeners=INSIDE://:1,OUT.SIDE://:2",

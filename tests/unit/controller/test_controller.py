@@ -14,8 +14,8 @@ from plog.errors import (
     UnknownTopicOrPartition,
 )
 from plogd.controller.controller import Controller
-from plogd.controller.partitions import MorePartitions
-from plogd.controller.topics import Defaults, NewTopic
+from plogd.controller.partition_creation import MorePartitions
+from plogd.controller.topic_creation import Defaults, NewTopic
 from plogd.metadata.cache import TopicState
 from plogd.metadata.image import MetadataImage
 from plogd.metadata.store import Change, Conflict, Key, Outcome, TopicValue, Watcher, Written

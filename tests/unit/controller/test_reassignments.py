@@ -12,7 +12,7 @@ from plog.errors import (
     NoReassignmentInProgress,
     UnknownTopicOrPartition,
 )
-from plogd.controller.partitions import first_states
+from plogd.controller.partition_creation import first_states
 from plogd.controller.reassignments import check_reassignment
 from plogd.metadata.cache import TopicState
 

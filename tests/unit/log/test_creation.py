@@ -8,8 +8,9 @@ import random
 import pytest
 
 from plog.types import TopicPartition
-from plogd.log import creation, names
-from plogd.log.checkpoints import read_topic_id
+from plogd.log import creation
+from plogd.log import file_names
+from plogd.log.disk.checkpoint_files import read_topic_id
 from plogd.log.creation import NewLog, create_logs
 from plogd.log.log_state import LogState
 from plogd.ports import File, Files
@@ -20,8 +21,8 @@ from tests.helpers.sim_files import SimCrash, SimFiles
 
 TOPIC_ID = bytes(range(16))
 FILES_OF_A_LOG = [
-    names.segment_file_name(0, suffix) for suffix in (".index", ".log", ".timeindex")
-] + [names.PARTITION_METADATA]
+    file_names.segment_file_name(0, suffix) for suffix in (".index", ".log", ".timeindex")
+] + [file_names.PARTITION_METADATA]
 
 
 @pytest.fixture(autouse=True, params=["each by itself", "together"])
@@ -107,7 +108,7 @@ def test_where_the_file_system_cannot_be_trusted_each_log_is_synced() -> None:
     files.sync_fs_supported = False
     syncs = spied(files, "sync", "sync_dir", "sync_fs")
     _create(files, _new())
-    assert syncs() == [f"/a/t-0/{names.PARTITION_METADATA}.tmp", "/a/t-0", "/a"]
+    assert syncs() == [f"/a/t-0/{file_names.PARTITION_METADATA}.tmp", "/a/t-0", "/a"]
 
 
 def test_a_directory_that_says_whose_it_is_is_a_whole_log_after_any_crash() -> None:
@@ -151,7 +152,7 @@ def test_what_is_put_aside_again_and_again_gets_a_name_each_time() -> None:
     assert len(found) == len(set(found)) == 4
     for name in found:
         assert files.listdir(f"/a/{name}") == FILES_OF_A_LOG
-        assert names.parse_partition_dir_name(name) is not None
+        assert file_names.parse_partition_dir_name(name) is not None
 
 
 def test_the_longest_name_of_a_topic_can_be_put_aside() -> None:
@@ -161,9 +162,9 @@ def test_the_longest_name_of_a_topic_can_be_put_aside() -> None:
     _create_and_use(files, new)
     stray = next(name for name in files.listdir("/a") if name.endswith("-stray"))
     assert len(stray) == 255
-    parsed = names.parse_partition_dir_name(stray)
+    parsed = file_names.parse_partition_dir_name(stray)
     assert parsed is not None
-    assert parsed.state == names.STRAY_DIR_SUFFIX
+    assert parsed.state == file_names.STRAY_DIR_SUFFIX
 
 
 def test_a_directory_in_the_way_to_which_nothing_was_written_is_removed() -> None:

@@ -9,12 +9,12 @@ from collections.abc import Sequence
 import pytest
 
 from plog.types import TopicPartition
-from plogd.log import names
-from plogd.log.checkpoints import read_offsets
+from plogd.log import file_names
+from plogd.log.disk.checkpoint_files import read_offsets
 from plogd.log.deletion import lane_of, remove_tree
 from plogd.log.housekeeping import RETRY_MS
 from plogd.log.log import Log
-from plogd.log.log_segment import LogSegment
+from plogd.log.segment.log_segment import LogSegment
 from tests.helpers.log_site import (
     CONFIG,
     LogSite,
@@ -49,7 +49,7 @@ def test_segments_are_renamed_at_once_and_unlinked_after_a_while() -> None:
     assert base_offsets(log) == [10, 15]
     site.settle()
     expected = [
-        names.segment_file_name(base, suffix, ".deleted")
+        file_names.segment_file_name(base, suffix, ".deleted")
         for base in (0, 5)
         for suffix in (".index", ".log", ".timeindex")
     ]
@@ -88,7 +88,7 @@ def test_the_logs_start_is_on_disk_before_the_first_rename() -> None:
 
     def hear(operation: Operation) -> None:
         if operation.path.endswith(".log"):
-            path = f"/a/{names.LOG_START_OFFSET_CHECKPOINT}"
+            path = f"/a/{file_names.LOG_START_OFFSET_CHECKPOINT}"
             starts.append(read_offsets(site.files, path)[KEY])
 
     site.files.on_operation = hear
@@ -106,7 +106,7 @@ def test_logs_that_lose_segments_in_one_turn_share_one_writing_of_their_starts()
     for one in (log, other):
         assert _delete_below(site, one, 5) == 1
     site.settle()
-    assert writes() == [f"/a/{names.LOG_START_OFFSET_CHECKPOINT}.tmp"]
+    assert writes() == [f"/a/{file_names.LOG_START_OFFSET_CHECKPOINT}.tmp"]
     assert len(_deleted(site, log)) == len(_deleted(site, other)) == 3
 
 

@@ -6,7 +6,7 @@ import errno
 
 import pytest
 
-from plogd.log.checkpoints import CorruptCheckpoint
+from plogd.log.disk.checkpoint_files import CorruptCheckpoint
 from plogd.log.leader_epochs import LeaderEpochs
 from tests.helpers.sim_files import SimFiles
 

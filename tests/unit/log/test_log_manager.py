@@ -10,9 +10,9 @@ import pytest
 
 from plog.errors import KafkaStorageError
 from plog.types import TopicPartition
-from plogd.log import names
+from plogd.log import file_names
 from plogd.log.log import Log
-from plogd.log.log_dir import LogDirUnusable
+from plogd.log.disk.log_dir import LogDirUnusable
 from plogd.log.log_results import AppendInfo
 from plogd.topic_config import TopicConfig
 from tests.helpers.log_site import (
@@ -231,8 +231,8 @@ def test_a_partition_in_two_directories_refuses_the_start() -> None:
     site = LogSite(("/a", "/b")).start()
     log = site.create("t-0")
     site.files.mkdir("/b/t-0")
-    copied = site.files.open_append(f"/b/t-0/{names.PARTITION_METADATA}")
-    copied.append(site.files.read_file(f"{log.directory}/{names.PARTITION_METADATA}"))
+    copied = site.files.open_append(f"/b/t-0/{file_names.PARTITION_METADATA}")
+    copied.append(site.files.read_file(f"{log.directory}/{file_names.PARTITION_METADATA}"))
     with pytest.raises(LogDirUnusable, match="both /a and /b hold t-0: move the directory"):
         site.kill()
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from plogd.log import names
+from plogd.log import file_names
 from tests.helpers.log_site import (
     CONFIG,
     LogSite,
@@ -53,7 +53,7 @@ def test_a_stop_that_fails_leaves_no_clean_mark(name: str) -> None:
     site.fill(log, 2)
     _break(site, "/a", name)
     site.stop()
-    assert not site.files.exists(f"/a/{names.CLEAN_SHUTDOWN_FILE}")
+    assert not site.files.exists(f"/a/{file_names.CLEAN_SHUTDOWN_FILE}")
     site.files.fail_no_more()
     site = site.kill()
     assert list(range(17)) == batch_offsets(site.log())[:17]
@@ -84,7 +84,7 @@ def test_a_stop_waits_for_the_seals_under_way() -> None:
     site.files.fail_no_more()
     site.settle(stopping)
     assert site.offline == ["/a"]
-    assert not site.files.exists(f"/a/{names.CLEAN_SHUTDOWN_FILE}")
+    assert not site.files.exists(f"/a/{file_names.CLEAN_SHUTDOWN_FILE}")
 
 
 def test_a_stop_before_all_logs_are_loaded_leaves_no_clean_mark() -> None:
@@ -95,8 +95,8 @@ def test_a_stop_before_all_logs_are_loaded_leaves_no_clean_mark() -> None:
     site.manager.load_logs(site._topic_of)
     site.ports.jobs.run_one()
     site.stop()
-    assert not site.files.exists(f"/a/{names.CLEAN_SHUTDOWN_FILE}")
-    assert not site.files.exists(f"/a/{names.RECOVERY_POINT_CHECKPOINT}")
+    assert not site.files.exists(f"/a/{file_names.CLEAN_SHUTDOWN_FILE}")
+    assert not site.files.exists(f"/a/{file_names.RECOVERY_POINT_CHECKPOINT}")
     assert "no clean stop of /a: not all logs were loaded" in site.reports
 
 
@@ -133,5 +133,5 @@ def test_a_clean_stop_with_a_failed_directory_leaves_the_mark_of_the_others_only
     site.settle()
     site.manager.storage_failed("/a", OSError(errno.EIO, "broken"))
     site.stop()
-    assert names.CLEAN_SHUTDOWN_FILE not in site.files.listdir("/a")
-    assert names.CLEAN_SHUTDOWN_FILE in site.files.listdir("/b")
+    assert file_names.CLEAN_SHUTDOWN_FILE not in site.files.listdir("/a")
+    assert file_names.CLEAN_SHUTDOWN_FILE in site.files.listdir("/b")

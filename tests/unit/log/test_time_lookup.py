@@ -8,9 +8,10 @@ import pytest
 
 from plog.errors import KafkaStorageError
 from plog.records.batch import HEADER_SIZE, Compression, CorruptBatch
-from plogd.log import names, time_lookup
-from plogd.log.log_segment import LogSegment
-from plogd.log.time_index import TimestampAndOffset
+from plogd.log import time_lookup
+from plogd.log import file_names
+from plogd.log.segment.log_segment import LogSegment
+from plogd.log.segment.time_index import TimestampAndOffset
 from plogd.log.time_lookup import find_in_segment, max_timestamp_offset, offset_for_timestamp
 from plogd.topic_config import TopicConfig
 from tests.helpers.log_data import SMALL, T0, append, client_batch, fill
@@ -19,8 +20,8 @@ from tests.helpers.sim_files import SimFiles
 from tests.helpers.steps import finished
 
 BASE = 1000
-INDEX = f"/log/{names.segment_file_name(BASE, '.index')}"
-TIME_INDEX = f"/log/{names.segment_file_name(BASE, '.timeindex')}"
+INDEX = f"/log/{file_names.segment_file_name(BASE, '.index')}"
+TIME_INDEX = f"/log/{file_names.segment_file_name(BASE, '.timeindex')}"
 
 
 def _create(files: SimFiles, config: TopicConfig = SMALL) -> LogSegment:

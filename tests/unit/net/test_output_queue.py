@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from plogd.log.file_records import FileRegion, RegionTruncated
+from plogd.log.segment.file_records import FileRegion, RegionTruncated
 from plogd.net.output_queue import (
     FLUSH_MAX_BYTES,
     JOIN_MAX_BYTES,

@@ -16,7 +16,7 @@ from twisted.internet.interfaces import ISSLTransport
 from zope.interface import alsoProvides
 
 from plogd.config.listener import Listener
-from plogd.log.file_records import FileRegion
+from plogd.log.segment.file_records import FileRegion
 from plogd.net.listeners import Listeners
 from plogd.net.transport import ServerTransport, can_send_files
 from tests.helpers.collector import no_collector

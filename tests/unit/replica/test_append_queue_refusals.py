@@ -10,7 +10,7 @@ from plog.records.builder import build_batch
 from plog.records.codec import Record
 from plog.types import TopicPartition
 from plogd.ports import Later
-from plogd.replica.delayed import PartitionAppend
+from plogd.replica.delayed_produce import PartitionAppend
 from tests.helpers.sim_broker import START_MS, SimBroker, create_topic
 from tests.helpers.sim_ports import outcome
 

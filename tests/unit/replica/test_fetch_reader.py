@@ -13,7 +13,7 @@ from plog.records.batch import iter_batches
 from plog.types import TopicPartition
 from plog.wire.messages.fetch import FetchPartition
 from plogd.fair_queue import SLICE
-from plogd.log.cold_read import ColdRead
+from plogd.log.segment.cold_read import ColdRead
 from plogd.log.log import Log
 from plogd.ports import Later
 from plogd.replica.delayed_fetch import FetchParams

@@ -12,7 +12,7 @@ from plog.records.batch import iter_batches
 from plog.types import TopicPartition
 from plog.wire.messages.fetch import FetchPartition
 from plogd.ports import Later
-from plogd.replica.delayed import PartitionAppend
+from plogd.replica.delayed_produce import PartitionAppend
 from plogd.replica.delayed_fetch import FetchParams
 from plogd.replica.fetch_sessions import FetchItem
 from plogd.replica.partition import PartitionRead

@@ -9,7 +9,7 @@ import pytest
 
 from plog.errors import CorruptMessage, KafkaStorageError
 from plogd.log.log import Log
-from plogd.log.time_index import TimestampAndOffset
+from plogd.log.segment.time_index import TimestampAndOffset
 from plogd.log.time_lookup import _BATCH_MAX_BYTES, Steps
 from plogd.ports import Cancelled, Later
 from plogd.replica.time_lookup_queue import STARTED_AT_ONCE, Found, TimeLookupQueue

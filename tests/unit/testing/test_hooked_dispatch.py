@@ -11,7 +11,7 @@ from plog.errors import NotLeaderOrFollower
 from plog.wire.messages.fetch import FetchTopic
 from plog.wire.messages.heartbeat import HeartbeatRequest
 from plog.wire.messages.metadata import MetadataRequest
-from plogd.apis.closing import CloseConnection
+from plogd.apis.close_connection import CloseConnection
 from plogd.apis.dispatch import Dispatched
 from plogd.testing.hooked_dispatch import HookedDispatch, Rule, row_named
 from tests.helpers.sim_broker import (

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import pytest
 
 from plog.client.admin.core import AdminCore
-from plog.client.cluster import Cluster
+from plog.client.network.cluster import Cluster
 from plog.client.settings import AdminSettings
 from tests.helpers.sim_network import SimNetwork
 

@@ -14,7 +14,7 @@ from plog.client.admin.brokers import (
     updated_features,
 )
 from plog.client.admin.values import BrokerDescription, VersionRange
-from plog.client.socket_network import run_blocking
+from plog.client.network.socket_network import run_blocking
 from plog.enums import AclOperation, UpgradeType
 from plog.errors import ErrorCode, InvalidUpdateVersion, UnsupportedVersion
 from plog.wire.api_keys import ApiKey
@@ -33,7 +33,7 @@ from plog.wire.messages.describe_cluster import (
 from plog.wire.messages.metadata import MetadataResponse, MetadataResponseBroker
 from plog.wire.messages.update_features import UpdatableFeatureResult, UpdateFeaturesResponse
 from plog.wire.schema import ApiMessage
-from plogd.apis.table import HANDLERS
+from plogd.apis.api_table import HANDLERS
 from tests.helpers.fake_cluster import FakeCluster
 from tests.unit.client.admin.conftest import Site
 

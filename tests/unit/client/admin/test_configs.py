@@ -11,7 +11,7 @@ from plog.client.admin.configs import (
     incremental_alter_configs_request,
 )
 from plog.client.admin.values import AlterConfig, ConfigResource, ConfigSynonym, ConfigType
-from plog.client.socket_network import run_blocking
+from plog.client.network.socket_network import run_blocking
 from plog.enums import AlterOperation, ConfigResourceType, ConfigSource
 from plog.errors import (
     ErrorCode,

@@ -29,7 +29,7 @@ def _imported(*modules: str) -> set[str]:
 
 def test_it_needs_no_reactor() -> None:
     loaded = _imported(
-        "plog.client.admin.core", "plog.client.cluster", "plog.client.socket_network"
+        "plog.client.admin.core", "plog.client.network.cluster", "plog.client.network.socket_network"
     )
     assert {name for name in loaded if name.partition(".")[0] in _REACTORS} == set()
 

@@ -12,7 +12,7 @@ from plog.client.admin.group_offsets import (
     offset_fetch_requests,
 )
 from plog.client.admin.results import Results
-from plog.client.socket_network import run_blocking
+from plog.client.network.socket_network import run_blocking
 from plog.client.values import OffsetAndMetadata
 from plog.errors import (
     ErrorCode,

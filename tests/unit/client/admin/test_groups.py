@@ -11,7 +11,7 @@ from plog.client.admin.groups import (
     removed_members,
 )
 from plog.client.admin.values import GroupState, MemberToRemove
-from plog.client.socket_network import run_blocking
+from plog.client.network.socket_network import run_blocking
 from plog.errors import (
     ErrorCode,
     GroupIdNotFound,

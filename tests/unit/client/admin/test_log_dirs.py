@@ -12,7 +12,7 @@ from plog.client.admin.log_dirs import (
     described_log_dirs,
 )
 from plog.client.admin.values import ReplicaInfo, TopicPartitionReplica
-from plog.client.socket_network import run_blocking
+from plog.client.network.socket_network import run_blocking
 from plog.errors import ErrorCode, KafkaError, KafkaStorageError, LogDirNotFound, UnsupportedVersion
 from plog.types import TopicPartition
 from plog.wire.messages.alter_replica_log_dirs import (

@@ -13,7 +13,7 @@ from plog.client.admin.records import (
     split_by_version,
 )
 from plog.client.admin.values import ListedOffset, OffsetSpec, ProducerState
-from plog.client.socket_network import run_blocking
+from plog.client.network.socket_network import run_blocking
 from plog.errors import (
     ErrorCode,
     InvalidRequest,

@@ -9,7 +9,7 @@ import pytest
 from plog.client.admin.results import Results
 from plog.client.admin.routing import ask_coordinator, by_broker, by_coordinator, by_leader
 from plog.client.errors import ConnectionFailed
-from plog.client.socket_network import run_blocking
+from plog.client.network.socket_network import run_blocking
 from plog.errors import (
     CoordinatorLoadInProgress,
     GroupIdNotFound,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from plog.client.admin.topic_descriptions import TopicDescriptionAdmin, described_topics
-from plog.client.socket_network import run_blocking
+from plog.client.network.socket_network import run_blocking
 from plog.enums import AclOperation
 from plog.errors import ErrorCode, KafkaError, UnknownTopicOrPartition, UnsupportedVersion
 from plog.types import Uuid

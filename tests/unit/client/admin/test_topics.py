@@ -13,7 +13,7 @@ from plog.client.admin.topics import (
     delete_topics_request,
 )
 from plog.client.admin.values import NewPartitions, NewTopic
-from plog.client.socket_network import run_blocking
+from plog.client.network.socket_network import run_blocking
 from plog.enums import ConfigSource
 from plog.errors import (
     ErrorCode,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-from plog.client.cluster import Cluster
-from plog.client.producer_batch import SendHandle
+from plog.client.network.cluster import Cluster
+from plog.client.producer.producer_batch import SendHandle
 from plog.client.settings import ProducerSettings
-from plog.client.transactions.producer import TransactionalCore
+from plog.client.transactions.transactional_producer import TransactionalCore
 from tests.helpers.sim_broker import create_topic
 from tests.helpers.transaction_world import TransactionWorld
 

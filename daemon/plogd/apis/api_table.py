@@ -1,0 +1,242 @@
+"""Which APIs this broker serves, in which versions, and who handles them: one row each.
+
+Adding an API means a row here and a file for its family; ApiVersions follows by itself.
+Source of the ranges: Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from plog.wire.api_keys import ApiKey
+from plog.wire.messages import API_BY_KEY
+from plog.wire.messages.acls import DescribeAclsResponse
+from plog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from plog.wire.messages.heartbeat import HeartbeatResponse
+from plog.wire.messages.leave_group import LeaveGroupResponse
+from plog.wire.messages.list_config_resources import ListConfigResourcesResponse
+from plog.wire.messages.list_groups import ListGroupsResponse
+from plog.wire.messages.offset_delete import OffsetDeleteResponse
+from plog.wire.messages.sync_group import SyncGroupResponse
+from plog.wire.messages.user_scram_credentials import DescribeUserScramCredentialsResponse
+from plog.wire.schema import ApiMessage
+from plogd.apis.acls import (
+    handle_create_acls,
+    handle_delete_acls,
+    handle_describe_acls,
+    refuse_create_acls,
+    refuse_delete_acls,
+)
+from plogd.apis.alter_configs import handle_alter_configs, refuse_alter_configs
+from plogd.apis.api_versions import Advertised, handle_api_versions, refuse_api_versions
+from plogd.apis.client_quotas import (
+    handle_alter_client_quotas,
+    handle_describe_client_quotas,
+    refuse_alter_client_quotas,
+    refuse_describe_client_quotas,
+)
+from plogd.apis.request_context import RequestContext
+from plogd.apis.create_partitions import handle_create_partitions, refuse_create_partitions
+from plogd.apis.create_topics import handle_create_topics, refuse_create_topics
+from plogd.apis.delete_groups import handle_delete_groups, refuse_delete_groups
+from plogd.apis.delete_records import handle_delete_records, refuse_delete_records
+from plogd.apis.delete_topics import handle_delete_topics, refuse_delete_topics
+from plogd.apis.describe_cluster import handle_describe_cluster, refuse_describe_cluster
+from plogd.apis.describe_configs import handle_describe_configs, refuse_describe_configs
+from plogd.apis.describe_groups import handle_describe_groups, refuse_describe_groups
+from plogd.apis.describe_log_dirs import handle_describe_log_dirs, refuse_describe_log_dirs
+from plogd.apis.describe_producers import handle_describe_producers, refuse_describe_producers
+from plogd.apis.describe_quorum import handle_describe_quorum, refuse_describe_quorum
+from plogd.apis.describe_topic_partitions import (
+    handle_describe_topic_partitions,
+    refuse_describe_topic_partitions,
+)
+from plogd.apis.elect_leaders import handle_elect_leaders, refuse_elect_leaders
+from plogd.apis.encoded_response import SharedResponse
+from plogd.apis.fetch import handle_fetch, refuse_fetch
+from plogd.apis.find_coordinator import handle_find_coordinator, refuse_find_coordinator
+from plogd.apis.heartbeat import handle_heartbeat
+from plogd.apis.incremental_alter_configs import (
+    handle_incremental_alter_configs,
+    refuse_incremental_alter_configs,
+)
+from plogd.apis.init_producer_id import handle_init_producer_id, refuse_init_producer_id
+from plogd.apis.join_group import handle_join_group, refuse_join_group
+from plogd.apis.leave_group import handle_leave_group
+from plogd.apis.list_config_resources import handle_list_config_resources
+from plogd.apis.list_groups import handle_list_groups
+from plogd.apis.list_offsets import handle_list_offsets, refuse_list_offsets
+from plogd.apis.metadata import handle_metadata, refuse_metadata
+from plogd.apis.offset_commit import handle_offset_commit, refuse_offset_commit
+from plogd.apis.offset_delete import handle_offset_delete
+from plogd.apis.offset_fetch import handle_offset_fetch, refuse_offset_fetch
+from plogd.apis.offset_for_leader_epoch import (
+    handle_offset_for_leader_epoch,
+    refuse_offset_for_leader_epoch,
+)
+from plogd.apis.partition_reassignments import (
+    handle_alter_partition_reassignments,
+    handle_list_partition_reassignments,
+    refuse_alter_partition_reassignments,
+    refuse_list_partition_reassignments,
+)
+from plogd.apis.produce import handle_produce, refuse_produce
+from plogd.apis.error_responses import Refusal, refuse_at_top_level
+from plogd.apis.sync_group import handle_sync_group
+from plogd.apis.update_features import handle_update_features, refuse_update_features
+from plogd.apis.user_scram_credentials import (
+    handle_alter_user_scram_credentials,
+    handle_describe_user_scram_credentials,
+    refuse_alter_user_scram_credentials,
+)
+from plogd.broker import Broker
+from plogd.ports import Later
+
+# Any: each handler takes the request of its own row, which the table checks by its API key.
+Handler: TypeAlias = Callable[
+    [Any, RequestContext, Broker], ApiMessage | SharedResponse | Later[Any] | None
+]
+"""Handles a request: its response, a Later of it, or None for none. May raise KafkaError."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One API: the versions served (both ends included), and who does it."""
+
+    api_key: ApiKey
+    first_version: int
+    last_version: int
+    handle: Handler
+    refuse: Refusal
+    advertised_from: int | None = None
+    """Where ApiVersions is to name a lower first version than is served."""
+
+    @property
+    def request(self) -> type[ApiMessage]:
+        """The class of the request."""
+        return API_BY_KEY[self.api_key].request
+
+    @property
+    def name(self) -> str:
+        """Kafka's name of the API, as in metrics."""
+        return self.request.__name__.removesuffix("Request")
+
+    @property
+    def advertised(self) -> Advertised:
+        """What ApiVersions tells of it."""
+        first = self.first_version if self.advertised_from is None else self.advertised_from
+        return Advertised(self.api_key, first, self.last_version)
+
+
+def _handle_api_versions(
+    request: ApiVersionsRequest, context: RequestContext, broker: Broker
+) -> ApiVersionsResponse:
+    return handle_api_versions(request, context, broker, ADVERTISED)
+
+
+HANDLERS: tuple[Row, ...] = (
+    Row(ApiKey.PRODUCE, 3, 13, handle_produce, refuse_produce, advertised_from=0),
+    Row(ApiKey.FETCH, 4, 18, handle_fetch, refuse_fetch),
+    Row(ApiKey.LIST_OFFSETS, 1, 11, handle_list_offsets, refuse_list_offsets),
+    Row(ApiKey.METADATA, 0, 13, handle_metadata, refuse_metadata),
+    Row(ApiKey.OFFSET_COMMIT, 2, 10, handle_offset_commit, refuse_offset_commit),
+    Row(ApiKey.OFFSET_FETCH, 1, 10, handle_offset_fetch, refuse_offset_fetch),
+    Row(ApiKey.FIND_COORDINATOR, 0, 6, handle_find_coordinator, refuse_find_coordinator),
+    Row(ApiKey.JOIN_GROUP, 0, 9, handle_join_group, refuse_join_group),
+    Row(ApiKey.HEARTBEAT, 0, 4, handle_heartbeat, refuse_at_top_level(HeartbeatResponse)),
+    Row(ApiKey.LEAVE_GROUP, 0, 5, handle_leave_group, refuse_at_top_level(LeaveGroupResponse)),
+    Row(ApiKey.SYNC_GROUP, 0, 5, handle_sync_group, refuse_at_top_level(SyncGroupResponse)),
+    Row(ApiKey.DESCRIBE_GROUPS, 0, 6, handle_describe_groups, refuse_describe_groups),
+    Row(ApiKey.LIST_GROUPS, 0, 5, handle_list_groups, refuse_at_top_level(ListGroupsResponse)),
+    Row(ApiKey.API_VERSIONS, 0, 4, _handle_api_versions, refuse_api_versions),
+    Row(ApiKey.CREATE_TOPICS, 2, 7, handle_create_topics, refuse_create_topics),
+    Row(ApiKey.DELETE_TOPICS, 1, 6, handle_delete_topics, refuse_delete_topics),
+    Row(ApiKey.DELETE_RECORDS, 0, 2, handle_delete_records, refuse_delete_records),
+    Row(ApiKey.INIT_PRODUCER_ID, 0, 5, handle_init_producer_id, refuse_init_producer_id),
+    Row(
+        ApiKey.OFFSET_FOR_LEADER_EPOCH,
+        2,
+        4,
+        handle_offset_for_leader_epoch,
+        refuse_offset_for_leader_epoch,
+    ),
+    Row(
+        ApiKey.DESCRIBE_ACLS, 1, 3, handle_describe_acls, refuse_at_top_level(DescribeAclsResponse)
+    ),
+    Row(ApiKey.CREATE_ACLS, 1, 3, handle_create_acls, refuse_create_acls),
+    Row(ApiKey.DELETE_ACLS, 1, 3, handle_delete_acls, refuse_delete_acls),
+    Row(ApiKey.DESCRIBE_CONFIGS, 1, 4, handle_describe_configs, refuse_describe_configs),
+    Row(ApiKey.ALTER_CONFIGS, 0, 2, handle_alter_configs, refuse_alter_configs),
+    Row(ApiKey.DESCRIBE_LOG_DIRS, 0, 5, handle_describe_log_dirs, refuse_describe_log_dirs),
+    Row(ApiKey.CREATE_PARTITIONS, 0, 3, handle_create_partitions, refuse_create_partitions),
+    Row(ApiKey.DELETE_GROUPS, 0, 2, handle_delete_groups, refuse_delete_groups),
+    Row(ApiKey.ELECT_LEADERS, 0, 2, handle_elect_leaders, refuse_elect_leaders),
+    Row(
+        ApiKey.INCREMENTAL_ALTER_CONFIGS,
+        0,
+        1,
+        handle_incremental_alter_configs,
+        refuse_incremental_alter_configs,
+    ),
+    Row(
+        ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+        0,
+        1,
+        handle_alter_partition_reassignments,
+        refuse_alter_partition_reassignments,
+    ),
+    Row(
+        ApiKey.LIST_PARTITION_REASSIGNMENTS,
+        0,
+        0,
+        handle_list_partition_reassignments,
+        refuse_list_partition_reassignments,
+    ),
+    Row(
+        ApiKey.OFFSET_DELETE, 0, 0, handle_offset_delete, refuse_at_top_level(OffsetDeleteResponse)
+    ),
+    Row(
+        ApiKey.DESCRIBE_CLIENT_QUOTAS,
+        0,
+        1,
+        handle_describe_client_quotas,
+        refuse_describe_client_quotas,
+    ),
+    Row(ApiKey.ALTER_CLIENT_QUOTAS, 0, 1, handle_alter_client_quotas, refuse_alter_client_quotas),
+    Row(
+        ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
+        0,
+        0,
+        handle_describe_user_scram_credentials,
+        refuse_at_top_level(DescribeUserScramCredentialsResponse),
+    ),
+    Row(
+        ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
+        0,
+        0,
+        handle_alter_user_scram_credentials,
+        refuse_alter_user_scram_credentials,
+    ),
+    Row(ApiKey.DESCRIBE_QUORUM, 0, 2, handle_describe_quorum, refuse_describe_quorum),
+    Row(ApiKey.UPDATE_FEATURES, 0, 2, handle_update_features, refuse_update_features),
+    Row(ApiKey.DESCRIBE_CLUSTER, 0, 2, handle_describe_cluster, refuse_describe_cluster),
+    Row(ApiKey.DESCRIBE_PRODUCERS, 0, 0, handle_describe_producers, refuse_describe_producers),
+    Row(
+        ApiKey.LIST_CONFIG_RESOURCES,
+        0,
+        1,
+        handle_list_config_resources,
+        refuse_at_top_level(ListConfigResourcesResponse),
+    ),
+    Row(
+        ApiKey.DESCRIBE_TOPIC_PARTITIONS,
+        0,
+        0,
+        handle_describe_topic_partitions,
+        refuse_describe_topic_partitions,
+    ),
+)
+
+ADVERTISED: tuple[Advertised, ...] = tuple(row.advertised for row in HANDLERS)

@@ -1,0 +1,73 @@
+"""Numbers about groups that are asked for at each scrape.
+
+Names as the usual JMX exporter rules make them of Kafka's MBeans. Source: Kafka 4.3
+GroupCoordinatorMetrics, GroupCoordinatorRuntimeMetrics.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from plogd.coordinator.group.group_coordinator import GroupCoordinator
+from plogd.coordinator.group.group_memory import GroupMemory
+from plogd.coordinator.runtime.shard_runtime import ShardState
+from plogd.metrics import Registry
+
+_GROUP_STATES = ("PreparingRebalance", "CompletingRebalance", "Stable", "Empty", "Dead")
+
+
+def register_group_gauges(
+    metrics: Registry, coordinator: GroupCoordinator[Any], memory: GroupMemory
+) -> None:
+    """Register all of them; once for a broker."""
+    runtime = coordinator.runtime
+    states = _GroupStates(coordinator)
+    prefix = "kafka_coordinator_group_groupmetadatamanager_"
+    metrics.gauge(
+        f"{prefix}numoffsets",
+        "Committed offsets.",
+        lambda: sum(len(shard.offsets) for shard in runtime.active),
+    )
+    metrics.gauge(
+        f"{prefix}numgroups",
+        "Consumer groups.",
+        states.count,
+    )
+    for state in _GROUP_STATES:
+        metrics.gauge(
+            f"{prefix}numgroups{state.lower()}",
+            f"Consumer groups in state {state}.",
+            lambda state=state: states.by_state[state],  # type: ignore[misc]
+        )
+    metrics.gauge(
+        "plog_groups_bytes",
+        "Memory of all groups, as counted for plog.groups.max.bytes.",
+        lambda: memory.used_bytes,
+    )
+    metrics.ask(
+        "kafka_server_group_coordinator_metrics_num_partitions",
+        "Partitions of __consumer_offsets by the state of their coordinator.",
+        ("state",),
+        lambda: [
+            ((state.value,), sum(one.state is state for one in runtime.shards.values()))
+            for state in (ShardState.LOADING, ShardState.ACTIVE, ShardState.FAILED)
+        ],
+    )
+
+
+class _GroupStates:
+    """Groups by state, counted once a scrape: there may be many thousands."""
+
+    def __init__(self, coordinator: GroupCoordinator[Any]) -> None:
+        self._coordinator = coordinator
+        self.by_state: Counter[str] = Counter()
+
+    def count(self) -> int:
+        """Count them all; the gauge that comes first in a scrape asks for it."""
+        self.by_state = Counter(
+            shard.groups.group(group_id).state.value
+            for shard in self._coordinator.runtime.active
+            for group_id in shard.groups.group_ids()
+        )
+        return self.by_state.total()

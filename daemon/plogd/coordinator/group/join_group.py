@@ -1,0 +1,237 @@
+"""JoinGroup: who is let into a group, under which id, and what that means to the others.
+
+  who asks                          what happens
+  without an id                     is given one, and has to ask again with it (KIP-394, version 4)
+  without an id, before version 4   becomes a member
+  without an id, a static one       becomes a member, or takes over the place it had (KIP-345)
+  with a pending id                 becomes a member
+  a member, in a rebalance          takes part in it
+  a member with something new,      begins a rebalance
+  or the leader of a stable group
+  a member with nothing new         is told the generation again: it may not have heard
+
+Source: Kafka 4.0 GroupMetadataManager.classicGroupJoin; KIP-345, 389, 394, 800, 814.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from plog.errors import (
+    GroupMaxSizeReached,
+    InconsistentGroupProtocol,
+    InvalidGroupId,
+    InvalidSessionTimeout,
+    MemberIdRequired,
+    RebalanceInProgress,
+    UnknownMemberId,
+)
+from plog.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from plogd.config import BrokerConfig
+from plogd.coordinator.group.responses import generation_answer
+from plogd.coordinator.group.group import PREPARING_REBALANCE, STABLE, Group
+from plogd.coordinator.group.group_memory import GroupMemory
+from plogd.coordinator.group.group_records import new_group_record
+from plogd.coordinator.group.join_request import JoinRequest, random_member_id
+from plogd.coordinator.group.member import Member
+from plogd.coordinator.group.rebalance import NEW_MEMBER_TIMEOUT_MS, Rebalances, with_response
+from plogd.coordinator.runtime.coordinator_result import Result
+from plogd.coordinator.group.static_members import StaticMembers
+from plogd.ports import Clock, Later, Random, failed
+
+
+class GroupJoins:
+    """Joins to the groups of one shard, `groups`, to which new ones are added."""
+
+    def __init__(
+        self,
+        groups: dict[str, Group],
+        rebalances: Rebalances,
+        *,
+        config: Callable[[], BrokerConfig],
+        clock: Clock,
+        random: Random,
+        memory: GroupMemory,
+    ) -> None:
+        self._groups = groups
+        self._rebalances = rebalances
+        self._static_members = StaticMembers(rebalances)
+        self._config = config
+        self._clock = clock
+        self._random = random
+        self._memory = memory
+
+    def join(self, joining: JoinRequest) -> Result[JoinGroupResponse]:
+        """The answer, which may have to wait for the group. Raises the KafkaErrors of JoinGroup."""
+        request = joining.request
+        self._validate(request)
+        group = self._groups.get(request.group_id)
+        if group is not None:
+            return self._join(group, joining)
+        if request.member_id:
+            raise UnknownMemberId(f"there is no group {request.group_id} yet: join as a new member")
+        group = Group(request.group_id, state_since_ms=self._clock.now_ms())
+        result = self._join(group, joining)
+        group.count_as_unused()
+        group.count_in(self._memory)
+        self._groups[group.group_id] = group
+        return self._write_new(group, result)
+
+    def _validate(self, request: JoinGroupRequest) -> None:
+        if not request.group_id:
+            raise InvalidGroupId("a group that has members needs a name")
+        config = self._config()
+        first = config.group_min_session_timeout_ms
+        last = config.group_max_session_timeout_ms
+        if not first <= request.session_timeout_ms <= last:
+            raise InvalidSessionTimeout(
+                f"a session timeout of {request.session_timeout_ms} ms is not between"
+                f" group.min.session.timeout.ms ({first}) and group.max.session.timeout.ms ({last})"
+            )
+
+    def _write_new(
+        self, group: Group, result: Result[JoinGroupResponse]
+    ) -> Result[JoinGroupResponse]:
+        """Write that there is the group. If that fails there is none, and who came is told."""
+        assert not result.records
+        response = result.response
+        answer = response if isinstance(response, Later) else Later[JoinGroupResponse]()
+
+        def on_durable(_: None) -> None:
+            if not isinstance(response, Later):
+                answer.succeed(response)
+
+        def on_error(error: Exception) -> None:
+            if self._groups.get(group.group_id) is group and group.generation_id == 0:
+                del self._groups[group.group_id]
+                self._rebalances.forget(group, error)
+            if not answer.done:
+                answer.fail(error)
+
+        appended: Later[None] = Later()
+        appended.then(on_durable, on_error)
+        return Result(
+            records=[new_group_record(group)], response=answer, appended=appended, replay=False
+        )
+
+    def _join(self, group: Group, joining: JoinRequest) -> Result[JoinGroupResponse]:
+        request = joining.request
+        if not self._has_room(group, request):
+            self._rebalances.remove(group, request.member_id)
+            return with_response(
+                self._rebalances.complete_if_all_joined(group),
+                failed(
+                    GroupMaxSizeReached(
+                        f"group {group.group_id} has its group.max.size of members"
+                        f" ({self._config().group_max_size})"
+                    )
+                ),
+            )
+        names = [protocol.name for protocol in request.protocols]
+        if not group.supports(request.protocol_type, names):
+            raise InconsistentGroupProtocol(
+                f"group {group.group_id} has protocol type {group.protocol_type!r}, and none of the"
+                f" protocols {names} of type {request.protocol_type!r} is one all its members have"
+            )
+        if request.member_id:
+            return self._join_known(group, joining)
+        return self._join_unknown(group, joining)
+
+    def _has_room(self, group: Group, request: JoinGroupRequest) -> bool:
+        """Whether the group may have this member.
+
+        In a rebalance those count that have joined, so that the last of a group that is too large
+        are kept out (KIP-389). A static member that comes back makes no group larger.
+        """
+        size = self._config().group_max_size
+        member = group.members.get(request.member_id)
+        if group.is_empty or group.static_member_id(request.group_instance_id) is not None:
+            return True
+        if group.state is PREPARING_REBALANCE:
+            return (member is not None and member.join is not None) or group.waiting_joins < size
+        return member is not None or len(group.members) < size
+
+    # -- members without an id ----------------------------------------------------------------
+
+    def _join_unknown(self, group: Group, joining: JoinRequest) -> Result[JoinGroupResponse]:
+        request = joining.request
+        prefix = request.group_instance_id or joining.client_id or "member"
+        member_id = random_member_id(prefix, self._random)
+        old_member_id = group.static_member_id(request.group_instance_id)
+        if old_member_id is not None:
+            self._check_update(group, group.members[old_member_id], joining)
+            return self._static_members.take_over(group, joining, old_member_id, member_id)
+        if request.group_instance_id is None and joining.requires_known_member_id:
+            self._check_room(group, group.pending_bytes(member_id))
+            group.add_pending(member_id)
+            self._rebalances.expect(group.group_id, member_id, request.session_timeout_ms)
+            required = JoinGroupResponse(error_code=MemberIdRequired.code, member_id=member_id)
+            return Result(response=required)
+        return self._add(group, joining, member_id)
+
+    def _add(self, group: Group, joining: JoinRequest, member_id: str) -> Result[JoinGroupResponse]:
+        request = joining.request
+        answer = self._rebalances.join_answer(group.group_id, member_id)
+        member = Member(
+            member_id=member_id,
+            group_instance_id=request.group_instance_id,
+            client_id=joining.client_id,
+            client_host=joining.client_host,
+            rebalance_timeout_ms=joining.rebalance_timeout_ms,
+            session_timeout_ms=request.session_timeout_ms,
+            protocols=joining.protocols,
+            is_new=True,
+            join=answer,
+        )
+        self._check_room(group, member.size_bytes)
+        if group.is_initial_rebalance:
+            group.has_new_member = True
+        group.add(member, request.protocol_type)
+        self._rebalances.expect(group.group_id, member_id, NEW_MEMBER_TIMEOUT_MS)
+        result = self._rebalances.begin_or_go_on(
+            group, f"member {member_id} joins: {joining.reason}"
+        )
+        return with_response(result, answer)
+
+    def _check_room(self, group: Group, growth_bytes: int) -> None:
+        """Raise if the group may not take so much more memory; a new one takes some itself."""
+        if group.group_id not in self._groups:
+            growth_bytes += group.unused_bytes
+        self._memory.check_growth(group.group_id, group.size_bytes, growth_bytes)
+
+    def _check_update(self, group: Group, member: Member, joining: JoinRequest) -> None:
+        """Raise if the member says more of itself than before, and there is no room for that."""
+        self._check_room(group, joining.protocols_bytes - member.protocols_bytes)
+
+    # -- members with an id -------------------------------------------------------------------
+
+    def _join_known(self, group: Group, joining: JoinRequest) -> Result[JoinGroupResponse]:
+        request = joining.request
+        if request.member_id in group.pending_joins and request.group_instance_id is None:
+            return self._add(group, joining, request.member_id)
+        member = group.validate_member(request.member_id, request.group_instance_id)
+        has_changed = member.protocols != joining.protocols
+        leads = group.leader_id == member.member_id
+        # A leader that joins a stable group has seen something that the members have not told,
+        # such as a topic with more partitions.
+        has_news = has_changed or (group.state is STABLE and leads)
+        if group.state is not PREPARING_REBALANCE and not has_news:
+            return Result(response=generation_answer(group, member.member_id))
+        return self._rejoin(group, member, joining)
+
+    def _rejoin(self, group: Group, member: Member, joining: JoinRequest) -> Result[JoinGroupResponse]:
+        self._check_update(group, member, joining)
+        group.update(
+            member,
+            protocols=joining.protocols,
+            rebalance_timeout_ms=joining.rebalance_timeout_ms,
+            session_timeout_ms=joining.request.session_timeout_ms,
+        )
+        answer = self._rebalances.join_answer(group.group_id, member.member_id)
+        before = group.set_join(member, answer)
+        if before is not None:  # Its client has given that one up, and asks again.
+            before.fail(RebalanceInProgress(f"member {member.member_id} has asked again"))
+        result = self._rebalances.begin_or_go_on(
+            group, f"member {member.member_id} joins again: {joining.reason}"
+        )
+        return with_response(result, answer)

@@ -1,0 +1,70 @@
+"""Offsets by group, topic and partition: the data offset_metadata_manager.py decides about, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple, TypeAlias
+
+from plog.wire.internal.group_records import OffsetCommitKey
+
+
+class CommittedOffset(NamedTuple):
+    """What is kept of a partition; times are wall-clock ms."""
+
+    offset: int
+    leader_epoch: int
+    metadata: str
+    commit_timestamp: int
+    expire_timestamp: int
+    record_offset: int
+    """Where in the log this was committed."""
+
+
+OffsetsByTopic: TypeAlias = dict[str, dict[int, CommittedOffset]]
+"""Of one group, by topic and partition."""
+
+
+class OffsetTable:
+    """See the module's text; `count` is how many offsets there are."""
+
+    __slots__ = ("by_group", "count")
+
+    def __init__(self) -> None:
+        self.by_group: dict[str, OffsetsByTopic] = {}
+        self.count = 0
+
+    def get(self, key: OffsetCommitKey) -> CommittedOffset | None:
+        """What is committed there."""
+        return self.by_group.get(key.group, {}).get(key.topic, {}).get(key.partition)
+
+    def put(self, key: OffsetCommitKey, committed: CommittedOffset) -> None:
+        """Keep this one instead of what was there."""
+        partitions = self.by_group.setdefault(key.group, {}).setdefault(key.topic, {})
+        self.count += key.partition not in partitions
+        partitions[key.partition] = committed
+
+    def remove(self, key: OffsetCommitKey) -> None:
+        """Forget what is there; harmless if nothing is."""
+        topics = self.by_group.get(key.group, {})
+        partitions = topics.get(key.topic, {})
+        if partitions.pop(key.partition, None) is None:
+            return
+        self.count -= 1
+        if not partitions:
+            del topics[key.topic]
+        if not topics:
+            del self.by_group[key.group]
+
+    def keys(self, group_id: str) -> Iterator[OffsetCommitKey]:
+        """Every partition the group has an offset of."""
+        for topic, partitions in self.by_group.get(group_id, {}).items():
+            for partition in partitions:
+                yield OffsetCommitKey(group=group_id, topic=topic, partition=partition)
+
+    def items(self) -> Iterator[tuple[OffsetCommitKey, CommittedOffset]]:
+        """All of it."""
+        for group_id, topics in self.by_group.items():
+            for topic, partitions in topics.items():
+                for partition, committed in partitions.items():
+                    key = OffsetCommitKey(group=group_id, topic=topic, partition=partition)
+                    yield key, committed

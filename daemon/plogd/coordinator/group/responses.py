@@ -1,0 +1,56 @@
+"""What members are answered.
+
+Source: Kafka 4.0 GroupMetadataManager; KIP-559, 814.
+"""
+
+from __future__ import annotations
+
+from plog.wire.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
+from plog.wire.messages.sync_group import SyncGroupResponse
+from plogd.coordinator.group.group import Group
+from plogd.coordinator.group.member import Member
+
+
+def generation_answer(
+    group: Group, member_id: str, *, skip_assignment: bool = False
+) -> JoinGroupResponse:
+    """The answer to JoinGroup: the generation, and for its leader who is in it."""
+    assert group.protocol_name is not None
+    members = []
+    if member_id == group.leader_id:
+        members = [
+            JoinGroupResponseMember(
+                member_id=member.member_id,
+                group_instance_id=member.group_instance_id,
+                metadata=member.metadata(group.protocol_name),
+            )
+            for member in group.members.values()
+        ]
+    return JoinGroupResponse(
+        generation_id=group.generation_id,
+        protocol_type=group.protocol_type,
+        protocol_name=group.protocol_name,
+        leader=group.leader_id or "",
+        skip_assignment=skip_assignment,
+        member_id=member_id,
+        members=members,
+    )
+
+
+def assignment_answer(group: Group, member: Member) -> SyncGroupResponse:
+    """The answer to SyncGroup: what the member was assigned."""
+    return SyncGroupResponse(
+        protocol_type=group.protocol_type,
+        protocol_name=group.protocol_name,
+        assignment=member.assignment,
+    )
+
+
+def refuse_waits(member: Member, error: Exception) -> None:
+    """Tell the requests of a member that is out of its group, or whose group is no more."""
+    join, member.join = member.join, None
+    sync, member.sync = member.sync, None
+    if join is not None:
+        join.fail(error)
+    if sync is not None:
+        sync.fail(error)

@@ -1,0 +1,277 @@
+"""The small files beside the segments, each replaced as a whole so that a crash leaves old or new.
+
+A log directory (an entry of ``log.dirs``) holds the offset checkpoints, ``meta.properties`` and
+the mark of a clean shutdown; a partition's directory its leader epochs and its topic id. Recovery
+decides what a missing or damaged one means; here the first reads as nothing and the second raises
+CorruptCheckpoint. Writing syncs, so it is a job's work.
+
+Source: Kafka 3.9 CheckpointFile, OffsetCheckpointFile, LeaderEpochCheckpointFile,
+PartitionMetadataFile, MetaProperties, CleanShutdownFileHandler.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import posixpath
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from plog.errors import PlogError
+from plog.types import ZERO_UUID, TopicPartition, Uuid, uuid_from_text, uuid_to_text
+from plogd.log import file_names
+from plogd.ports import Files
+
+_TEMPORARY_SUFFIX = ".tmp"
+_VERSION = 0
+
+
+class CorruptCheckpoint(PlogError):
+    """A checkpoint file cannot be what was written; the text names it and what is wrong."""
+
+
+def write_atomic(files: Files, path: str, data: bytes) -> None:
+    """Give `path` the content `data`, durably; after a crash it has the old or the new one.
+
+    Raises OSError, with the old content still there.
+    """
+    temporary = path + _TEMPORARY_SUFFIX
+    if files.exists(temporary):
+        files.unlink(temporary)
+    try:
+        file = files.open_append(temporary)
+        try:
+            file.append(data)
+            file.sync()
+        finally:
+            file.close()
+        files.rename(temporary, path)
+    except Exception:
+        # The first error is what the caller must hear; what is left over is removed next time.
+        with contextlib.suppress(Exception):
+            files.unlink(temporary)
+        raise
+    files.sync_dir(posixpath.dirname(path))
+
+
+def read_offsets(files: Files, path: str) -> dict[TopicPartition, int]:
+    """An offset checkpoint: recovery points, log start offsets or high watermarks.
+
+    Text: a line with the version, 0; one with the number of entries; then ``topic partition
+    offset``. Nothing if the file is missing. Raises CorruptCheckpoint.
+    """
+    entries = _read_entries(files, path, fields=3)
+    return {TopicPartition(topic, int(number)): int(offset) for topic, number, offset in entries}
+
+
+def write_offsets(files: Files, path: str, offsets: Mapping[TopicPartition, int]) -> None:
+    """Replace an offset checkpoint. Raises OSError."""
+    lines = [f"{topic} {number} {offset}" for (topic, number), offset in offsets.items()]
+    _write_entries(files, path, lines)
+
+
+class EpochEntry(NamedTuple):
+    """A leader epoch and the first offset written in it."""
+
+    epoch: int
+    start_offset: int
+
+
+def read_leader_epochs(files: Files, directory: str) -> list[EpochEntry]:
+    """``leader-epoch-checkpoint`` of a partition: text as above, each entry ``epoch offset``.
+
+    Nothing if the file is missing. Raises CorruptCheckpoint.
+    """
+    path = posixpath.join(directory, file_names.LEADER_EPOCH_CHECKPOINT)
+    lines = _read_entries(files, path, fields=2)
+    entries = [EpochEntry(int(epoch), int(offset)) for epoch, offset in lines]
+    if any(entry.epoch < 0 or entry.start_offset < 0 for entry in entries):
+        raise CorruptCheckpoint(f"{path}: a negative epoch or offset")
+    return entries
+
+
+def write_leader_epochs(files: Files, directory: str, entries: Iterable[EpochEntry]) -> None:
+    """Replace ``leader-epoch-checkpoint``. Raises OSError."""
+    path = posixpath.join(directory, file_names.LEADER_EPOCH_CHECKPOINT)
+    _write_entries(files, path, [f"{epoch} {offset}" for epoch, offset in entries])
+
+
+def read_topic_id(files: Files, directory: str) -> Uuid | None:
+    """``partition.metadata``: the id of the topic a partition's log was made for.
+
+    None if the file is missing. Raises CorruptCheckpoint.
+    """
+    path = posixpath.join(directory, file_names.PARTITION_METADATA)
+    text = _read_text(files, path)
+    if text is None:
+        return None
+    values = dict(line.split(": ", 1) for line in text.splitlines() if ": " in line)
+    try:
+        version, topic_id = int(values["version"]), uuid_from_text(values["topic_id"].strip())
+    except KeyError as error:
+        raise CorruptCheckpoint(f"{path}: {error.args[0]} is missing") from error
+    except ValueError as error:
+        raise CorruptCheckpoint(f"{path}: {error}") from error
+    if version < _VERSION or topic_id == ZERO_UUID:
+        raise CorruptCheckpoint(f"{path}: version {version}, topic id {topic_id.hex()}")
+    return topic_id
+
+
+def write_topic_id(files: Files, directory: str, topic_id: Uuid) -> None:
+    """Replace ``partition.metadata``. Raises OSError."""
+    path = posixpath.join(directory, file_names.PARTITION_METADATA)
+    write_atomic(files, path, _topic_id_text(topic_id))
+
+
+def write_topic_ids(
+    files: Files, topic_ids: Iterable[tuple[str, Uuid]], sync_all: Callable[[], None]
+) -> None:
+    """`write_topic_id` for many directories just made; `sync_all` makes everything durable.
+
+    Called twice, as no directory may say whose it is before the rest of it is there.
+    """
+    text_by_path = {
+        posixpath.join(directory, file_names.PARTITION_METADATA): _topic_id_text(topic_id)
+        for directory, topic_id in topic_ids
+    }
+    for path, text in text_by_path.items():
+        file = files.open_append(path + _TEMPORARY_SUFFIX)
+        try:
+            file.append(text)
+        finally:
+            file.close()
+    sync_all()
+    for path in text_by_path:
+        files.rename(path + _TEMPORARY_SUFFIX, path)
+    sync_all()
+
+
+def _topic_id_text(topic_id: Uuid) -> bytes:
+    return f"version: {_VERSION}\ntopic_id: {uuid_to_text(topic_id)}".encode()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetaProperties:
+    """``meta.properties`` of a log directory: whose it is."""
+
+    cluster_id: str
+    node_id: int
+    directory_id: str = ""
+    """An id in its text form; empty in files of older Kafka versions."""
+    version: int = 1
+    """0 in Kafka's ZooKeeper mode, where the node id is called ``broker.id``."""
+
+
+def read_meta_properties(files: Files, log_dir: str) -> MetaProperties | None:
+    """None if the file is missing. Raises CorruptCheckpoint."""
+    path = posixpath.join(log_dir, file_names.META_PROPERTIES)
+    text = _read_text(files, path)
+    if text is None:
+        return None
+    _check_last_line(path, text)
+    values = _parse_properties(text)
+    try:
+        version = int(values.get("version", "0"))
+        if version not in (0, 1):
+            raise ValueError(f"version {version}")
+        return MetaProperties(
+            version=version,
+            cluster_id=values["cluster.id"],
+            node_id=int(values["broker.id" if version == 0 else "node.id"]),
+            directory_id=values.get("directory.id", ""),
+        )
+    except KeyError as error:
+        raise CorruptCheckpoint(f"{path}: {error.args[0]} is missing") from error
+    except ValueError as error:
+        raise CorruptCheckpoint(f"{path}: {error}") from error
+
+
+def write_meta_properties(files: Files, log_dir: str, properties: MetaProperties) -> None:
+    """Replace ``meta.properties``, in version 1. Raises OSError."""
+    lines = [
+        "# Written by plog: this log directory belongs to one broker of one cluster.",
+        "version=1",
+        f"cluster.id={properties.cluster_id}",
+        f"node.id={properties.node_id}",
+    ]
+    if properties.directory_id:
+        lines.append(f"directory.id={properties.directory_id}")
+    write_atomic(files, posixpath.join(log_dir, file_names.META_PROPERTIES), _join(lines))
+
+
+def write_clean_mark(files: Files, log_dir: str, broker_epoch: int = -1) -> None:
+    """Note, durably, that the logs in `log_dir` need no recovery. Raises OSError."""
+    mark = json.dumps({"version": _VERSION, "brokerEpoch": broker_epoch}, separators=(",", ":"))
+    write_atomic(files, posixpath.join(log_dir, file_names.CLEAN_SHUTDOWN_FILE), mark.encode())
+
+
+def take_clean_mark(files: Files, log_dir: str) -> bool:
+    """Whether the last stop was clean. The mark is gone, durably, when this returns.
+
+    So a crash during the start is never taken for a clean stop (KAFKA-10471). Raises OSError.
+    """
+    path = posixpath.join(log_dir, file_names.CLEAN_SHUTDOWN_FILE)
+    if not files.exists(path):
+        return False
+    files.unlink(path)
+    files.sync_dir(log_dir)
+    return True
+
+
+def _read_text(files: Files, path: str) -> str | None:
+    try:
+        return files.read_file(path).decode()
+    except FileNotFoundError:
+        return None
+    except UnicodeDecodeError as error:
+        raise CorruptCheckpoint(f"{path}: {error}") from error
+
+
+def _check_last_line(path: str, text: str) -> None:
+    """What is cut inside a line could be read as another number, or as another cluster."""
+    if text and not text.endswith("\n"):
+        raise CorruptCheckpoint(f"{path}: it ends inside a line")
+
+
+def _read_entries(files: Files, path: str, *, fields: int) -> list[list[str]]:
+    """The fields of each entry; all but the first are ints. An empty file is a damaged one."""
+    text = _read_text(files, path)
+    if text is None:
+        return []
+    _check_last_line(path, text)
+    lines = text.splitlines()
+    if len(lines) < 2:
+        raise CorruptCheckpoint(f"{path}: {len(lines)} lines, without a version or a count")
+    try:
+        version, count = int(lines[0]), int(lines[1])
+        entries = [line.split() for line in lines[2:]]
+        for entry in entries:
+            if len(entry) != fields:
+                raise ValueError(f"a line of {len(entry)} fields instead of {fields}")
+            for number in entry[fields - 2 :]:
+                int(number)
+    except ValueError as error:
+        raise CorruptCheckpoint(f"{path}: {error}") from error
+    if version != _VERSION or count != len(entries):
+        raise CorruptCheckpoint(f"{path}: version {version}, {count} entries, {len(entries)} lines")
+    return entries
+
+
+def _write_entries(files: Files, path: str, lines: list[str]) -> None:
+    write_atomic(files, path, _join([str(_VERSION), str(len(lines)), *lines]))
+
+
+def _join(lines: list[str]) -> bytes:
+    return "".join(line + "\n" for line in lines).encode()
+
+
+def _parse_properties(text: str) -> dict[str, str]:
+    """The ``key=value`` lines of a Java properties file with no escapes but a backslash."""
+    values: dict[str, str] = {}
+    for line in text.splitlines():
+        stripped = line.strip()
+        if stripped and stripped[0] not in "#!":
+            key, _, value = stripped.partition("=")
+            values[key.strip()] = value.strip().replace("\\", "")
+    return values

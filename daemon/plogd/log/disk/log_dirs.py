@@ -1,0 +1,216 @@
+"""All log directories of a broker: whose they are, which ones work, and how they are synced.
+
+Holds a `LogDir` per entry of ``log.dirs`` and a `SyncRounds` per file system below them. The logs
+in them are log_manager.py's business.
+
+Called on the reactor's thread; what touches a directory is a job on its lane. Source: Kafka 3.9
+LogManager, MetaPropertiesEnsemble. Invariant: every directory in use has this broker's cluster id
+and node id in its meta.properties.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from plog.errors import PlogError
+from plog.types import ZERO_UUID, TopicPartition, Uuid, uuid_from_text, uuid_to_text
+from plogd.config import BrokerConfig
+from plogd.log.disk.bound_call import bind
+from plogd.log.disk.checkpoint_files import MetaProperties
+from plogd.log.disk.slow_disk import SlowDisk
+from plogd.log.disk.group_commit import SyncRounds
+from plogd.log.disk.log_dir import LogDir, LogDirUnusable
+from plogd.ports import Clock, Files, Jobs, Random, Report, Timers, Turn
+
+
+class LogDirs:
+    """See the module's text. Iterates over the directories in the order of ``log.dirs``."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        log_dirs: Sequence[LogDir],
+        *,
+        clock: Clock,
+        files: Files,
+        random: Random,
+        jobs: Jobs,
+        turn: Turn,
+        timers: Timers,
+        report: Report,
+        on_failure: Callable[[Sequence[str], OSError], None],
+    ) -> None:
+        self._config = config
+        self._clock = clock
+        self._files = files
+        self._random = random
+        self._jobs = jobs
+        self._turn = turn
+        self._timers = timers
+        self._report = report
+        self._on_failure = on_failure
+        self._dirs = {log_dir.path: log_dir for log_dir in log_dirs}
+        self._writes = {
+            log_dir.path: SlowDisk(
+                log_dir.path, log_dir.lane, jobs=jobs, clock=clock, report=report
+            )
+            for log_dir in log_dirs
+        }
+        self._rounds: dict[int, SyncRounds] = {}
+        self._rounds_by_path: dict[str, SyncRounds] = {}
+        self.cluster_id = ""
+
+    def __iter__(self) -> Iterator[LogDir]:
+        return iter(self._dirs.values())
+
+    def __getitem__(self, path: str) -> LogDir:
+        return self._dirs[path]
+
+    @property
+    def online(self) -> list[LogDir]:
+        """Those that work."""
+        return [log_dir for log_dir in self if not log_dir.offline]
+
+    @property
+    def offline_paths(self) -> list[str]:
+        """Those that failed."""
+        return [log_dir.path for log_dir in self if log_dir.offline]
+
+    @property
+    def sync_rounds(self) -> list[SyncRounds]:
+        """One per file system."""
+        return list(self._rounds.values())
+
+    def directory_id(self, path: str) -> Uuid:
+        """The id in a directory's meta.properties; known once `open` is done."""
+        identity = self._dirs[path].identity
+        return ZERO_UUID if identity is None else uuid_from_text(identity.directory_id)
+
+    def rounds_of(self, path: str) -> SyncRounds:
+        """The sync rounds of the file system a directory is on."""
+        return self._rounds_by_path[path]
+
+    def writes_of(self, path: str) -> SlowDisk:
+        """How records are written in a directory."""
+        return self._writes[path]
+
+    async def open(self) -> None:
+        """Lock and read every directory, and agree on whose they are.
+
+        Raises LogDirUnusable: in use by another broker, of another cluster or broker, or none left;
+        then none is held.
+        """
+        try:
+            await self._take_over()
+        except PlogError:
+            for log_dir in self:
+                log_dir.release()
+            raise
+
+    async def _take_over(self) -> None:
+        for log_dir in self._dirs.values():
+            await self._try(log_dir, log_dir.open)
+        self._check_any_online()
+        self._agree_on_identity()
+        for log_dir in self.online:
+            if log_dir.identity is None:
+                await self._try(log_dir, bind(self._tell_of_missing_identity, log_dir))
+        for log_dir in self.online:
+            identity = MetaProperties(
+                cluster_id=self.cluster_id,
+                node_id=self._config.node_id,
+                directory_id=self._directory_id(log_dir),
+            )
+            await self._try(log_dir, bind(log_dir.take_over, identity))
+        self._check_any_online()
+        self._make_sync_rounds()
+
+    async def _try(self, log_dir: LogDir, job: Callable[[], None]) -> None:
+        """Run a job on a directory; what the disk refuses costs only that one."""
+        try:
+            await self._jobs.submit(log_dir.lane, job)
+        except OSError as error:
+            self._report(
+                "cannot use {log_dir}: {error}",
+                log_dir=log_dir.path,
+                error=str(error),
+                level="error",
+            )
+            log_dir.offline = True
+            log_dir.release()
+
+    def _check_any_online(self) -> None:
+        if not self.online:
+            raise LogDirUnusable(f"none of log.dirs can be used: {', '.join(self._dirs)}")
+
+    def _agree_on_identity(self) -> None:
+        known = [log_dir for log_dir in self.online if log_dir.identity is not None]
+        for log_dir in known:
+            assert log_dir.identity is not None
+            self.cluster_id = self.cluster_id or log_dir.identity.cluster_id or ""
+            if log_dir.identity.cluster_id not in (None, self.cluster_id):
+                raise LogDirUnusable(
+                    f"{log_dir.path} belongs to cluster {log_dir.identity.cluster_id}, but "
+                    f"{known[0].path} to {self.cluster_id}: correct log.dirs"
+                )
+            if log_dir.identity.node_id not in (None, self._config.node_id):
+                raise LogDirUnusable(
+                    f"{log_dir.path} belongs to broker {log_dir.identity.node_id}, but node.id "
+                    f"is {self._config.node_id}: correct node.id or log.dirs"
+                )
+        if not self.cluster_id and self.offline_paths:
+            raise LogDirUnusable(
+                f"no directory that works says which cluster this is; perhaps "
+                f"{', '.join(self.offline_paths)} does, which cannot be used: mend that one first"
+            )
+        self.cluster_id = self.cluster_id or uuid_to_text(self._random.random_bytes(16))
+
+    def _tell_of_missing_identity(self, log_dir: LogDir) -> None:
+        """A job: a directory that holds partitions once had a meta.properties."""
+        if log_dir.holds_partitions():
+            self._report(
+                "{log_dir} holds partitions but no meta.properties, which would say whose they "
+                "are: it is taken for one of broker {node_id} and cluster {cluster_id}, and the "
+                "file is written anew. If that is wrong, or the cluster id was another, stop the "
+                "broker and put the file back from a copy",
+                log_dir=log_dir.path,
+                node_id=self._config.node_id,
+                cluster_id=self.cluster_id,
+                level="error",
+            )
+
+    def _directory_id(self, log_dir: LogDir) -> str:
+        if log_dir.identity is not None and log_dir.identity.directory_id:
+            return log_dir.identity.directory_id
+        return uuid_to_text(self._random.random_bytes(16))
+
+    def _make_sync_rounds(self) -> None:
+        dirs_by_device: dict[int, list[str]] = {}
+        for log_dir in self.online:
+            dirs_by_device.setdefault(self._files.device(log_dir.path), []).append(log_dir.path)
+        for device, log_dirs in dirs_by_device.items():
+            self._rounds[device] = SyncRounds(
+                log_dirs=log_dirs,
+                files=self._files,
+                jobs=self._jobs,
+                clock=self._clock,
+                turn=self._turn,
+                timers=self._timers,
+                on_failure=self._on_failure,
+                max_unsynced_bytes=self._config.plog_unsynced_max_bytes,
+                use_sync_fs=self._config.plog_flush_syncfs != "never",
+            )
+            for path in log_dirs:
+                self._rounds_by_path[path] = self._rounds[device]
+
+
+def claim(
+    path_by_partition: dict[TopicPartition, str], topic_partition: TopicPartition, path: str
+) -> None:
+    """Note that a partition lies in `path`. Raises LogDirUnusable if it lies elsewhere, too."""
+    other_path = path_by_partition.setdefault(topic_partition, path)
+    if other_path != path:
+        raise LogDirUnusable(
+            f"both {other_path} and {path} hold {topic_partition}: move the directory that is not "
+            "the right one out of the way"
+        )

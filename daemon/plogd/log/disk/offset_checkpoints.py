@@ -1,0 +1,109 @@
+"""Writing the three checkpoints of a log directory: where each log begins, and is safe.
+
+    log-start-offset-checkpoint        below it everything has been deleted
+    replication-offset-checkpoint      the high watermark, as far as it is durable
+    recovery-point-offset-checkpoint   recovery need not look below it
+
+Each file is written as a whole, for all logs of its directory, by a job on the directory's lane;
+when is up to tasks.py, deletion.py and the broker's stop. Their form is in checkpoint_files.py, reading
+them in log_dir.py.
+
+Source: Kafka 3.9 LogManager.checkpointRecoveryOffsetsInDir,
+ReplicaManager.checkpointHighWatermarks.
+Invariants: no offset is written that is not true of the disk; a directory that failed is not
+written any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from plog.types import TopicPartition
+from plogd.log import file_names
+from plogd.log.housekeeping import Housekeeping
+from plogd.log.io_errors import is_refusal
+from plogd.log.log import Log
+from plogd.log.disk.log_dir import LogDir
+from plogd.ports import Jobs, Report, gather, spawn
+
+_TASK = "checkpoint"
+
+_OFFSET_OF: Mapping[str, Callable[[Log], int]] = {
+    file_names.LOG_START_OFFSET_CHECKPOINT: lambda log: log.log_start_offset,
+    file_names.HIGH_WATERMARK_CHECKPOINT: lambda log: min(log.high_watermark, log.durable_end_offset),
+    file_names.RECOVERY_POINT_CHECKPOINT: lambda log: log.recovery_point,
+}
+
+
+class OffsetCheckpoints:
+    """Called on the reactor's thread. `logs_in` tells the logs of a directory."""
+
+    def __init__(
+        self,
+        *,
+        jobs: Jobs,
+        report: Report,
+        housekeeping: Housekeeping,
+        logs_in: Callable[[str], Sequence[Log]],
+        storage_failed: Callable[[str, OSError], None],
+    ) -> None:
+        self._jobs = jobs
+        self._report = report
+        self._housekeeping = housekeeping
+        self._logs_in = logs_in
+        self._storage_failed = storage_failed
+
+    async def write_in_each(self, log_dirs: Sequence[LogDir], name: str) -> None:
+        """Write the checkpoint called `name` in each of `log_dirs`, concurrently.
+
+        A directory whose disk hangs or whose checkpoint cannot be written does not delay the rest.
+        """
+        await gather([spawn(self.write(log_dir, name)) for log_dir in log_dirs])
+
+    async def write(self, log_dir: LogDir, name: str) -> bool:
+        """Write one checkpoint, unless nothing has changed; whether the file is up to date.
+
+        A full disk leaves the old one, which is still true, and so does a bug; any other OSError
+        takes the directory offline.
+        """
+        if log_dir.offline:
+            return False
+        try:
+            offsets = self._offsets(log_dir, name)
+            if log_dir.has_written(name, offsets):
+                return True
+            await self._jobs.submit(log_dir.lane, lambda: log_dir.write_offsets(name, offsets))
+        except OSError as error:
+            if is_refusal(error):
+                self._report(
+                    "cannot write {name} in {log_dir}: {error}",
+                    name=name,
+                    log_dir=log_dir.path,
+                    error=str(error),
+                    level="warn",
+                )
+            else:
+                self._storage_failed(log_dir.path, error)
+            return False
+        except Exception as error:
+            self._housekeeping.failed(_TASK, f"{name} in {log_dir.path}", error)
+            return False
+        return True
+
+    async def write_final(self, log_dir: LogDir) -> None:
+        """All logs of the directory are durable and closed: write that, and the mark of it.
+
+        Lets go of the directory. Raises OSError.
+        """
+        offsets_by_name = {name: self._offsets(log_dir, name) for name in _OFFSET_OF}
+
+        def finish() -> None:
+            for name, offsets in offsets_by_name.items():
+                log_dir.write_offsets(name, offsets)
+            log_dir.close(clean=True)
+
+        await self._jobs.submit(log_dir.lane, finish)
+
+    def _offsets(self, log_dir: LogDir, name: str) -> dict[TopicPartition, int]:
+        offset_of = _OFFSET_OF[name]
+        return {log.topic_partition: offset_of(log) for log in self._logs_in(log_dir.path)}

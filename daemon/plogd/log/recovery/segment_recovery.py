@@ -1,0 +1,315 @@
+"""Check a segment's batches one by one, and recover a segment after a crash.
+
+Every batch is checked: its size, its checksum, its place in the order of offsets. Recovery cuts the
+segment where that fails, because a crash leaves the end torn, zeroed or stale. Below
+`keep_below_offset` (known to be durable) a batch that fails is bit rot and not a torn tail: the
+damaged bytes are kept and noted, and scanning continues after them, so that all else can be read.
+
+log_recovery.py decides which segments to recover and calls this in a job; index_rebuild.py scans a
+segment in use. Also here: reading a sound segment's headers to restore the state of producers and
+leader epochs.
+
+Source: Kafka 3.9 LogSegment.recover.
+Invariant: afterwards ``[0, size_bytes)`` is sound batches in rising order of offsets, but for
+`corrupt_ranges`, and both indexes speak of nothing else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass
+
+from plog.errors import CorruptMessage
+from plog.records.batch import (
+    ATTRIBUTES_POSITION,
+    HEADER_SIZE,
+    MAGIC,
+    MAGIC_POSITION,
+    BatchHeader,
+    parse_header,
+)
+from plog.records.control import (
+    ControlType,
+    decode_control_key,
+    decode_end_txn_value,
+)
+from plog.records.crc32c import crc32c
+from plog.records.reader import read_records
+from plogd.log.segment.file_records import CorruptRange, FileRecords
+from plogd.log.segment.index_file import MAX_RELATIVE_OFFSET
+from plogd.log.io_errors import is_refusal
+from plogd.log.leader_epochs import LeaderEpochs
+from plogd.log.segment.log_segment import LogSegment
+from plogd.log.producer_state import ProducerStateManager
+
+_CHUNK_BYTES = 1 << 20
+_SEARCH_BYTES = 64 * 1024
+"""What a search for the next sound batch looks at in one step."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecoveredSegment:
+    """What recovery found in one segment."""
+
+    next_offset: int
+    """The first offset behind it; its base offset if it is empty."""
+    truncated_bytes: int
+    reason: str
+    """Why it was cut; "" if it was not."""
+    corrupt_ranges: tuple[CorruptRange, ...]
+    """Damage that was kept."""
+
+
+def recover_segment(
+    segment: LogSegment,
+    *,
+    keep_below_offset: int,
+    following_base_offset: int | None = None,
+    on_batch: Callable[[int, BatchHeader], None],
+) -> RecoveredSegment:
+    """Check all of a segment, cut it where it ends, rebuild its indexes.
+
+    `following_base_offset` is that of the segment behind it, if there is one. `on_batch` hears
+    position and header of each sound batch, in order. Reads every byte. Raises OSError only.
+    """
+    scan = SegmentScan(
+        segment.records,
+        segment.base_offset,
+        keep_below_offset=keep_below_offset,
+        following_base_offset=following_base_offset,
+    )
+    segment.reset_indexes()
+    for found in scan.steps():
+        if found is not None:
+            position, header = found
+            segment.index_batch(position, header, always=scan.is_after_damage)
+            on_batch(position, header)
+    corrupt = scan.corrupt_ranges
+    truncated_bytes = segment.records.truncate(scan.position)
+    segment.records.corrupt_ranges = corrupt
+    try:
+        segment.on_become_inactive()
+    except OSError as error:
+        if not is_refusal(error):  # No room for one more hint: the next start makes it good.
+            raise
+    return RecoveredSegment(
+        next_offset=scan.next_offset,
+        truncated_bytes=truncated_bytes,
+        reason=scan.reason if truncated_bytes else "",
+        corrupt_ranges=tuple(corrupt),
+    )
+
+
+def replay_segment(
+    segment: LogSegment, from_offset: int, on_batch: Callable[[int, BatchHeader], None]
+) -> None:
+    """Tell `on_batch` each batch of a segment that ends at or above `from_offset`.
+
+    Reads headers only. Leaves out the damage that is known of. Raises CorruptMessage on any other,
+    OSError.
+    """
+    place = segment.find_offset(from_offset)
+    start = segment.size_bytes if place is None else place.position
+    for position, header in segment.records.batches_from(start):
+        if header.last_offset >= from_offset:
+            on_batch(position, header)
+
+
+def replay_readable(
+    segment: LogSegment, from_offset: int, on_batch: Callable[[int, BatchHeader], None]
+) -> None:
+    """As `replay_segment`, up to the first bytes that are no batch; a reader meets those later."""
+    with contextlib.suppress(CorruptMessage):
+        replay_segment(segment, from_offset, on_batch)
+
+
+def replay_batch(
+    segment: LogSegment,
+    position: int,
+    header: BatchHeader,
+    producer_state: ProducerStateManager,
+    leader_epochs: LeaderEpochs,
+) -> None:
+    """Tell producers' state and leader epochs of a batch found in the log."""
+    if header.partition_leader_epoch > leader_epochs.latest_epoch:
+        leader_epochs.assign(header.partition_leader_epoch, header.base_offset)
+    replay_producers(segment, position, header, producer_state)
+
+
+def replay_producers(
+    segment: LogSegment, position: int, header: BatchHeader, producer_state: ProducerStateManager
+) -> None:
+    """Tell producers' state of a batch found in the log."""
+    if not header.has_producer_id:
+        return
+    if not header.is_control:
+        producer_state.update(header, first_offset=header.base_offset)
+        return
+    # A marker whose record compaction has removed, or that is not one, ends nothing.
+    data = segment.records.read(position, header.size_bytes)
+    for record in read_records(data, 0, header):
+        if decode_control_key(record.key) in (ControlType.ABORT, ControlType.COMMIT):
+            producer_state.complete_transaction(
+                header,
+                coordinator_epoch=decode_end_txn_value(record.value),
+                timestamp=record.timestamp,
+            )
+
+
+class SegmentScan:
+    """Reads a segment's batches in order and judges each; notes damage below `keep_below_offset`.
+
+    Bytes and offsets up to `position` and `next_offset` are scanned; `reason` says what is wrong
+    with the batch there, if the scan ended before the file does.
+    """
+
+    def __init__(
+        self,
+        records: FileRecords,
+        base_offset: int,
+        *,
+        keep_below_offset: int,
+        following_base_offset: int | None,
+    ) -> None:
+        self.position = 0
+        self.next_offset = base_offset
+        self.corrupt_ranges: list[CorruptRange] = []
+        self.is_after_damage = False
+        """Whether damage ends where the batch just found begins."""
+        self.reason = ""
+        self._records = records
+        self._base_offset = base_offset
+        self._keep_below_offset = keep_below_offset
+        self._following_base_offset = following_base_offset
+        self._chunk = memoryview(b"")
+        self._chunk_position = 0
+
+    def steps(self) -> Iterator[tuple[int, BatchHeader] | None]:
+        """Position and header of each sound batch; None between pieces of a search through damage.
+
+        The file may not change meanwhile.
+        """
+        while self.position < self._records.size_bytes:
+            position, next_offset = self.position, self.next_offset
+            header = self.sound_batch(position, next_offset)
+            if header is not None and not self._is_misplaced(position, header, next_offset):
+                self.is_after_damage = (
+                    bool(self.corrupt_ranges) and self.corrupt_ranges[-1].end_position == position
+                )
+                yield position, header
+                self.position, self.next_offset = position + header.size_bytes, header.next_offset
+                continue
+            if next_offset >= self._keep_below_offset:
+                return
+            damaged = yield from self._damaged_range(position, next_offset)
+            self.corrupt_ranges.append(damaged)
+            self.position, self.next_offset = damaged.end_position, damaged.end_offset
+
+    def sound_batch(self, position: int, expected_offset: int) -> BatchHeader | None:
+        """The header of the batch at `position`, if all of it is as it must be there."""
+        header = self._plausible_header(position, expected_offset)
+        if header is not None and self._crc(position, header) != header.crc:
+            self.reason = f"the batch at byte {position} fails its checksum"
+            return None
+        return header
+
+    def _is_misplaced(self, position: int, header: BatchHeader, expected_offset: int) -> bool:
+        """Whether a sound batch cannot be at the offset it says: no checksum covers that.
+
+        Compaction leaves gaps, so an offset above the expected one may be true. It is not if the
+        next batch, or the next segment, begins before this one would end; nor if it leaves out the
+        last offsets that were acknowledged: compaction never takes the last batch, and what is
+        acknowledged is whole batches.
+        """
+        if header.base_offset == expected_offset:
+            return False
+        following = self.sound_batch(position + header.size_bytes, expected_offset)
+        end_offset = self._following_base_offset if following is None else following.base_offset
+        keep_below_offset = self._keep_below_offset
+        leaps = following is None and expected_offset < keep_below_offset < header.next_offset
+        self.reason = f"the batch at byte {position} cannot have offset {header.base_offset}"
+        return leaps or (end_offset is not None and header.next_offset > end_offset)
+
+    def _plausible_header(self, position: int, expected_offset: int) -> BatchHeader | None:
+        data = self._at(position, HEADER_SIZE)
+        if len(data) < HEADER_SIZE:
+            self.reason = f"the file ends inside the batch header at byte {position}"
+            return None
+        header = parse_header(data)
+        if header.magic != MAGIC or header.size_bytes < HEADER_SIZE:
+            self.reason = f"there is no batch at byte {position}"
+        elif position + header.size_bytes > self._records.size_bytes:
+            self.reason = f"the file ends inside the batch at byte {position}"
+        elif not self._fits(header, expected_offset):
+            self.reason = (
+                f"the batch at byte {position} has offsets {header.base_offset} to "
+                f"{header.last_offset} where {expected_offset} is next"
+            )
+        else:
+            return header
+        return None
+
+    def _fits(self, header: BatchHeader, expected_offset: int) -> bool:
+        return (
+            header.base_offset >= expected_offset
+            and header.last_offset_delta >= 0
+            and header.last_offset - self._base_offset <= MAX_RELATIVE_OFFSET
+        )
+
+    def _crc(self, position: int, header: BatchHeader) -> int:
+        end = position + header.size_bytes
+        position += ATTRIBUTES_POSITION
+        crc = 0
+        while position < end:
+            piece = self._at(position, min(end - position, _CHUNK_BYTES))
+            crc = crc32c(piece, crc)
+            position += len(piece)
+        return crc
+
+    def _at(self, position: int, length: int) -> memoryview:
+        """`length` bytes from `position`, fewer at the end of the file."""
+        start = position - self._chunk_position
+        if start < 0 or start + length > len(self._chunk):
+            wanted = max(length, _CHUNK_BYTES)
+            self._chunk = memoryview(self._records.read(position, wanted))
+            self._chunk_position, start = position, 0
+        return self._chunk[start : start + length]
+
+    def _damaged_range(
+        self, position: int, expected_offset: int
+    ) -> Generator[None, None, CorruptRange]:
+        """The bytes from `position` to the next sound batch, or to the end of the file.
+
+        Where the damaged batch's own header leads to the next one, or to the end of the file, it is
+        believed in that; otherwise a sound batch is looked for at every byte. Damage up to the end
+        of the file stands for all offsets below `keep_below_offset`: with a damaged header's
+        offsets the log might go on where no record was ever written.
+        """
+        end_offset_at_end = self._keep_below_offset
+        header = self._plausible_header(position, expected_offset)
+        if header is not None:
+            end_position, end_offset = position + header.size_bytes, header.next_offset
+            if end_position == self._records.size_bytes:
+                return CorruptRange(position, end_position, expected_offset, end_offset_at_end)
+            following = self.sound_batch(end_position, end_offset)
+            if following is not None:
+                return CorruptRange(position, end_position, expected_offset, following.base_offset)
+        for start in self._candidates(position + 1):
+            if start is None:
+                yield
+                continue
+            following = self.sound_batch(start, expected_offset)
+            if following is not None:
+                return CorruptRange(position, start, expected_offset, following.base_offset)
+        return CorruptRange(position, self._records.size_bytes, expected_offset, end_offset_at_end)
+
+    def _candidates(self, position: int) -> Iterator[int | None]:
+        """Where from `position` on a batch might begin: where its magic is. None after a piece."""
+        while window := self._records.read(position + MAGIC_POSITION, _SEARCH_BYTES):
+            index = window.find(MAGIC)
+            while index >= 0:
+                yield position + index
+                index = window.find(MAGIC, index + 1)
+            position += len(window)
+            yield None

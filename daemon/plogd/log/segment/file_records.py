@@ -1,0 +1,265 @@
+"""Record batches in a file: appended whole, walked by their headers, handed out as regions.
+
+`FileRecords` is the ``.log`` file of one segment. `FileRegion` is a slice of it that a fetch answer
+carries to the socket; the slice is fixed before anything is sent and holds the file open, so a
+segment may be deleted meanwhile. Nothing here decompresses or checks a CRC: recovery does
+(segment_recovery.py), and the reader of a batch does.
+
+Invariant: ``[0, size_bytes)`` is whole batches, but for `corrupt_ranges`, which walks leave out. An
+append that fails leaves `size_bytes` as it was;
+bytes of it that reached the file are cut at once, or before the next append.
+
+Source: Kafka 3.9 FileRecords, FileLogInputStream; KAFKA-9835 for the fixed slice.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import posixpath
+import struct
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from plog.errors import CorruptMessage, PlogError
+from plog.records.batch import HEADER_SIZE, LOG_OVERHEAD, BatchHeader, parse_header
+from plogd.log.segment.cold_read import cold_range
+from plogd.log.file_names import is_metadata_dir
+from plogd.ports import Buffer, File
+
+READ_CHUNK_BYTES = 64 * 1024
+_WARM_BYTES = 1 << 20
+"""What a job reads from where a look-up found nothing in memory: the batches that will be sent."""
+
+_PLACE = struct.Struct(">qi4xb6xi")
+"""What finding a batch takes: base offset, batch length, magic, last offset delta."""
+
+_MAGIC = 2
+
+
+class RegionTruncated(PlogError):
+    """The file ends inside a region: the log was cut after the region had been handed out."""
+
+
+class BatchPlace(NamedTuple):
+    """Where a batch lies and which offsets it holds."""
+
+    position: int
+    size_bytes: int
+    base_offset: int
+    last_offset: int
+
+
+class CorruptRange(NamedTuple):
+    """Bytes that recovery found damaged and kept, because good ones follow or once did."""
+
+    position: int
+    end_position: int
+    base_offset: int
+    end_offset: int
+
+
+class FileRegion:
+    """Bytes ``[position, position + nbytes)`` of an open file, for sendfile or one read.
+
+    Holds the file open until `close`; every holder of a region must close it.
+    """
+
+    __slots__ = ("_open", "file", "nbytes", "position")
+
+    def __init__(self, file: File, position: int, nbytes: int) -> None:
+        self.file = file.retain()
+        self.position = position
+        self.nbytes = nbytes
+        self._open = True
+
+    def read(self) -> bytes:
+        """All of the region. Raises RegionTruncated if the file has become shorter than that."""
+        data = self.file.pread(self.nbytes, self.position)
+        if len(data) != self.nbytes:
+            raise RegionTruncated(
+                f"{self.file.path}: {self.nbytes} bytes at {self.position} are no longer all there"
+            )
+        return data
+
+    def cached(self) -> bool:
+        """Whether reading the region cannot wait for the disk."""
+        return self.file.cached(self.position, self.nbytes)
+
+    def close(self) -> None:
+        """Let go of the file; harmless the second time."""
+        if self._open:
+            self._open = False
+            self.file.close()
+
+    def __repr__(self) -> str:
+        return f"FileRegion({self.file.path!r}, {self.position}, {self.nbytes})"
+
+
+class FileRecords:
+    """The batches of one ``.log`` file. Appends come from one thread; reads from any."""
+
+    __slots__ = ("_torn", "_writer", "corrupt_ranges", "file", "size_bytes")
+
+    def __init__(self, file: File) -> None:
+        self.file = file
+        self._writer: File | None = None
+        """The open file, from the first append until `end_writing`."""
+        try:
+            self.size_bytes = file.size()
+        except Exception:
+            file.close()
+            raise
+        self.corrupt_ranges: list[CorruptRange] = []
+        """Damage that recovery has kept, in rising order."""
+        self._torn = False
+
+    def append(self, data: Buffer) -> int:
+        """Write whole batches at the end; returns the position of the first.
+
+        Whatever is raised, nothing was appended; `repair` tells whether nothing is left, either.
+        """
+        position = self.size_bytes
+        if self._torn:
+            self.repair()
+        writer = self._writer
+        if writer is None:
+            writer = self._begin_writing()
+        try:
+            writer.append(data)
+        except Exception:  # After any error, part of it may be in the file.
+            self._torn = True
+            with contextlib.suppress(Exception):
+                self.repair()
+            raise
+        self.size_bytes = position + len(data)
+        return position
+
+    def _begin_writing(self) -> File:
+        is_reserved = is_metadata_dir(posixpath.dirname(self.file.path))
+        self._writer = self.file.retain_for_writing(is_reserved=is_reserved)
+        return self._writer
+
+    def end_writing(self) -> None:
+        """Nothing more is appended, and all is durable: the file may lose its descriptor."""
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            writer.close()
+            self.file.end_writing()
+
+    def close(self) -> None:
+        """Close the file; regions keep theirs open."""
+        self.end_writing()
+        self.file.close()
+
+    def repair(self) -> None:
+        """Cut what a failed append has left, if it could not be cut then. Raises OSError."""
+        if self._torn:
+            self.file.truncate(self.size_bytes)
+            self._torn = False
+
+    def truncate(self, size_bytes: int) -> int:
+        """Cut the file to `size_bytes`, a batch's start; returns how many bytes went."""
+        assert 0 <= size_bytes <= self.size_bytes, (size_bytes, self.size_bytes)
+        cut = self.size_bytes - size_bytes
+        if cut:
+            # Readers go by size_bytes: first they stop looking there, then it goes.
+            self.size_bytes = size_bytes
+            self.corrupt_ranges = [one for one in self.corrupt_ranges if one.position < size_bytes]
+            self._torn = True
+            self.repair()
+        return cut
+
+    def read(self, position: int, nbytes: int) -> bytes:
+        """Up to `nbytes` from `position`, never beyond the last whole batch."""
+        return self.file.pread(max(0, min(nbytes, self.size_bytes - position)), position)
+
+    def region(self, position: int, nbytes: int) -> FileRegion:
+        """A slice for an answer; the caller closes it."""
+        assert position + nbytes <= self.size_bytes, (position, nbytes, self.size_bytes)
+        return FileRegion(self._writer or self.file, position, nbytes)
+
+    def header_at(self, position: int) -> BatchHeader | None:
+        """The header of the batch at `position`; None at the end of the file.
+
+        Raises CorruptMessage if no whole batch begins there.
+        """
+        for _, header in self.batches_from(position):
+            return header
+        return None
+
+    def batches_from(
+        self, position: int = 0, end_position: int | None = None
+    ) -> Iterator[tuple[int, BatchHeader]]:
+        """(position, header) of each batch that ends at or before `end_position`.
+
+        Leaves out the damage that is known of. Raises CorruptMessage where the bytes are no whole
+        batch. Costs one pread for each 64 KiB of small batches, one for each larger batch.
+        """
+        for place, chunk, chunk_position in self._walk(position, end_position):
+            yield place.position, parse_header(chunk, place.position - chunk_position)
+
+    def places_from(self, position: int = 0, *, nowait: bool = False) -> Iterator[BatchPlace]:
+        """Like `batches_from`, only cheaper: just where each batch is.
+
+        Raises ColdRead, with `nowait`.
+        """
+        for place, _, _ in self._walk(position, None, nowait=nowait):
+            yield place
+
+    def find_offset(self, offset: int, position: int, *, nowait: bool = False) -> BatchPlace | None:
+        """The first batch from `position` on that ends at or above `offset`, if there is one.
+
+        Raises ColdRead, with `nowait`.
+        """
+        for place in self.places_from(position, nowait=nowait):
+            if place.last_offset >= offset:
+                return place
+        return None
+
+    def _read_cached(self, position: int, nbytes: int) -> Buffer:
+        """As `read`, from the page cache. Raises ColdRead."""
+        left = self.size_bytes - position
+        data = self.file.pread_nowait(min(nbytes, left), position)
+        if data is None:
+            raise cold_range(self.file, position, min(_WARM_BYTES, left))
+        return data
+
+    def _walk(
+        self, position: int, end_position: int | None, *, nowait: bool = False
+    ) -> Iterator[tuple[BatchPlace, Buffer, int]]:
+        """Each batch with a chunk that holds its whole header, and the chunk's position."""
+        chunk: Buffer = b""
+        chunk_position = position
+        read = self._read_cached if nowait else self.read
+        end = self.size_bytes if end_position is None else min(end_position, self.size_bytes)
+        while True:
+            position = self._behind_damage(position)
+            if position >= end:
+                return
+            if position + HEADER_SIZE > chunk_position + len(chunk):
+                # One index interval first: most walks look for an offset near an index entry.
+                wanted = READ_CHUNK_BYTES if chunk else READ_CHUNK_BYTES // 8
+                chunk, chunk_position = read(position, wanted), position
+            if position - chunk_position + HEADER_SIZE > len(chunk):
+                raise self._corrupt(position, "the file ends inside a batch header")
+            base_offset, length, magic, delta = _PLACE.unpack_from(chunk, position - chunk_position)
+            next_position = position + LOG_OVERHEAD + length
+            if magic != _MAGIC or length < HEADER_SIZE - LOG_OVERHEAD or delta < 0:
+                raise self._corrupt(position, f"no batch header (magic {magic}, length {length})")
+            if next_position > self.size_bytes:
+                raise self._corrupt(position, f"a batch of {length} bytes does not fit")
+            if next_position > end:
+                return
+            place = BatchPlace(position, LOG_OVERHEAD + length, base_offset, base_offset + delta)
+            yield place, chunk, chunk_position
+            position = next_position
+
+    def _behind_damage(self, position: int) -> int:
+        """`position`, or where the damage ends that it lies in."""
+        for damaged in self.corrupt_ranges:
+            if damaged.position <= position < damaged.end_position:
+                position = damaged.end_position
+        return position
+
+    def _corrupt(self, position: int, what: str) -> CorruptMessage:
+        return CorruptMessage(f"{self.file.path} is damaged at byte {position}: {what}")

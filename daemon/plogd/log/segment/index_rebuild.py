@@ -1,0 +1,219 @@
+"""Check a whole segment once a look-up has met damage in it, and rebuild its indexes.
+
+A damaged batch header, or an index entry that leads to a wrong place, would make each look-up walk
+through the segment. So the segment is read once, in jobs of a few MiB on the log directory's lane:
+damage is noted (`corrupt_ranges`) and reported, and new indexes lead around it. Look-ups that meet
+the damage in the meantime wait for that.
+
+The jobs read through files of their own and write the indexes under ``.cleaned`` names, which the
+next start removes if a crash leaves them. The segment's readers switch to the new indexes on the
+reactor, in one step. An active segment keeps its indexes, as appends go on: only its damage is
+noted, and the indexes are rebuilt when it has been rolled and sealed, if they are wrong.
+
+Called on the reactor's thread. Source: Kafka 3.9 LogSegment.recover, which runs at a start only.
+Invariant: a segment is scanned at most once in `RECHECK_MS`, whatever the scan finds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+from plogd.log.deletion import lane_of
+from plogd.log.recovery.damage_report import DamageReport
+from plogd.log.housekeeping import Housekeeping
+from plogd.log.io_errors import is_refusal
+from plogd.log.log import Log
+from plogd.log.segment.log_segment import LogSegment
+from plogd.log.segment.segment_indexes import SegmentIndexes
+from plogd.log.recovery.segment_recovery import RecoveredSegment, SegmentScan
+from plogd.log.segment.time_index import TimestampOffset
+from plogd.ports import Jobs, Later, Report, Timers, spawn
+from plogd.waiters import Waiters
+
+RECHECK_MS = 600_000.0
+"""How long the outcome of a check counts; after that, more damage may be looked for."""
+
+_TASK = "index rebuild"
+_STEP_BYTES = 4 << 20
+"""What one job reads: other jobs of the log directory run in between."""
+
+
+class IndexRebuilds:
+    """The checks of all logs' segments that are under way."""
+
+    def __init__(
+        self, *, jobs: Jobs, timers: Timers, report: Report, housekeeping: Housekeeping
+    ) -> None:
+        self._jobs = jobs
+        self._timers = timers
+        self._report = report
+        self._housekeeping = housekeeping
+        self._waiters: dict[LogSegment, Waiters[None]] = {}
+        """Look-ups that wait, by the segment being checked."""
+
+    def check(self, log: Log, segment: LogSegment) -> Later[None]:
+        """Check `segment` and rebuild its indexes; done, without an error, when that has ended.
+
+        Joins a check under way. An error is reported; the look-up meets it again.
+        """
+        waiters = self._waiters.get(segment)
+        if waiters is not None:
+            return waiters.wait()
+        waiters = self._waiters[segment] = Waiters()
+        done = waiters.wait()
+
+        def end(error: Exception | None = None) -> None:
+            if error is not None and not log.closed:
+                self._housekeeping.log_failed(_TASK, log, error)
+            segment.is_checked = True
+            self._timers.call_later(RECHECK_MS, lambda: _allow_check(segment))
+            self._waiters.pop(segment).succeed(None)
+
+        spawn(self._check(log, segment)).then(lambda _: end(), end)
+        return done
+
+    def check_suspects(self, log: Log) -> None:
+        """Check the segments of `log` in which a job's look-up has met damage."""
+        for segment in log.segments:
+            if segment.index_is_suspect and not segment.is_checked:
+                self.check(log, segment)
+
+    async def _check(self, log: Log, segment: LogSegment) -> None:
+        rebuild = _Rebuild(
+            segment,
+            end_offset=log.segments.end_offset_of(segment, log.log_end_offset),
+            is_active=segment is log.segments.active,
+        )
+        try:
+            is_complete = await self._run(log, segment, rebuild)
+        except Exception:
+            rebuild.close()
+            raise
+        rebuild.close()
+        if is_complete and not (log.closed or log.offline):
+            self._take(log, segment, rebuild)
+
+    async def _run(self, log: Log, segment: LogSegment, rebuild: _Rebuild) -> bool:
+        """Run the jobs of a check; whether it was not given up."""
+        is_done = False
+        while not is_done:
+            # The directory of a closed log may belong to another topic of the same name.
+            if log.closed or log.offline:
+                return False
+            is_done = await self._jobs.submit(lane_of(log.log_dir), rebuild.run_step)
+        if log.closed or log.offline or not _is_in(log, segment):
+            return False
+        if not rebuild.is_active:
+            await self._jobs.submit(lane_of(log.log_dir), rebuild.put_in_place)
+        return True
+
+    def _take(self, log: Log, segment: LogSegment, rebuild: _Rebuild) -> None:
+        """Switch to what was found, and report what is new of it."""
+        found, known = rebuild.scan.corrupt_ranges, segment.corrupt_ranges
+        segment.note_checked(found, rebuild.maximum)
+        findings = DamageReport(log.topic_partition, log.directory, self._report)
+        findings.of_segment(
+            segment,
+            RecoveredSegment(
+                next_offset=rebuild.scan.next_offset,
+                truncated_bytes=0,
+                reason="",
+                corrupt_ranges=tuple(one for one in found if one not in known),
+            ),
+        )
+        if rebuild.maximum is not None:
+            self._report(
+                "rebuilt the indexes of {path}, in which a look-up met a wrong entry or damage",
+                path=segment.records_file.path,
+                level="warn",
+            )
+
+
+class _Rebuild:
+    """One check under way. Its jobs never overlap; `close` is called after the last one."""
+
+    def __init__(self, segment: LogSegment, *, end_offset: int, is_active: bool) -> None:
+        self.maximum: TimestampOffset | None = None
+        """The segment's largest timestamp, once rebuilt indexes are in place."""
+        self.scan: SegmentScan
+        self._segment = segment
+        self._end_offset = end_offset
+        self.is_active = is_active
+        self._reader: LogSegment | None = None
+        self._indexes: SegmentIndexes | None = None
+        self._steps = self._run()
+
+    def run_step(self) -> bool:
+        """A job: read a few MiB; whether that was all. Raises OSError."""
+        for _ in self._steps:
+            return False
+        return True
+
+    def _run(self) -> Iterator[None]:
+        segment = self._segment
+        reader = self._reader = segment.open_for_reading()
+        self.scan = SegmentScan(
+            reader.records,
+            segment.base_offset,
+            keep_below_offset=self._end_offset,
+            following_base_offset=None if self.is_active else self._end_offset,
+        )
+        indexes = None
+        if not self.is_active:
+            indexes = self._indexes = segment.indexes.begin_rebuild()
+        pause_position = _STEP_BYTES
+        for found in self.scan.steps():
+            if found is None:
+                yield
+                continue
+            position, header = found
+            if indexes is not None:
+                indexes.add(
+                    position,
+                    header.last_offset,
+                    header.max_timestamp,
+                    header.last_offset,
+                    always=self.scan.is_after_damage,
+                    if_room=True,
+                )
+            if position >= pause_position:
+                pause_position = position + _STEP_BYTES
+                yield
+
+    def put_in_place(self) -> None:
+        """A job: make the new indexes durable and give them the names of the old ones.
+
+        A full disk leaves the old ones. Raises any other OSError.
+        """
+        indexes = self._indexes
+        assert indexes is not None
+        try:
+            indexes.add_last_entry()
+            for file in indexes.open_files:
+                file.sync()
+            indexes.close()
+            indexes.put_in_place()
+        except OSError as error:
+            if not is_refusal(error):
+                raise
+            indexes.discard()
+        else:
+            self.maximum = indexes.maximum
+
+    def close(self) -> None:
+        """Close the files, and remove indexes that are not in place."""
+        if self._reader is not None:
+            self._reader.close()
+        if self._indexes is not None and self.maximum is None:
+            with contextlib.suppress(OSError):  # What stays is removed by the next start.
+                self._indexes.discard()
+
+
+def _is_in(log: Log, segment: LogSegment) -> bool:
+    """Whether retention has left `segment` in `log`."""
+    return next(log.segments.starting_at(segment.base_offset)) is segment
+
+
+def _allow_check(segment: LogSegment) -> None:
+    segment.is_checked = False

@@ -1,0 +1,499 @@
+"""One segment of a log: a ``.log`` file of batches, its ``.index`` and its ``.timeindex``.
+
+Only the last, active segment of a log is appended to; any may be read. log.py decides which one an
+offset is in, how far readers may see and when files become durable, segment_recovery.py what is
+left of a segment after a crash. Look-ups by time are in time_lookup.py.
+
+The indexes are hints: a look-up checks what it finds in the ``.log``. Where a hint is wrong, or the
+bytes there are no batches, `index_is_suspect` is set and index_rebuild.py reads the whole segment
+once, in jobs; a look-up on the reactor waits for that. All files are opened on demand
+(file_pool.py).
+
+Source: Kafka 3.9 LogSegment.
+Invariant: an append that raises leaves the segment as it was, indexes included.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import zlib
+from collections.abc import Sequence
+
+from plog.errors import CorruptMessage
+from plog.records.batch import BatchHeader
+from plogd.log.segment.cold_read import ColdRead
+from plogd.log.segment.file_records import BatchPlace, CorruptRange, FileRecords, FileRegion
+from plogd.log.segment.index_file import MAX_RELATIVE_OFFSET, CorruptIndex
+from plogd.log.file_names import LOG_SUFFIX, SEGMENT_SUFFIXES, segment_path
+from plogd.log.segment.offset_index import OffsetIndex
+from plogd.log.segment.recent_batches import RecentBatches
+from plogd.log.segment.segment_indexes import SegmentIndexes
+from plogd.log.segment.time_index import NO_TIMESTAMP, TimeIndex, TimestampOffset
+from plogd.ports import Buffer, File, Files
+from plogd.topic_config import TopicConfig
+
+
+class UncheckedSegment(ColdRead):
+    """A look-up met damage, or a wrong index: jobs must read all of `segment` (index_rebuild.py).
+
+    Waiting for them is not the work of `warm`, which runs on a thread.
+    """
+
+    def __init__(self, segment: LogSegment) -> None:
+        super().__init__(lambda: None)
+        self.segment = segment
+
+
+class LogSegment:
+    """One segment and its open files. Only one caller at a time may cut, rename or close it."""
+
+    __slots__ = (
+        "_created_ms",
+        "_directory",
+        "_files",
+        "_first_timestamp",
+        "_is_closed",
+        "_recent",
+        "_state",
+        "base_offset",
+        "index_is_suspect",
+        "indexes",
+        "is_checked",
+        "records",
+    )
+
+    def __init__(
+        self, files: Files, directory: str, base_offset: int, config: TopicConfig, state: str = ""
+    ) -> None:
+        self.base_offset = base_offset
+        self.index_is_suspect = False
+        """A look-up has met a wrong hint, or damage that was not known."""
+        self.is_checked = False
+        """index_rebuild.py has read all of it a short while ago: `corrupt_ranges` is complete."""
+        self._is_closed = False
+        self._files = files
+        self._directory = directory
+        self._state = state
+        self.records = FileRecords(files.open_on_demand(self._path(LOG_SUFFIX)))
+        """The batches."""
+        self.indexes = SegmentIndexes(files, directory, base_offset, config, state)
+        self._recent = RecentBatches()
+        # None: not asked for yet.
+        self._created_ms: int | None = None
+        self._first_timestamp: int | None = None
+
+    @classmethod
+    def create(
+        cls, files: Files, directory: str, base_offset: int, config: TopicConfig
+    ) -> LogSegment:
+        """A new, empty segment, with its index files: Kafka takes a missing one for damage.
+
+        Files of the same name, left by a roll that failed, are removed first. Raises OSError, and
+        leaves nothing behind if it can.
+        """
+        for suffix in SEGMENT_SUFFIXES:
+            path = segment_path(directory, base_offset, suffix)
+            if files.exists(path):
+                files.unlink(path)
+        segment = cls(files, directory, base_offset, config)
+        try:
+            segment.indexes.make_files()
+        except Exception:
+            with contextlib.suppress(Exception):
+                segment.delete_files()
+            raise
+        return segment
+
+    def open_for_reading(self) -> LogSegment:
+        """The same segment with files of its own, read-only, for a job; the caller closes it.
+
+        It holds the batches of this moment. Neither an append, a deletion nor a rebuilt index
+        affects the job then. Raises FileNotFoundError if the segment was deleted, OSError.
+        """
+        copy = LogSegment.__new__(LogSegment)
+        copy.base_offset = self.base_offset
+        copy.index_is_suspect = copy.is_checked = copy._is_closed = False
+        copy._files, copy._directory, copy._state = self._files, self._directory, self._state
+        copy.records = FileRecords(self._files.open_read(self._path(LOG_SUFFIX)))
+        copy._recent = RecentBatches()
+        copy._created_ms = copy._first_timestamp = None
+        copy.indexes = self.indexes.copy_for_reading(self._state)
+        try:
+            copy.indexes.open()
+        except OSError:
+            copy.close()
+            raise
+        # Only now: an append adds its index entries last, so they lead to none but these batches.
+        copy.records.corrupt_ranges = self.records.corrupt_ranges
+        copy.records.size_bytes = self.size_bytes
+        return copy
+
+    # -- what it is ---------------------------------------------------------------------------
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of batches."""
+        return self.records.size_bytes
+
+    @property
+    def corrupt_ranges(self) -> Sequence[CorruptRange]:
+        """Damage that recovery has found and kept; see `FileRecords`."""
+        return self.records.corrupt_ranges
+
+    @property
+    def records_file(self) -> File:
+        """The ``.log`` file."""
+        return self.records.file
+
+    @property
+    def offset_index(self) -> OffsetIndex:
+        """The ``.index``, opened now if it was not."""
+        return self.indexes.by_offset
+
+    @property
+    def time_index(self) -> TimeIndex:
+        """The ``.timeindex``, opened now if it was not."""
+        return self.indexes.by_time
+
+    @property
+    def max_timestamp(self) -> int:
+        """The largest timestamp in the segment, ms; -1 if no batch has one."""
+        return self.indexes.maximum.timestamp
+
+    @property
+    def largest_timestamp(self) -> int:
+        """`max_timestamp`, or when the file was last written if no batch has one: its age."""
+        if self.max_timestamp >= 0:
+            return self.max_timestamp
+        return self._files.modified_ms(self.records.file.path)
+
+    def next_offset(self) -> int:
+        """The first offset behind the segment; its base offset if it is empty.
+
+        Usually one pread. Raises CorruptMessage.
+        """
+        next_offset = self.base_offset
+        last_indexed = self.find_offset(self.offset_index.last_entry.offset)
+        if last_indexed is not None:
+            for place in self.records.places_from(last_indexed.position):
+                next_offset = place.last_offset + 1
+        return next_offset
+
+    def __repr__(self) -> str:
+        return f"LogSegment({self.records.file.path!r}, size_bytes={self.size_bytes})"
+
+    # -- append -------------------------------------------------------------------------------
+
+    def should_roll(
+        self,
+        config: TopicConfig,
+        nbytes: int,
+        timestamp_ms: int,
+        last_offset: int,
+        now_ms: int,
+    ) -> bool:
+        """Whether the next batch belongs into a new segment: by size, age or full indexes.
+
+        An empty segment takes whatever its indexes can express.
+        """
+        if last_offset - self.base_offset > MAX_RELATIVE_OFFSET:
+            return True
+        size_bytes = self.records.size_bytes
+        if not size_bytes:
+            return False
+        if size_bytes > config.segment_bytes - nbytes:
+            return True
+        waited_ms = self._waited_ms(timestamp_ms, now_ms)
+        if (
+            waited_ms > config.segment_ms - config.segment_jitter_ms
+            and waited_ms > self._roll_after_ms(config)
+        ):
+            return True
+        return self.indexes.is_full
+
+    def _roll_after_ms(self, config: TopicConfig) -> int:
+        """``segment.ms``, less some of ``segment.jitter.ms``: not all logs are to roll at once.
+
+        How much is chance to an observer, but always the same for one segment.
+        """
+        if not config.segment_jitter_ms:
+            return config.segment_ms
+        share = zlib.crc32(f"{self._directory}/{self.base_offset}".encode())
+        return config.segment_ms - share % min(config.segment_jitter_ms, config.segment_ms)
+
+    def _waited_ms(self, timestamp_ms: int, now_ms: int) -> int:
+        """The segment's age in the time of its records; by the clock if they carry none."""
+        if self._first_timestamp is None:
+            try:
+                header = self.records.header_at(0)
+            except CorruptMessage:  # Damage that was kept: no reason to refuse what is appended.
+                header = None
+            self._first_timestamp = NO_TIMESTAMP if header is None else header.max_timestamp
+        if self._first_timestamp >= 0:
+            return timestamp_ms - self._first_timestamp
+        if self._created_ms is None:
+            self._created_ms = now_ms
+        return now_ms - self._created_ms
+
+    def append(
+        self, batch: Buffer, last_offset: int, max_timestamp: int, offset_of_max_timestamp: int
+    ) -> int:
+        """Write one batch and, each ``index.interval.bytes``, index entries; returns its position.
+
+        `offset_of_max_timestamp` is the batch's last offset (time index entries name a batch, not
+        a record). Whatever is raised, nothing was appended; if undoing it failed, too,
+        `truncate_to_size` tries again.
+        """
+        position = self.records.append(batch)
+        try:
+            self.indexes.add(position, last_offset, max_timestamp, offset_of_max_timestamp)
+        except Exception:
+            with contextlib.suppress(Exception):
+                self.records.truncate(position)
+            raise
+        if not position:
+            self._first_timestamp = max_timestamp
+        self._recent.add(position, last_offset)
+        return position
+
+    def index_batch(self, position: int, header: BatchHeader, *, always: bool = False) -> None:
+        """Tell emptied indexes of the next batch in the file, as its append did.
+
+        `always` makes an entry for it: what is before it cannot be walked. An entry that a full
+        disk refuses is left out: a log must load all the same, and indexes are only hints.
+        """
+        self.indexes.add(
+            position,
+            header.last_offset,
+            header.max_timestamp,
+            header.last_offset,
+            always=always,
+            if_room=True,
+        )
+
+    # -- read ---------------------------------------------------------------------------------
+
+    def find_offset(self, offset: int, *, nowait: bool = False) -> BatchPlace | None:
+        """The first batch that ends at or above `offset`; None if the segment ends before it.
+
+        No pread for a recent batch, else a look-up and usually one pread. Raises CorruptMessage if
+        the bytes on the way there are no batches. With `nowait`, raises ColdRead where the disk, or
+        a check of the whole segment, has to be waited for.
+        """
+        recent = self._recent.find(offset, self.size_bytes)
+        if recent is not None:
+            return recent
+        try:
+            return self._find_by_index(offset, nowait)
+        except (CorruptIndex, CorruptMessage) as error:
+            self.index_is_suspect = True
+            if nowait:
+                if not self.is_checked:
+                    raise UncheckedSegment(self) from None
+                if isinstance(error, CorruptMessage):
+                    raise
+        # The hint was wrong, or the log is damaged right there: only a walk from the start tells.
+        return self.records.find_offset(offset, 0, nowait=nowait)
+
+    def _find_by_index(self, offset: int, nowait: bool) -> BatchPlace | None:
+        """Raises CorruptIndex if the index led to a wrong place, or too far from the right one."""
+        start = self.indexes.look_up(offset, nowait=nowait).position
+        size_bytes = self.records.size_bytes
+        if not 0 <= start < max(size_bytes, 1):
+            raise CorruptIndex(f"{self!r}: an index entry leads to byte {start}")
+        end_of_gap = start + self.indexes.longest_gap_bytes
+        for place in self.records.places_from(start, nowait=nowait):
+            if place.last_offset >= offset:
+                if place.position == start and start and place.base_offset > offset:
+                    raise CorruptIndex(f"{self!r}: an index entry leads behind offset {offset}")
+                return place
+            if place.position > end_of_gap and not self.is_checked:
+                raise CorruptIndex(f"{self!r}: no index entry near offset {offset}")
+        return None
+
+    def note_checked(
+        self, corrupt_ranges: list[CorruptRange], maximum: TimestampOffset | None
+    ) -> None:
+        """All of the segment was read. `maximum` comes with indexes that were rebuilt for it."""
+        self.records.corrupt_ranges = corrupt_ranges
+        if maximum is not None:
+            self.indexes.note_rebuilt(maximum)
+        self.index_is_suspect = False
+
+    def position_of(self, offset: int, *, nowait: bool = False) -> int:
+        """Where the batches that lie wholly below `offset` end, or the damage that holds it."""
+        for damaged in self.corrupt_ranges:
+            if damaged.base_offset <= offset < damaged.end_offset:
+                return damaged.position
+        place = self.find_offset(offset, nowait=nowait)
+        return self.size_bytes if place is None else place.position
+
+    def read(
+        self,
+        offset: int,
+        max_bytes: int,
+        *,
+        max_position: int,
+        at_least_one: bool,
+        nowait: bool = False,
+    ) -> FileRegion | None:
+        """The batches from the one holding `offset` on, up to `max_position`.
+
+        The last one may be cut by `max_bytes`, the first one never: with `at_least_one` it comes
+        whole, else not at all (a client that finds no whole batch takes the rest for an error).
+        None if all batches here lie below `offset`; an empty region if nothing is left. Raises
+        CorruptMessage if the batch is known to be damaged; ColdRead, with `nowait`.
+        """
+        place = self._sound_place(offset, nowait)
+        if place is None:
+            return None
+        end_position = max_position
+        for damaged in self.corrupt_ranges:
+            if place.position < damaged.position:
+                end_position = min(end_position, damaged.position)
+        nbytes = max_bytes
+        if max_bytes < place.size_bytes:
+            nbytes = place.size_bytes if at_least_one else 0
+        return self.records.region(
+            place.position, max(0, min(nbytes, end_position - place.position))
+        )
+
+    def _sound_place(self, offset: int, nowait: bool) -> BatchPlace | None:
+        """`find_offset`, unless it leads into damage. Raises CorruptMessage."""
+        for damaged in self.corrupt_ranges:
+            if damaged.base_offset <= offset < damaged.end_offset:
+                raise CorruptMessage(
+                    f"{self.records.file.path}: offsets {damaged.base_offset} to "
+                    f"{damaged.end_offset - 1} are damaged on disk"
+                )
+        return self.find_offset(offset, nowait=nowait)
+
+    # -- cut and check ------------------------------------------------------------------------
+
+    def truncate_to(self, offset: int) -> int:
+        """Drop the batches that end at or above `offset`; returns the bytes dropped."""
+        place = self.find_offset(offset)
+        self.indexes.truncate_to(offset)
+        cut_bytes = 0 if place is None else self.records.truncate(place.position)
+        self._forget()
+        self.indexes.maximum = self._read_maximum()
+        return cut_bytes
+
+    def truncate_to_size(self, size_bytes: int) -> None:
+        """Undo all appends, failed ones too, since the segment had this size. Raises OSError."""
+        self.records.repair()
+        self.indexes.repair()
+        if size_bytes < self.size_bytes:
+            header = self.records.header_at(size_bytes)
+            assert header is not None
+            self.truncate_to(header.base_offset)
+
+    def _read_maximum(self) -> TimestampOffset:
+        """The last time index entry, unless a batch after it is newer."""
+        maximum = self.time_index.last_entry
+        position = self.offset_index.lookup(maximum.offset).position
+        for _, header in self.records.batches_from(position):
+            if header.max_timestamp > maximum.timestamp:
+                maximum = TimestampOffset(header.max_timestamp, header.last_offset)
+        return maximum
+
+    @property
+    def ends_damaged(self) -> bool:
+        """Whether its last bytes are known to be no batch: nothing may be appended behind them."""
+        return bool(self.corrupt_ranges) and (
+            self.corrupt_ranges[-1].end_position == self.size_bytes
+        )
+
+    def reset_indexes(self) -> None:
+        """Empty both indexes; `index_batch` fills them again."""
+        self.indexes.reset()
+        self._forget()
+        self.records.corrupt_ranges = []
+        self.index_is_suspect = False
+
+    def _forget(self) -> None:
+        """Drop what memory knows of batches that may be gone."""
+        self._recent.clear()
+        if not self.size_bytes:
+            self._first_timestamp = self._created_ms = None
+
+    def sanity_check(self) -> int:
+        """Raises CorruptIndex if the indexes plainly are not the log's: recover the segment then.
+
+        To be asked before anything else after a start. Opens both indexes, three or four preads.
+        Returns the offset behind the last batch.
+        """
+        self.indexes.sanity_check(self.size_bytes)
+        last_position = self.offset_index.last_entry.position
+        try:
+            return self._check_last_time_entry(last_position)
+        except CorruptMessage as error:
+            raise CorruptIndex(f"an index leads into damage: {error}") from error
+
+    def _check_last_time_entry(self, last_indexed_position: int) -> int:
+        """Retention goes by this entry: see that a batch is as it says, and none after it newer."""
+        latest, next_offset = self.indexes.maximum, self.base_offset
+        for _, header in self.records.batches_from(last_indexed_position):
+            next_offset = header.next_offset
+            if header.max_timestamp > latest.timestamp:
+                raise CorruptIndex(f"{self.records.file.path}: the time index lacks its last entry")
+        if self.time_index.count:
+            found = self.records.header_at(self.position_of(latest.offset))
+            if found is None or found.max_timestamp != latest.timestamp:
+                raise CorruptIndex(
+                    f"{self.records.file.path}: no batch is as the time index says: {latest}"
+                )
+        return next_offset
+
+    # -- seal, move, delete -------------------------------------------------------------------
+
+    def on_become_inactive(self) -> None:
+        """Write the last time index entry, by which retention judges the segment's age."""
+        self.indexes.add_last_entry()
+
+    def on_sealed(self) -> None:
+        """Free what only appends need: the descriptor, and what memory knows of the end."""
+        self._recent = RecentBatches()  # A new one: a job may be reading the old one.
+        self.records.end_writing()
+
+    def sync_files(self) -> list[File]:
+        """The open files, to make the segment durable: records first, then the indexes."""
+        return [self.records.file, *self.indexes.open_files]
+
+    def release_indexes(self) -> None:
+        """Close the index files; the next look-up opens them again. Saves descriptors.
+
+        What `max_timestamp` needs stays in memory, if it was there.
+        """
+        self.indexes.close()
+
+    def rename(self, state: str) -> None:
+        """Give all files another second suffix, as ``.deleted``; the caller syncs the directory."""
+        for suffix in SEGMENT_SUFFIXES:
+            target = segment_path(self._directory, self.base_offset, suffix, state)
+            if self._files.exists(self._path(suffix)):
+                self._files.rename(self._path(suffix), target)
+        self._state = state  # Only now: a rename that failed on the way may be tried again.
+        self._note_paths()
+
+    def delete_files(self) -> None:
+        """Close the segment and unlink its files; those already gone are no error."""
+        self.close()
+        for suffix in reversed(SEGMENT_SUFFIXES):
+            path = self._path(suffix)
+            if self._files.exists(path):
+                self._files.unlink(path)
+
+    def close(self) -> None:
+        """Close the files; regions handed out keep theirs. Harmless the second time."""
+        if not self._is_closed:
+            self._is_closed = True
+            self.records.close()
+            self.release_indexes()
+
+    def _note_paths(self) -> None:
+        self.records.file.path = self._path(LOG_SUFFIX)
+        self.indexes.move_to(self._directory, self._state)
+
+    def _path(self, suffix: str) -> str:
+        return segment_path(self._directory, self.base_offset, suffix, self._state)

@@ -1,0 +1,174 @@
+"""Sealing: make all of a rolled segment durable, so that recovery may skip it.
+
+A seal syncs the segment's records and indexes, and writes what a start needs besides them: the
+snapshot of the producers' state at its end, and the leader epochs. It runs in parallel with the
+sync rounds of group_commit.py, as a job on the log directory's lane. `Log` rolls, and advances its
+recovery point when the seal is done.
+
+The seals of a log run one at a time, in order: a snapshot proves to recovery that all segments
+below it are durable, so none may be written before the seals of all earlier segments are done.
+
+An OSError from a sync takes the directory offline. A full disk, or an error that is a bug, costs
+only this seal, which is tried again after `RETRY_MS` unless the log has been closed since: its
+directory may belong to another topic of the same name by then.
+
+Source: Kafka 3.9 UnifiedLog.roll, UnifiedLog.flush; docs/architecture.md, rules R11 and R12.
+Invariants: a segment counts as sealed only when everything above is on disk; a snapshot in a log's
+directory proves that all segments below its offset were sealed.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from plogd.log.deletion import lane_of
+from plogd.log.housekeeping import RETRY_MS, Housekeeping
+from plogd.log.segment.index_rebuild import IndexRebuilds
+from plogd.log.io_errors import is_refusal
+from plogd.log.log import Log
+from plogd.log.segment.log_segment import LogSegment
+from plogd.ports import File, Jobs, Timers
+
+_TASK = "seal"
+
+
+class _Seal(NamedTuple):
+    """A segment to seal, and what writes the snapshot of the producers at its end."""
+
+    segment: LogSegment
+    write_snapshot: Callable[[], None]
+
+
+class Sealing:
+    """The seals of all logs of a broker; called on the reactor's thread.
+
+    `storage_failed(log_dir, error)` takes a log directory offline.
+    """
+
+    def __init__(
+        self,
+        *,
+        jobs: Jobs,
+        timers: Timers,
+        housekeeping: Housekeeping,
+        index_rebuilds: IndexRebuilds,
+        storage_failed: Callable[[str, OSError], None],
+    ) -> None:
+        self._jobs = jobs
+        self._timers = timers
+        self._housekeeping = housekeeping
+        self._index_rebuilds = index_rebuilds
+        self._storage_failed = storage_failed
+        self._waiting: dict[Log, deque[_Seal]] = {}
+        """Seals that are not done, oldest first. Only the first one of a log is in progress."""
+
+    def seal(self, log: Log, segment: LogSegment, end_offset: int) -> None:
+        """Make `segment`, just rolled at `end_offset`, durable, then call `log.sealed`."""
+        waiting = self._waiting.setdefault(log, deque())
+        waiting.append(_Seal(segment, log.producer_state.prepare_snapshot(end_offset)))
+        if len(waiting) == 1:
+            self._begin(log)
+
+    def _begin(self, log: Log) -> None:
+        """Begin the oldest seal of `log`, unless the log has been closed or is offline."""
+        # The directory of a closed log may be that of a new topic of the same name.
+        if log.closed or log.offline:
+            del self._waiting[log]
+            return
+        seal = self._waiting[log][0]
+        if log.is_unsealed(seal.segment):
+            self._submit(log, seal)
+        else:  # Retention has deleted it: only the snapshot knows its producers.
+            self._note_producers(log, seal)
+
+    def _ended(self, log: Log) -> None:
+        """The oldest seal of `log` is done: begin the next one."""
+        waiting = self._waiting[log]
+        waiting.popleft()
+        if waiting:
+            self._begin(log)
+        else:
+            del self._waiting[log]
+
+    def _submit(self, log: Log, seal: _Seal) -> None:
+        segment = seal.segment
+        files = segment.sync_files()
+        held = [file.retain() for file in files if file.is_open]
+        closed = [file for file in files if not file.is_open]  # The job opens them.
+        # Prepared here, where nobody assigns an epoch meanwhile.
+        write_epochs = log.leader_epochs.prepare_flush()
+
+        def run() -> OSError | None:
+            """A job; the error it returns means that there was no room, and is no failure."""
+            opened: list[File] = []
+            try:
+                # Opened before the first sync: only what has not begun may be tried again.
+                try:
+                    opened.extend(file.retain() for file in closed)
+                except OSError as error:
+                    if not is_refusal(error):
+                        raise
+                    return error
+                for file in (*held, *opened):
+                    file.sync()
+            finally:
+                _close(opened)
+            try:
+                write_epochs()
+                seal.write_snapshot()
+            except OSError as error:
+                if not is_refusal(error):
+                    raise
+                return error
+            return None
+
+        def done(refusal: OSError | None) -> None:
+            _close(held)
+            if refusal is None:
+                log.sealed(segment)
+                if segment.index_is_suspect:  # While it was active, that had to wait.
+                    self._index_rebuilds.check(log, segment)
+                self._ended(log)
+            else:
+                log.leader_epochs.is_dirty = True  # They may not have been written.
+                self._retry(log, refusal)
+
+        def failed(error: Exception) -> None:
+            _close(held)  # Here and not in the job, which may never have run.
+            log.leader_epochs.is_dirty = True  # They may not have been written.
+            if isinstance(error, OSError) and not log.closed:
+                self._disk_failed(log, error)  # Also without room: the sync has lost data.
+            else:
+                self._retry(log, error)
+
+        self._jobs.submit(lane_of(log.log_dir), run).then(done, failed)
+
+    def _note_producers(self, log: Log, seal: _Seal) -> None:
+        def failed(error: Exception) -> None:
+            if isinstance(error, OSError) and not is_refusal(error) and not log.closed:
+                self._disk_failed(log, error)
+            else:
+                self._retry(log, error)
+
+        self._jobs.submit(lane_of(log.log_dir), seal.write_snapshot).then(
+            lambda _: self._ended(log), failed
+        )
+
+    def _disk_failed(self, log: Log, error: OSError) -> None:
+        del self._waiting[log]  # The next start recovers these segments.
+        self._storage_failed(log.log_dir, error)
+
+    def _retry(self, log: Log, error: Exception) -> None:
+        """Try again later; until then, recovery would read the segment again."""
+        if log.closed or log.offline:
+            del self._waiting[log]
+            return
+        self._housekeeping.failed(_TASK, str(log.topic_partition), error)
+        self._timers.call_later(RETRY_MS, lambda: self._begin(log))
+
+
+def _close(files: Sequence[File]) -> None:
+    for file in files:
+        file.close()

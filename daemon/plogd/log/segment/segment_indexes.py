@@ -1,0 +1,301 @@
+"""Both indexes of one segment, and what decides when they get an entry.
+
+Belongs to one `LogSegment`. A batch gets an entry in the offset index when it begins more than
+``index.interval.bytes`` behind the last one that did; along goes the segment's largest timestamp so
+far, to the time index. An index file is opened on first use, so that a start with many old segments
+opens few files.
+
+Source: Kafka 3.9 LogSegment.append, LogSegment.onBecomeInactiveSegment.
+Invariant: an entry is made in both indexes or in none.
+"""
+
+from __future__ import annotations
+
+import contextlib
+
+from plogd.log.segment.cold_read import cold_file
+from plogd.log.segment.index_file import MAX_RELATIVE_OFFSET, CorruptIndex
+from plogd.log.io_errors import is_out_of_files, is_refusal
+from plogd.log.file_names import CLEANED_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, segment_path
+from plogd.log.segment.offset_index import OffsetIndex, OffsetPosition
+from plogd.log.segment.time_index import NO_TIMESTAMP, TimeIndex, TimestampOffset
+from plogd.ports import File, Files
+from plogd.topic_config import TopicConfig
+
+_MAX_UNINDEXED_BYTES = 16 << 20
+"""More than any append leaves between the last entry and the end; a larger gap is damage."""
+
+
+class SegmentIndexes:
+    """The ``.index`` and the ``.timeindex`` of one segment."""
+
+    __slots__ = (
+        "_config",
+        "_directory",
+        "_files",
+        "_is_full",
+        "_last_indexed_position",
+        "_maximum",
+        "_may_open",
+        "_offset_index",
+        "_paths",
+        "_read_only",
+        "_time_index",
+        "base_offset",
+    )
+
+    def __init__(
+        self,
+        files: Files,
+        directory: str,
+        base_offset: int,
+        config: TopicConfig,
+        state: str,
+        *,
+        read_only: bool = False,
+    ) -> None:
+        self.base_offset = base_offset
+        self._files = files
+        self._config = config
+        self._read_only = read_only
+        self._offset_index: OffsetIndex | None = None
+        self._time_index: TimeIndex | None = None
+        self._may_open = False
+        """Whether a job was asked to read the ``.index``: to open it does not wait then."""
+        # None: not read from the files, or not asked for since they changed.
+        self._is_full: bool | None = None
+        self._maximum: TimestampOffset | None = None
+        self._last_indexed_position: int | None = None
+        self.move_to(directory, state)
+
+    def move_to(self, directory: str, state: str) -> None:
+        """Note where the files are now."""
+        self._directory = directory
+        offset_path = segment_path(directory, self.base_offset, INDEX_SUFFIX, state)
+        time_path = segment_path(directory, self.base_offset, TIME_INDEX_SUFFIX, state)
+        self._paths = offset_path, time_path
+        if self._offset_index is not None:
+            self._offset_index.file.path = offset_path
+        if self._time_index is not None:
+            self._time_index.file.path = time_path
+
+    @property
+    def by_offset(self) -> OffsetIndex:
+        """The ``.index``, opened now if it was not."""
+        index = self._offset_index
+        if index is None:
+            index = OffsetIndex(
+                self._files,
+                self._paths[0],
+                self.base_offset,
+                self._config.segment_index_bytes,
+                read_only=self._read_only,
+            )
+            if self._offset_index is not None:  # A job's look-up was faster.
+                index.close()
+                return self._offset_index
+            self._offset_index = index
+        return index
+
+    def look_up(self, offset: int, *, nowait: bool) -> OffsetPosition:
+        """`OffsetIndex.lookup`; with `nowait` an index that is not open is cold, too."""
+        if self._offset_index is None:
+            if self._last_indexed_position == 0:  # As is known, it has no entries.
+                return OffsetPosition(self.base_offset, 0)
+            if nowait and not self._may_open:
+                self._may_open = True
+                raise cold_file(self._files, self._paths[0])
+        return self.by_offset.lookup(offset, nowait=nowait)
+
+    @property
+    def by_time(self) -> TimeIndex:
+        """The ``.timeindex``, opened now if it was not."""
+        index = self._time_index
+        if index is None:
+            index = TimeIndex(
+                self._files,
+                self._paths[1],
+                self.base_offset,
+                self._config.segment_index_bytes,
+                read_only=self._read_only,
+            )
+            if self._time_index is not None:  # A job's look-up was faster.
+                index.close()
+                return self._time_index
+            self._time_index = index
+        return index
+
+    @property
+    def maximum(self) -> TimestampOffset:
+        """The largest timestamp so far, and the last offset of the first batch that has it."""
+        if self._maximum is None:
+            self._maximum = self.by_time.last_entry
+        return self._maximum
+
+    @maximum.setter
+    def maximum(self, maximum: TimestampOffset) -> None:
+        self._maximum = maximum
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the segment must roll because one of them has no room left."""
+        if self._is_full is None:
+            self._is_full = self.by_offset.is_full or self.by_time.is_full
+        return self._is_full
+
+    @property
+    def open_files(self) -> list[File]:
+        """The files that are open: nothing was written to the others since they were closed."""
+        indexes = (self._offset_index, self._time_index)
+        return [index.file for index in indexes if index is not None]
+
+    @property
+    def longest_gap_bytes(self) -> int:
+        """How far apart two entries are at most, unless some were left out."""
+        return _MAX_UNINDEXED_BYTES + self._config.index_interval_bytes
+
+    def open(self) -> None:
+        """Open both now; one that is missing is met again by the look-up. Raises OSError."""
+        with contextlib.suppress(CorruptIndex):
+            _ = self.by_offset, self.by_time
+
+    def copy_for_reading(self, state: str) -> SegmentIndexes:
+        """The same files, for a job to open once more and read; `state` is their second suffix."""
+        return SegmentIndexes(
+            self._files,
+            self._directory,
+            self.base_offset,
+            self._config,
+            state,
+            read_only=True,
+        )
+
+    def begin_rebuild(self) -> SegmentIndexes:
+        """Empty indexes under ``.cleaned`` names, to be filled by a job. Raises OSError."""
+        new = SegmentIndexes(
+            self._files, self._directory, self.base_offset, self._config, CLEANED_SUFFIX
+        )
+        new.reset()
+        return new
+
+    def put_in_place(self) -> None:
+        """A job: durably give rebuilt, closed files the names of the old ones. Raises OSError.
+
+        Readers that have the old files open go on with those until `note_rebuilt`.
+        """
+        for path in self._paths:
+            self._files.rename(path, path.removesuffix(CLEANED_SUFFIX))
+        self._files.sync_dir(self._directory)
+
+    def discard(self) -> None:
+        """Unlink what `begin_rebuild` has made."""
+        self.close()
+        for path in self._paths:
+            if self._files.exists(path):
+                self._files.unlink(path)
+
+    def note_rebuilt(self, maximum: TimestampOffset) -> None:
+        """Other files have these names now: read them from here on."""
+        self.close()
+        self._is_full = self._last_indexed_position = None
+        self._maximum = maximum
+
+    def make_files(self) -> None:
+        """Make both files, empty, for a new segment. Raises OSError."""
+        self.reset()
+        self.close()
+
+    def add(
+        self,
+        position: int,
+        last_offset: int,
+        timestamp: int,
+        offset_of_timestamp: int,
+        *,
+        always: bool = False,
+        if_room: bool = False,
+    ) -> None:
+        """Take note of the next batch; `always` makes an entry for it.
+
+        All or nothing, whatever is raised; only what `repair` cuts may be left in the files.
+
+        With `if_room` an entry that a full disk refuses is left out, and in any case one whose file
+        cannot be opened for want of descriptors. Raises OSError.
+        """
+        assert 0 <= last_offset - self.base_offset <= MAX_RELATIVE_OFFSET
+        old_maximum = self._maximum or self.maximum
+        if timestamp > old_maximum.timestamp:
+            self._maximum = TimestampOffset(timestamp, offset_of_timestamp)
+        try:
+            if self._last_indexed_position is None:
+                self._last_indexed_position = self.by_offset.last_entry.position
+            if always or position - self._last_indexed_position > self._config.index_interval_bytes:
+                self._add_entries(position, last_offset)
+        except Exception as error:
+            # Clients that are served already do not notice that descriptors have run out.
+            if isinstance(error, OSError) and (
+                is_out_of_files(error) or (if_room and is_refusal(error))
+            ):
+                return
+            self._maximum = old_maximum
+            raise
+
+    def _add_entries(self, position: int, last_offset: int) -> None:
+        by_offset, by_time = self.by_offset, self.by_time
+        if self.is_full:
+            return  # Only in a rebuild after segment.index.bytes was lowered.
+        self._is_full = None
+        by_offset.append(last_offset, position)
+        try:
+            by_time.maybe_append(*self.maximum)
+        except Exception:
+            by_offset.truncate_to_count(by_offset.count - 1)
+            raise
+        self._last_indexed_position = position
+        self._is_full = by_offset.is_full or by_time.is_full
+
+    def add_last_entry(self) -> None:
+        """The segment is not appended to any more: note its largest timestamp, for retention."""
+        self._is_full = None  # The entry takes the last slot; the roll may still fail after it.
+        self.by_time.maybe_append(*self.maximum, skip_full_check=True)
+
+    def repair(self) -> None:
+        """Cut what a failed `add` has left in the files. Raises OSError."""
+        for index in (self._offset_index, self._time_index):
+            if index is not None:
+                index.repair()
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop what tells of batches that end at or above `offset`; `maximum` is to be set anew."""
+        self.by_offset.truncate_to(offset)
+        self.by_time.truncate_to(offset)
+        self._maximum = self._last_indexed_position = self._is_full = None
+
+    def reset(self) -> None:
+        """Empty both."""
+        self.by_offset.truncate_to_count(0)
+        self.by_time.truncate_to_count(0)
+        self._maximum = TimestampOffset(NO_TIMESTAMP, self.base_offset)
+        self._last_indexed_position = self._is_full = None
+
+    def sanity_check(self, log_size_bytes: int) -> None:
+        """Raises CorruptIndex on what can be seen without a look into the ``.log``."""
+        for path in self._paths:
+            if not self._files.exists(path):
+                raise CorruptIndex(f"{path} is missing")
+        self.by_offset.sanity_check(log_size_bytes)
+        self.by_time.sanity_check()
+        unindexed_bytes = log_size_bytes - self.by_offset.last_entry.position
+        if unindexed_bytes > self.longest_gap_bytes:
+            raise CorruptIndex(f"{self._paths[0]} ends long before the log does")
+
+    def close(self) -> None:
+        """Let go of the files; the next use opens them again."""
+        if self._offset_index is not None and self._time_index is not None:
+            self._is_full = self.is_full  # So that it is known without them.
+            self._last_indexed_position = self._offset_index.last_entry.position
+        self._may_open = False
+        for index in (self._offset_index, self._time_index):
+            if index is not None:
+                index.close()
+        self._offset_index = self._time_index = None

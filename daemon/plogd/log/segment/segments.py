@@ -1,0 +1,75 @@
+"""The segments of one log in order: which one holds an offset, which one is active.
+
+Plain bookkeeping: no file is touched here. Called by `Log`, on the reactor's thread.
+Source: the paper, section 3.1: a sorted in-memory list of each segment's first offset.
+Invariant: base offsets rise strictly, and there is always an active (last) segment.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+
+from plogd.log.segment.log_segment import LogSegment
+from plogd.log.retention import SegmentInfo
+
+
+class Segments:
+    """A log's segments by base offset. Look-ups are O(log n)."""
+
+    __slots__ = ("_base_offsets", "_segments", "active")
+
+    def __init__(self, segments: Iterable[LogSegment]) -> None:
+        self._segments = sorted(segments, key=lambda segment: segment.base_offset)
+        self._base_offsets = [segment.base_offset for segment in self._segments]
+        assert self._segments, "a log has at least its active segment"
+        self.active = self._segments[-1]
+        """The segment that is appended to."""
+
+    def __len__(self) -> int:
+        return len(self._segments)
+
+    def __iter__(self) -> Iterator[LogSegment]:
+        return iter(self._segments)
+
+    @property
+    def first(self) -> LogSegment:
+        """The oldest segment."""
+        return self._segments[0]
+
+    def add(self, segment: LogSegment) -> None:
+        """`segment` becomes the active one."""
+        assert segment.base_offset > self._base_offsets[-1]
+        self._segments.append(segment)
+        self._base_offsets.append(segment.base_offset)
+        self.active = segment
+
+    def remove_first(self, count: int) -> Sequence[LogSegment]:
+        """Take out and return the `count` oldest; the active one always stays."""
+        assert count < len(self._segments)
+        removed = self._segments[:count]
+        del self._segments[:count]
+        del self._base_offsets[:count]
+        return removed
+
+    def starting_at(self, offset: int) -> Iterator[LogSegment]:
+        """The segment that may hold `offset` and all later ones; from the first if below it."""
+        start = max(0, bisect_right(self._base_offsets, offset) - 1)
+        return iter(self._segments[start:])
+
+    def end_offset_of(self, segment: LogSegment, log_end_offset: int) -> int:
+        """The first offset not in `segment`: the next one's base, or the log's end."""
+        after = bisect_right(self._base_offsets, segment.base_offset)
+        return self._base_offsets[after] if after < len(self._base_offsets) else log_end_offset
+
+    def infos(self, log_end_offset: int) -> list[SegmentInfo]:
+        """What retention needs to know of each."""
+        return [
+            SegmentInfo(
+                base_offset=segment.base_offset,
+                end_offset=self.end_offset_of(segment, log_end_offset),
+                size_bytes=segment.size_bytes,
+                max_timestamp_ms=segment.largest_timestamp,
+            )
+            for segment in self._segments
+        ]

@@ -1,0 +1,242 @@
+"""The way out of a connection whose bytes somebody else has to see first: TLS.
+
+Answers are handed to a stock Twisted transport in order, in pieces of about 64 KiB whatever they
+consist of, and only as fast as the transport takes them. This is the transport's one producer from
+the beginning to the end, a streaming one: a pull producer would be asked for data while it
+registers, before what was written earlier is out, and under TLS it would need the global reactor.
+
+Made by protocol_connection.py; reactor thread only. Invariant: at most one read is under way, and
+what is written after it waits behind it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any, cast
+
+from twisted.internet.interfaces import IPushProducer
+from twisted.logger import Logger
+from zope.interface import implementer
+
+from plogd.log.segment.file_records import FileRegion, RegionTruncated
+from plogd.net import cold_reads
+from plogd.net.connection import Connection
+from plogd.net.connections import Connections
+from plogd.net.output_queue import REGION_WEIGHT_BYTES
+from plogd.net.request_queue import Answer, close_regions
+
+log = Logger()
+
+PIECE_BYTES = 64 * 1024
+
+
+@implementer(IPushProducer)
+class CopyingOutput:
+    """Writes a connection's answers to `transport`, by copying.
+
+    Args:
+        transport: an ITCPTransport or what stands for one: it can pause and resume reading, take a
+            streaming producer, lose and abort its connection.
+        on_reading: called when bytes may be read again; some may have been delivered meanwhile.
+    """
+
+    def __init__(self, transport: Any, shared: Connections, on_reading: Callable[[], None]) -> None:
+        self._transport = transport
+        self._shared = shared
+        self._on_reading = on_reading
+        self.connection: Connection | None = None
+        self._parts: deque[bytes | memoryview | FileRegion] = deque()
+        self._region_sent = 0
+        self._gathered: list[bytes | memoryview] = []  # The next write, so far.
+        self._gathered_bytes = 0
+        self._is_paused = self._is_corked = self._is_reading_file = False
+        self._is_closing = self._is_lost = False
+        self._is_dead = False  # Nothing more is written.
+        self.is_reading = True
+        self.buffered_bytes = 0
+        self.sent_bytes = 0
+        self._regions = self._unsent_bytes = 0
+        transport.registerProducer(self, True)
+
+    def write_answer(self, answer: Answer) -> None:
+        """Queue an answer; its regions are closed here, sooner or later."""
+        if self._is_dead:
+            close_regions(answer)
+            return
+        for part in answer:
+            if isinstance(part, bytes | memoryview):
+                self.buffered_bytes += len(part)
+                self._parts.append(part)
+            else:
+                self.buffered_bytes += REGION_WEIGHT_BYTES
+                self._regions += 1
+                self._parts.append(cast(FileRegion, part))
+        if not self._is_corked:
+            self._pump()
+
+    def cork(self) -> None:
+        """Hold back what is written until `uncork`."""
+        self._is_corked = True
+
+    def uncork(self) -> None:
+        """Send what was held back, as far as it goes."""
+        self._is_corked = False
+        self._pump()
+
+    def set_reading(self, is_reading: bool) -> None:
+        """Have the transport deliver bytes, or not; some may still come that it has decrypted."""
+        if is_reading is not self.is_reading:
+            self.is_reading = is_reading
+            if not self._is_lost:
+                if is_reading:
+                    self._transport.resumeProducing()
+                else:
+                    self._transport.pauseProducing()
+            if is_reading:
+                # Never now: this may be in the middle of another connection's turn.
+                self._shared.timers.call_later(0, self._on_reading)
+
+    def close(self) -> None:
+        """End the connection once what was written has left."""
+        if self._is_lost:
+            self._end_lost()
+        self._is_closing = True
+        self._pump()
+
+    def abort(self) -> None:
+        """End the connection, never inside this call."""
+        self._shared.timers.call_later(0, self._abort)
+
+    def peer_has_left(self) -> bool:
+        """Whether `lost` has been told; before that the socket is somebody else's."""
+        return self._is_lost
+
+    def lost(self) -> None:
+        """The transport is gone: forget what was not sent and let go of its files.
+
+        What the client has sent before may go on until `Connection` ends it.
+        """
+        self._is_lost = self._is_dead = True
+        parts, self._parts = self._parts, deque()
+        close_regions(parts)
+        self._gathered.clear()
+        self.buffered_bytes = self._regions = self._unsent_bytes = 0
+        if self.connection is not None:
+            self.connection.unsent(0)
+            # It may have waited for room; it would not end before it had some.
+            self.connection.drained()
+
+    # What follows is IPushProducer, for the transport.
+
+    def pauseProducing(self) -> None:
+        """The transport has enough for now."""
+        self._is_paused = True
+
+    def resumeProducing(self) -> None:
+        """The transport takes more."""
+        self._is_paused = False
+        self._pump()
+
+    def stopProducing(self) -> None:
+        """The transport is gone; `lost` follows."""
+        self._is_paused = True
+
+    def _abort(self) -> None:
+        if self._is_lost:
+            self._end_lost()
+        else:
+            self._transport.abortConnection()
+
+    def _end_lost(self) -> None:
+        if self.connection is not None:
+            self.connection.lost()
+
+    def _pump(self) -> None:
+        parts = self._parts
+        sent_before = self.sent_bytes
+        while parts and not (self._is_paused or self._is_corked or self._is_reading_file):
+            part = parts[0]
+            if isinstance(part, FileRegion):
+                self._send_piece(part)
+            else:
+                parts.popleft()
+                self.buffered_bytes -= len(part)
+                self._write(part)
+        self._flush()
+        if self.connection is not None:
+            unsent_bytes = self.buffered_bytes - self._regions * REGION_WEIGHT_BYTES
+            if unsent_bytes != self._unsent_bytes:
+                self._unsent_bytes = unsent_bytes
+                self.connection.unsent(unsent_bytes)
+            if self.sent_bytes != sent_before:
+                self.connection.drained()
+        if self._is_closing and not parts and not self._is_dead:
+            self._is_dead = True
+            # A transport does not end its connection while it has a producer.
+            self._transport.unregisterProducer()
+            self._transport.loseConnection()
+
+    def _send_piece(self, region: FileRegion) -> None:
+        position = region.position + self._region_sent
+        nbytes = min(PIECE_BYTES, region.nbytes - self._region_sent)
+        try:
+            data = (
+                region.file.pread(nbytes, position)
+                if region.file.cached(position, nbytes)
+                else None
+            )
+        except OSError as error:
+            self._cannot_read(error)
+            return
+        if data is not None:
+            self._piece_read(region, data)
+            return
+        self._is_reading_file = True
+        cold_reads.read(self._shared.jobs, region.file, position, nbytes).then(
+            lambda data: self._cold_piece_read(region, data), self._cannot_read
+        )
+
+    def _cold_piece_read(self, region: FileRegion, data: bytes) -> None:
+        self._is_reading_file = False
+        if not self._is_dead:
+            self._piece_read(region, data)
+            self._pump()
+
+    def _piece_read(self, region: FileRegion, data: bytes) -> None:
+        if not data:
+            position = region.position + self._region_sent
+            self._cannot_read(
+                RegionTruncated(f"{region.file.path} ends at {position}, inside of an answer")
+            )
+            return
+        self._region_sent += len(data)
+        if self._region_sent == region.nbytes:
+            self._parts.popleft()
+            self.buffered_bytes -= REGION_WEIGHT_BYTES
+            self._regions -= 1
+            self._region_sent = 0
+            region.close()
+        self._write(data)
+
+    def _cannot_read(self, error: Exception) -> None:
+        """In the middle of an answer nothing can be saved."""
+        if not self._is_dead and self.connection is not None:
+            self._is_reading_file = True  # Nothing more is sent.
+            log.error("cannot send to {peer}: {error}", peer=self.connection.host, error=error)
+            self.connection.abort("its answer could not be read")
+
+    def _write(self, data: bytes | memoryview) -> None:
+        """Add to the next write, which goes out when it is large enough or nothing follows."""
+        self._gathered.append(data)
+        self._gathered_bytes += len(data)
+        if self._gathered_bytes >= PIECE_BYTES:
+            self._flush()
+
+    def _flush(self) -> None:
+        if self._gathered:
+            gathered, self._gathered = self._gathered, []
+            self._shared.bytes_out += self._gathered_bytes
+            self.sent_bytes += self._gathered_bytes
+            self._gathered_bytes = 0
+            self._transport.write(b"".join(gathered))

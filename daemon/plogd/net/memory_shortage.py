@@ -1,0 +1,126 @@
+"""Close connections that keep memory from others when there is none left.
+
+While memory for requests or responses is used up, every connection that occupies some must make
+progress: a request has to arrive, and a response has to be read, at a tenth of its size per second.
+Otherwise the connection is closed, with a log line. A client alone decides about its progress here;
+what waits for memory, for an earlier request or for a quota is not slow.
+
+Much larger bounds hold while there is enough memory (connection.py). Made by connections.py, which
+calls `begin` when memory has run out; reactor thread only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final, NamedTuple
+
+from plogd.net.open_connection import OpenConnection
+from plogd.net.request_memory import RequestMemory
+from plogd.net.response_memory import ResponseMemory
+from plogd.ports import Clock, Timers
+
+CHECK_INTERVAL_MS: Final = 250.0
+WINDOW_MS: Final = 2000.0
+"""How long progress is measured; a client across the world has ten round trips in it."""
+WITHIN_MS: Final = 10_000.0
+"""How long a request or response may take altogether."""
+STALLED_MS: Final = 1000.0
+"""A client that has read nothing for so long does not read. While there is more than twice the
+bound, a check's interval is enough."""
+
+
+class _Window(NamedTuple):
+    """The begin of a measurement: how much had been transferred, and of how much."""
+
+    since_ms: float
+    done_bytes: int
+    size_bytes: int
+
+
+class MemoryShortage:
+    """Watches the connections while memory is short; `all_open` returns those to watch."""
+
+    def __init__(
+        self,
+        memory: RequestMemory,
+        responses: ResponseMemory,
+        *,
+        all_open: Callable[[], Iterable[OpenConnection]],
+        clock: Clock,
+        timers: Timers,
+    ) -> None:
+        self._memory = memory
+        self._responses = responses
+        self._all_open = all_open
+        self._clock = clock
+        self._timers = timers
+        self._is_scheduled = False
+        self._arriving: dict[OpenConnection, _Window] = {}
+        self._unsent: dict[OpenConnection, _Window] = {}
+
+    def begin(self) -> None:
+        """Memory has run out: look at once, and again until there is enough."""
+        if not self._is_scheduled:
+            self._schedule(0)
+
+    def _schedule(self, delay_ms: float) -> None:
+        self._is_scheduled = True
+        self._timers.call_later(delay_ms, self._check)
+
+    def _check(self) -> None:
+        self._is_scheduled = False
+        now_ms = self._clock.monotonic_ms()
+        self._arriving = self._check_requests(now_ms) if self._memory.waiting else {}
+        self._unsent = self._check_responses(now_ms) if self._responses.is_full else {}
+        if self._memory.waiting or self._responses.is_full:
+            self._schedule(CHECK_INTERVAL_MS)
+
+    def _check_requests(self, now_ms: float) -> dict[OpenConnection, _Window]:
+        windows: dict[OpenConnection, _Window] = {}
+        for connection in self._all_open():
+            arriving = connection.arriving
+            if arriving is None:
+                continue
+            done_bytes, size_bytes = arriving
+            window = self._arriving.get(connection)
+            if window is None or window.size_bytes != size_bytes:
+                window = _Window(now_ms, done_bytes, size_bytes)
+            elif now_ms - window.since_ms >= WINDOW_MS:
+                if _is_slow(window, now_ms, done_bytes):
+                    connection.close_slow(" while others wait for queued.max.request.bytes")
+                    continue
+                window = _Window(now_ms, done_bytes, size_bytes)
+            windows[connection] = window
+        return windows
+
+    def _check_responses(self, now_ms: float) -> dict[OpenConnection, _Window]:
+        responses = self._responses
+        windows: dict[OpenConnection, _Window] = {}
+        for connection, nbytes in responses.largest_first():
+            if not responses.is_full:
+                break
+            # A response of any size is let out while no other waits.
+            is_alone = nbytes == responses.used_bytes
+            sent_bytes = connection.sent_bytes
+            window = self._unsent.get(connection)
+            if window is None:
+                window = _Window(now_ms, sent_bytes, nbytes)
+            waited_ms = now_ms - window.since_ms
+            has_read_nothing = sent_bytes == window.done_bytes
+            has_stalled = has_read_nothing and waited_ms >= STALLED_MS
+            if waited_ms >= WINDOW_MS and not has_stalled:
+                has_stalled = _is_slow(window, now_ms, sent_bytes)
+                window = _Window(now_ms, sent_bytes, nbytes)
+            is_far_too_much = responses.used_bytes > 2 * responses.limit_bytes and not is_alone
+            if is_far_too_much and has_read_nothing and waited_ms >= CHECK_INTERVAL_MS:
+                has_stalled = True
+            if has_stalled:
+                connection.close_unread(nbytes)
+                continue
+            windows[connection] = window
+        return windows
+
+
+def _is_slow(window: _Window, now_ms: float, done_bytes: int) -> bool:
+    required_bytes = window.size_bytes * (now_ms - window.since_ms) / WITHIN_MS
+    return done_bytes - window.done_bytes < required_bytes

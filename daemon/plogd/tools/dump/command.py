@@ -1,0 +1,174 @@
+"""``plog dump-log``: what is in a partition's files, in the words of Kafka's DumpLogSegments.
+
+The output is Kafka's byte for byte, so that what people and scripts know of it holds here; the
+integration tests compare the two. Where Kafka's tool ends with a stack trace, this one says in one
+line which file is damaged, where and how, goes on if it can, and ends with exit code 1. It reads
+only: unlike Kafka's it never makes an index that is missing.
+
+Records are in record_batches.py, other files in indexes.py, and the decoders of what brokers
+keep in their internal topics in decoders.py. Source: Kafka 4.3 DumpLogSegments.
+"""
+
+from __future__ import annotations
+
+import argparse
+import posixpath
+import sys
+from collections.abc import Callable, Iterator
+
+from plog.cli.options import positive
+from plog.cli.parser import add_examples, fail
+from plogd.log.file_names import (
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    SNAPSHOT_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TXN_INDEX_SUFFIX,
+)
+from plogd.tools.dump.decoders import STRING_DECODER, choose_decoder
+from plogd.tools.dump.problem_report import ProblemReport
+from plogd.tools.dump.indexes import dump_index, dump_snapshot, dump_time_index, dump_txn_index
+from plogd.tools.dump.record_batches import CHECKPOINT_SUFFIX, NO_LIMIT, RecordOptions, dump_log
+
+_DECODERS = {
+    "--offsets-decoder": "decode records of __consumer_offsets",
+    "--transaction-log-decoder": "decode records of __transaction_state",
+    "--cluster-metadata-decoder": "decode records of __cluster_metadata and its snapshots",
+    "--remote-log-metadata-decoder": "decode records of __remote_log_metadata",
+    "--share-group-state-decoder": "decode records of __share_group_state",
+}
+"""Flags by which internal topic they are for; if several are given, the first of these counts."""
+_DEFAULT_MAX_MESSAGE_BYTES = 5 << 20
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Print what is in the files of a log: records, indexes, producer snapshots."""
+    parser.add_argument(
+        "--files",
+        required=True,
+        metavar="FILE[,FILE]",
+        help="the .log, .index, .timeindex, .txnindex, .snapshot and .checkpoint files to print",
+    )
+    _add_record_options(parser)
+    _add_index_options(parser)
+    add_examples(
+        parser,
+        (
+            "the batches of a segment, and their records",
+            "plog dump-log --files orders-0/00000000000000000000.log --print-data-log",
+        ),
+        (
+            "whether its indexes are sound",
+            "plog dump-log --files orders-0/00000000000000000000.index --index-sanity-check",
+        ),
+        (
+            "what consumer groups have committed",
+            "plog dump-log --files __consumer_offsets-0/00000000000000000000.log --offsets-decoder",
+        ),
+    )
+    parser.set_defaults(run=run)
+
+
+def _add_record_options(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("records")
+    group.add_argument(
+        "--print-data-log",
+        action="store_true",
+        help="print keys and values as well; so does every option that names a decoder",
+    )
+    group.add_argument(
+        "--deep-iteration", action="store_true", help="print each record, not only the batches"
+    )
+    group.add_argument(
+        "--skip-record-metadata",
+        action="store_true",
+        help="print only the contents of records; nothing of control records",
+    )
+    group.add_argument(
+        "--max-bytes",
+        type=positive,
+        default=NO_LIMIT,
+        metavar="SIZE",
+        help="read no more than this of each .log file",
+    )
+    for flag, what in _DECODERS.items():
+        group.add_argument(flag, action="store_true", help=what)
+    for what in ("key", "value"):
+        group.add_argument(
+            f"--{what}-decoder-class",
+            nargs="?",
+            const=STRING_DECODER,
+            metavar="CLASS",
+            help=f"how a {what} is decoded: Kafka's String, Integer, Long or DefaultDecoder",
+        )
+
+
+def _add_index_options(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("indexes")
+    group.add_argument(
+        "--index-sanity-check",
+        action="store_true",
+        help="only check what a broker checks at its start, and print no entries",
+    )
+    group.add_argument(
+        "--verify-index-only",
+        action="store_true",
+        help="check the entries against the .log file without printing them",
+    )
+    group.add_argument(
+        "--max-message-size",
+        type=positive,
+        default=_DEFAULT_MAX_MESSAGE_BYTES,
+        metavar="SIZE",
+        help="the largest batch an entry may point to (default: %(default)s)",
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print every file; 1 if one of them is damaged."""
+    findings = ProblemReport(on_damage=fail)
+    for path in arguments.files.split(","):
+        for line in dump_file(posixpath.normpath(path), arguments, findings):
+            sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+    for line in findings.lines():
+        print(line, file=sys.stderr)
+    return 1 if findings.is_damaged else 0
+
+
+def dump_file(path: str, arguments: argparse.Namespace, findings: ProblemReport) -> Iterator[str]:
+    """The lines about one file. Raises OSError if it cannot be read."""
+    yield f"Dumping {path}"
+    suffix = posixpath.splitext(path)[1]
+    if suffix in (LOG_SUFFIX, CHECKPOINT_SUFFIX):
+        yield from dump_log(path, record_options(arguments), findings)
+        return
+    sanity_only, verify_only = arguments.index_sanity_check, arguments.verify_index_only
+    dumps: dict[str, Callable[[], Iterator[str]]] = {
+        INDEX_SUFFIX: lambda: dump_index(
+            path, findings, sanity_only, verify_only, arguments.max_message_size
+        ),
+        TIME_INDEX_SUFFIX: lambda: dump_time_index(path, findings, sanity_only, verify_only),
+        SNAPSHOT_SUFFIX: lambda: dump_snapshot(path, findings),
+        TXN_INDEX_SUFFIX: lambda: dump_txn_index(path, findings),
+    }
+    dump = dumps.get(suffix)
+    if dump is None:
+        print(f"Ignoring unknown file {path}", file=sys.stderr)
+        return
+    yield from dump()
+
+
+def record_options(arguments: argparse.Namespace) -> RecordOptions:
+    """How the options want records printed."""
+    names = (flag.lstrip("-").replace("-", "_") for flag in _DECODERS)
+    decoder = next((name for name in names if getattr(arguments, name)), "")
+    classes = (arguments.key_decoder_class, arguments.value_decoder_class)
+    print_contents = arguments.print_data_log or bool(decoder) or any(classes)
+    return RecordOptions(
+        print_contents=print_contents,
+        deep=arguments.deep_iteration or print_contents,
+        skip_metadata=arguments.skip_record_metadata,
+        max_bytes=arguments.max_bytes,
+        decode=choose_decoder(decoder, *(name or STRING_DECODER for name in classes)),
+    )

@@ -1,0 +1,251 @@
+"""The other files of a segment as lines: offset index, time index, aborted transactions, producers.
+
+Index entries are checked against the segment's ``.log`` beside them. An index may end in zeros, as
+a file that was allocated whole and never cut: an entry for the base offset behind the first one is
+the end. Entry layouts: plogd/log/segment/offset_index.py, time_index.py and producer_snapshot.py; an
+aborted transaction is ``_ABORTED`` below (KIP-98).
+"""
+
+from __future__ import annotations
+
+import os
+import posixpath
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from struct import Struct
+from typing import BinaryIO
+
+from plog.errors import PlogError
+from plog.records.batch import MAGIC, MAX_SEQUENCE, parse_header
+from plog.records.codec import Record
+from plog.records.legacy import read_legacy_batch
+from plog.records.reader import read_records
+from plogd.log.file_names import INDEX_SUFFIX, LOG_SUFFIX
+from plogd.log.segment.offset_index import OffsetPosition
+from plogd.log.producer_snapshot import CorruptSnapshot, SnapshotEntry, decode_snapshot
+from plogd.log.segment.time_index import TimestampOffset
+from plogd.tools.dump.problem_report import ProblemReport, absolute
+from plogd.tools.dump.record_batches import NO_LIMIT, RawBatch, Unreadable, base_offset, raw_batches
+
+_OFFSET_ENTRY, _TIME_ENTRY = Struct(">ii"), Struct(">qi")
+# version, producer id, first offset, last offset, last stable offset
+_ABORTED = Struct(">hqqqq")
+_NO_TIMESTAMP = -1
+
+
+def dump_index(
+    path: str, findings: ProblemReport, sanity_only: bool, verify_only: bool, max_message_bytes: int
+) -> Iterator[str]:
+    """The lines about an ``.index`` file."""
+    base, data = base_offset(path), _read(path)
+    entries = _offset_entries(data, base)
+    with open(_beside(path, LOG_SUFFIX), "rb") as log:
+        if len(data) < _OFFSET_ENTRY.size:
+            yield f"{path} is empty."
+            return
+        if sanity_only:
+            yield from _sanity(path, findings, offset_index_problem(data, base))
+            return
+        log_bytes = os.fstat(log.fileno()).st_size
+        for entry in entries:
+            found = _last_offset_at(log, entry.position, log_bytes, max_message_bytes)
+            if found is None:
+                findings.damage(path, f"no whole batch at byte {entry.position} of the .log file")
+            elif found != entry.offset:
+                mismatches = findings.index_mismatches.setdefault(absolute(path), {})
+                mismatches[entry.offset] = found
+            if not verify_only:
+                yield f"offset: {entry.offset} position: {entry.position}"
+
+
+def dump_time_index(
+    path: str, findings: ProblemReport, sanity_only: bool, verify_only: bool
+) -> Iterator[str]:
+    """The lines about a ``.timeindex`` file."""
+    base, data = base_offset(path), _read(path)
+    if sanity_only:
+        yield from _sanity(path, findings, time_index_problem(data, base))
+        return
+    index_path = _beside(path, INDEX_SUFFIX)
+    offsets = _offset_entries(_read(index_path), base) if os.path.exists(index_path) else []
+    previous = _NO_TIMESTAMP
+    with open(_beside(path, LOG_SUFFIX), "rb") as log:
+        for entry in _time_entries(data, base):
+            try:
+                _check_time(path, findings, log, _floor(offsets, entry.offset), entry, previous)
+            except PlogError as error:
+                findings.damage(path, f"the .log file at offset {entry.offset}: {error}")
+            if not verify_only:
+                yield f"timestamp: {entry.timestamp} offset: {entry.offset}"
+            previous = entry.timestamp
+
+
+def _check_time(
+    path: str,
+    findings: ProblemReport,
+    log: BinaryIO,
+    start: int,
+    entry: TimestampOffset,
+    previous: int,
+) -> None:
+    """Compare an entry with the batch it stands for. Raises PlogError."""
+    end = os.fstat(log.fileno()).st_size
+    batches = raw_batches(log, start, end)
+    match = next((each for each in batches if _last_offset(each) >= entry.offset), None)
+    if match is None or _last_offset(match) != entry.offset:
+        logged = -1 if match is None else _last_offset(match)
+        findings.offsets_not_found.setdefault(path, []).append((entry.offset, logged))
+        return
+    newest = max((record.timestamp for record in _records(match)), default=_NO_TIMESTAMP)
+    newest = max(newest, _NO_TIMESTAMP)
+    if newest != entry.timestamp:
+        mismatches = findings.timestamp_mismatches.setdefault(absolute(path), [])
+        mismatches.append((entry.timestamp, newest))
+    if previous >= entry.timestamp:
+        disorder = findings.timestamps_out_of_order.setdefault(absolute(path), [])
+        disorder.append((entry.timestamp, previous))
+
+
+def dump_snapshot(path: str, findings: ProblemReport) -> Iterator[str]:
+    """The lines about the ``.snapshot`` of a partition's producers."""
+    try:
+        entries = decode_snapshot(_read(path))
+    except CorruptSnapshot as error:
+        findings.damage(path, str(error))
+        return
+    for entry in entries:
+        yield snapshot_line(entry)
+
+
+def snapshot_line(entry: SnapshotEntry) -> str:
+    """What Kafka's tool tells of a producer."""
+    transaction = "OptionalLong.empty"
+    if entry.current_txn_first_offset >= 0:
+        transaction = f"OptionalLong[{entry.current_txn_first_offset}]"
+    line = (
+        f"producerId: {entry.producer_id} producerEpoch: {entry.producer_epoch}"
+        f" coordinatorEpoch: {entry.coordinator_epoch} currentTxnFirstOffset: {transaction}"
+        f" lastTimestamp: {entry.timestamp}"
+    )
+    if entry.last_offset < 0:
+        return line
+    first = (entry.last_sequence - entry.offset_delta) & MAX_SEQUENCE
+    return line + (
+        f" firstSequence: {first} lastSequence: {entry.last_sequence}"
+        f" lastOffset: {entry.last_offset} offsetDelta: {entry.offset_delta}"
+        f" timestamp: {entry.timestamp}"
+    )
+
+
+def dump_txn_index(path: str, findings: ProblemReport) -> Iterator[str]:
+    """The lines about a ``.txnindex`` file: transactions that were aborted."""
+    data = _read(path)
+    whole = len(data) // _ABORTED.size * _ABORTED.size
+    for version, producer_id, first, last, stable in _ABORTED.iter_unpack(data[:whole]):
+        if version:
+            findings.damage(path, f"an entry of version {version}; only 0 is known")
+            return
+        yield (
+            f"version: {version} producerId: {producer_id} firstOffset: {first}"
+            f" lastOffset: {last} lastStableOffset: {stable}"
+        )
+    if whole < len(data):
+        findings.damage(path, f"{len(data) - whole} bytes follow the last whole entry")
+
+
+# -- reading -----------------------------------------------------------------------------------
+
+
+def offset_index_problem(data: bytes, base: int) -> str | None:
+    """What a broker would find wrong with an offset index at its start; None if it is sound."""
+    if len(data) % _OFFSET_ENTRY.size:
+        return f"{len(data)} bytes are not a multiple of {_OFFSET_ENTRY.size}"
+    entries = _offset_entries(data, base, cut=False)
+    if entries and entries[-1].offset < base:
+        return f"its last offset {entries[-1].offset} is below the base offset {base}"
+    return None
+
+
+def time_index_problem(data: bytes, base: int) -> str | None:
+    """As `offset_index_problem`, for a time index."""
+    if len(data) % _TIME_ENTRY.size:
+        return f"{len(data)} bytes are not a multiple of {_TIME_ENTRY.size}"
+    entries = _time_entries(data, base, cut=False)
+    if not entries:
+        return None
+    first, last = entries[0], entries[-1]
+    if last.timestamp < first.timestamp:
+        return f"its last timestamp {last.timestamp} is below the first, {first.timestamp}"
+    if last.offset < base:
+        return f"its last offset {last.offset} is below the base offset {base}"
+    return None
+
+
+def _sanity(path: str, findings: ProblemReport, problem: str | None) -> Iterator[str]:
+    if problem is None:
+        yield f"{path} passed sanity check."
+    else:
+        findings.damage(path, f"{problem}; delete it, and the broker makes it anew at its start")
+
+
+def _offset_entries(data: bytes, base: int, *, cut: bool = True) -> list[OffsetPosition]:
+    whole = len(data) // _OFFSET_ENTRY.size * _OFFSET_ENTRY.size
+    entries = [
+        OffsetPosition(base + offset, position)
+        for offset, position in _OFFSET_ENTRY.iter_unpack(data[:whole])
+    ]
+    return entries[: _used(entries, base)] if cut else entries
+
+
+def _time_entries(data: bytes, base: int, *, cut: bool = True) -> list[TimestampOffset]:
+    whole = len(data) // _TIME_ENTRY.size * _TIME_ENTRY.size
+    entries = [
+        TimestampOffset(timestamp, base + offset)
+        for timestamp, offset in _TIME_ENTRY.iter_unpack(data[:whole])
+    ]
+    return entries[: _used(entries, base)] if cut else entries
+
+
+def _used(entries: Sequence[OffsetPosition | TimestampOffset], base: int) -> int:
+    """How many entries there are before the zeros."""
+    zeros = (i for i, entry in enumerate(entries) if i and entry.offset == base)
+    return next(zeros, len(entries))
+
+
+def _floor(entries: Sequence[OffsetPosition], offset: int) -> int:
+    """The position at or before which the batch with `offset` begins."""
+    slot = bisect_right(entries, offset, key=lambda entry: entry.offset)
+    return entries[slot - 1].position if slot else 0
+
+
+def _last_offset_at(log: BinaryIO, position: int, log_bytes: int, max_bytes: int) -> int | None:
+    """The last offset of the batch at a position; None if there is no whole one."""
+    if not 0 <= position <= log_bytes:
+        return None
+    try:
+        first = next(raw_batches(log, position, min(log_bytes, position + max_bytes)), None)
+    except Unreadable:
+        return None
+    return None if first is None else _last_offset(first)
+
+
+def _last_offset(raw: RawBatch) -> int:
+    if raw.magic == MAGIC:
+        return parse_header(raw.data).last_offset
+    return int.from_bytes(raw.data[:8], "big", signed=True)
+
+
+def _records(raw: RawBatch) -> Sequence[Record]:
+    if raw.magic == MAGIC:
+        return read_records(raw.data, 0, parse_header(raw.data))
+    return read_legacy_batch(raw.data).records
+
+
+def _read(path: str) -> bytes:
+    with open(path, "rb") as file:
+        return file.read(NO_LIMIT)
+
+
+def _beside(path: str, suffix: str) -> str:
+    stem = posixpath.basename(path).partition(".")[0]
+    return posixpath.join(posixpath.dirname(path), stem + suffix)

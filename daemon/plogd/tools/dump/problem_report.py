@@ -1,0 +1,57 @@
+"""What a dump found wrong: told on standard error, in Kafka's words where Kafka has some."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True, kw_only=True)
+class ProblemReport:
+    """Collected over all files; files are named by their absolute paths."""
+
+    on_damage: Callable[[str], None]
+    """Hears at once of bytes that cannot be what they should be."""
+    index_mismatches: dict[str, dict[int, int]] = field(default_factory=dict)
+    timestamp_mismatches: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
+    timestamps_out_of_order: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
+    offsets_not_found: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
+    non_consecutive: dict[str, dict[int, int]] = field(default_factory=dict)
+    is_damaged: bool = False
+
+    def damage(self, path: str, problem: str) -> None:
+        """Tell of damage."""
+        self.is_damaged = True
+        self.on_damage(f"{path}: {problem}")
+
+    def lines(self) -> Iterator[str]:
+        """All that does not fit together, as Kafka's tool tells it at its end."""
+        for path, mismatches in self.index_mismatches.items():
+            yield f"Mismatches in :{path}"
+            for offset in sorted(mismatches, reverse=True):
+                yield f"  Index offset: {offset}, log offset: {mismatches[offset]}"
+        yield from self._time_index_lines()
+        for path, pairs in self.non_consecutive.items():
+            yield f"Non-consecutive offsets in {path}"
+            for offset in sorted(pairs):
+                yield f"  {offset} is followed by {pairs[offset]}"
+
+    def _time_index_lines(self) -> Iterator[str]:
+        for path, found in self.timestamp_mismatches.items():
+            yield f"Found timestamp mismatch in :{path}"
+            for indexed, logged in found:
+                yield f"  Index timestamp: {indexed}, log timestamp: {logged}"
+        for path, found in self.timestamps_out_of_order.items():
+            yield f"Found out of order timestamp in :{path}"
+            for indexed, previous in found:
+                yield f"  Index timestamp: {indexed}, Previously indexed timestamp: {previous}"
+        for found in self.offsets_not_found.values():
+            yield "The following indexed offsets are not found in the log."
+            for indexed, logged in found:
+                yield f"Indexed offset: {indexed}, found log offset: {logged}"
+
+
+def absolute(path: str) -> str:
+    """The path from the root, as Java writes it: dots stay."""
+    return os.path.join(os.getcwd(), path)

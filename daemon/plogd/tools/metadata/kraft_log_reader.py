@@ -1,0 +1,261 @@
+"""Kafka's own `__cluster_metadata-0`, read: the newest snapshot, and the log behind it.
+
+Pure: works on bytes; import_source.py brings the files. A snapshot is a file of record batches
+between two control records, the header and the footer, and its name tells the offset it stands
+for. Records of a kind that says nothing about what is adopted are passed over and counted. Records
+between the marks of a metadata transaction (KIP-866, KIP-868) count once its end is there.
+
+This is not `MetadataImage`: that one knows only what plog writes, and takes every broker's start
+for a new leader epoch (decision 0002), which in Kafka's own log it is not.
+
+Source: Kafka 4.3 metadata/src/main/resources (metadata.version up to 4.3), MetadataDelta,
+MetadataBatchLoader; KIP-630 (snapshots).
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from plog.errors import PlogError
+from plog.records.batch import BatchHeader, CorruptBatch, crc_is_valid, iter_batches
+from plog.records.codec import Record
+from plog.records.control import ControlType, decode_control_key
+from plog.records.reader import read_records
+from plog.types import Uuid
+from plog.wire.internal.metadata_records import (
+    ConfigRecord,
+    MetadataRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    ProducerIdsRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+    decode_metadata_record,
+)
+from plog.wire.primitives import WireError, decode_varint
+from plogd.tools.storage.cluster_state import ClusterState, KafkaPartition, KafkaTopic
+
+_REMEDY = "start Kafka once more and stop it cleanly"
+_SNAPSHOT_NAME = re.compile(r"(\d{20})-(\d{10})\.checkpoint", re.ASCII)
+_TOPIC, _BROKER = 2, 4
+_NO_LEADER_CHANGE = -2
+
+_USED = {2, 3, 4, 5, 9, 15}
+_TRANSACTION_BEGIN, _TRANSACTION_END, _TRANSACTION_ABORT = 23, 24, 25
+_ZK_MIGRATION = 21
+_NOT_ADOPTED = {
+    10: "records of delegation tokens",
+    11: "records of SCRAM users",
+    14: "records of client quotas",
+    18: "ACLs",
+}
+_ACL_REMOVED = 19
+_CONFIGS_NOT_ADOPTED = {
+    8: "settings of broker loggers",
+    16: "client metrics subscriptions",
+    32: "settings of groups",
+}
+_SAYS_NOTHING_HERE = {0, 1, 7, 8, 12, 17, 20, 22, 26, 27}
+"""Brokers and controllers come and go, features, empty records, removals of what is counted."""
+_CLEAR_ELIGIBLE = 28
+
+
+class UnreadableMetadata(PlogError):
+    """Kafka's metadata log cannot be read or understood; the text says where and what to do."""
+
+
+class SnapshotName(NamedTuple):
+    """What a snapshot's file name tells: it stands for all records below `end_offset`."""
+
+    end_offset: int
+    epoch: int
+
+
+def parse_snapshot_name(name: str) -> SnapshotName | None:
+    """Take a snapshot's name apart; None if it is not one, or one that was not finished.
+
+    >>> parse_snapshot_name("00000000000000000123-0000000004.checkpoint")
+    SnapshotName(end_offset=123, epoch=4)
+    >>> parse_snapshot_name("00000000000000000123-0000000004.checkpoint.part")
+    """
+    match = _SNAPSHOT_NAME.fullmatch(name)
+    return SnapshotName(int(match[1]), int(match[2])) if match else None
+
+
+def snapshot_values(data: bytes) -> list[bytes]:
+    """The metadata records in a snapshot, encoded. Raises UnreadableMetadata if it is not whole."""
+    values: list[bytes] = []
+    footer = False
+    for header, records in _batches(data, "a snapshot of the metadata"):
+        if header.is_control:
+            footer = decode_control_key(records[0].key) is ControlType.SNAPSHOT_FOOTER
+        else:
+            values += [record.value or b"" for record in records]
+    if not footer:
+        raise UnreadableMetadata("a snapshot of the metadata has no end: it was never finished")
+    return values
+
+
+def log_values(segments: Sequence[bytes], from_offset: int) -> Iterator[tuple[int, bytes]]:
+    """Offset and value of the metadata records in the log's segments, from an offset on.
+
+    A batch cut short at the end ends the log. Raises UnreadableMetadata where something is missing
+    or damaged.
+    """
+    expected: int | None = None
+    for segment in segments:
+        for header, records in _batches(segment, "the metadata log"):
+            begins_late = expected is None and header.base_offset > from_offset
+            if begins_late or expected not in (None, header.base_offset):
+                raise UnreadableMetadata(
+                    f"the metadata log goes on at offset {header.base_offset} where "
+                    f"{from_offset if expected is None else expected} is next; {_REMEDY}"
+                )
+            expected = header.next_offset
+            if not header.is_control:
+                yield from (
+                    (record.offset, record.value or b"")
+                    for record in records
+                    if record.offset >= from_offset
+                )
+
+
+def _batches(data: bytes, what: str) -> Iterator[tuple[BatchHeader, list[Record]]]:
+    """Header and records of each whole batch."""
+    try:
+        for position, header in iter_batches(data):
+            if not crc_is_valid(data, position, header):
+                raise CorruptBatch(f"offset {header.base_offset} fails its checksum")
+            yield header, read_records(data, position, header)
+    except CorruptBatch as error:
+        raise UnreadableMetadata(f"{what} is damaged: {error}; {_REMEDY}") from error
+
+
+def read_state(values: Iterable[tuple[int, bytes]]) -> ClusterState:
+    """What the records add up to. Raises UnreadableMetadata for one that cannot be understood."""
+    reader = _Reader()
+    for offset, value in values:
+        try:
+            reader.take(value)
+        except (WireError, KeyError) as error:
+            raise UnreadableMetadata(
+                f"the metadata record at offset {offset} cannot be understood: {error!r}; Kafka "
+                "versions up to metadata.version 4.3 are known"
+            ) from error
+    return reader.finish()
+
+
+def _record_key(value: bytes) -> int:
+    view = memoryview(value)
+    try:
+        frame_version, position = decode_varint(view, 0)
+        key, _ = decode_varint(view, position)
+    except IndexError:
+        raise WireError(f"a record of {len(value)} bytes") from None
+    if frame_version != 1:
+        raise WireError(f"frame version {frame_version}")
+    return key
+
+
+class _Reader:
+    def __init__(self) -> None:
+        self._state = ClusterState()
+        self._names: dict[Uuid, str] = {}
+        self._counts: Counter[str] = Counter()
+        self._transaction: list[bytes] | None = None
+
+    def take(self, value: bytes) -> None:
+        """One record more."""
+        key = _record_key(value)
+        if key == _TRANSACTION_BEGIN:
+            self._transaction = []
+        elif key == _TRANSACTION_ABORT:
+            self._transaction = None
+        elif key == _TRANSACTION_END:
+            held, self._transaction = self._transaction or [], None
+            for each in held:
+                self._apply(_record_key(each), each)
+        elif self._transaction is not None:
+            self._transaction.append(value)
+        else:
+            self._apply(key, value)
+
+    def _apply(self, key: int, value: bytes) -> None:
+        if key in _USED:
+            self._replay(decode_metadata_record(value))
+        elif key in _NOT_ADOPTED:
+            self._counts[_NOT_ADOPTED[key]] += 1
+        elif key == _ACL_REMOVED:
+            self._counts["ACLs"] -= 1
+        elif key == _CLEAR_ELIGIBLE:  # Of one topic or of all: at worst a replica is not taken.
+            for topic in self._state.topics.values():
+                for partition in topic.partitions.values():
+                    partition.eligible = ()
+        elif key == _ZK_MIGRATION:
+            # Its logs may be older than its KRaft controllers.
+            self._state.may_hold_old_formats = True
+        elif key not in _SAYS_NOTHING_HERE:
+            self._counts[f"metadata records of the unknown kind {key}"] += 1
+
+    def finish(self) -> ClusterState:
+        """The state; an unfinished transaction at the end is none."""
+        self._state.not_imported += self._counts
+        return self._state
+
+    def _replay(self, record: MetadataRecord) -> None:
+        state = self._state
+        match record:
+            case TopicRecord():
+                self._names[record.topic_id] = record.name
+                state.topics[record.name] = KafkaTopic(name=record.name, topic_id=record.topic_id)
+            case PartitionRecord():
+                self._partitions(record.topic_id)[record.partition_id] = KafkaPartition(
+                    replicas=tuple(record.replicas),
+                    isr=tuple(record.isr),
+                    leader_epoch=record.leader_epoch,
+                    eligible=tuple(record.eligible_leader_replicas or ()),
+                )
+            case PartitionChangeRecord():
+                self._change_partition(record)
+            case RemoveTopicRecord():
+                name = self._names.pop(record.topic_id)
+                del state.topics[name]
+                state.topic_configs.pop(name, None)
+            case ConfigRecord():
+                self._replay_config(record)
+            case ProducerIdsRecord():
+                state.next_producer_id = record.next_producer_id
+
+    def _partitions(self, topic_id: Uuid) -> dict[int, KafkaPartition]:
+        return self._state.topics[self._names[topic_id]].partitions
+
+    def _change_partition(self, record: PartitionChangeRecord) -> None:
+        partition = self._partitions(record.topic_id)[record.partition_id]
+        if record.replicas is not None:
+            partition.replicas = tuple(record.replicas)
+        if record.isr is not None:
+            partition.isr = tuple(record.isr)
+        if record.eligible_leader_replicas is not None:
+            partition.eligible = tuple(record.eligible_leader_replicas)
+        if record.leader != _NO_LEADER_CHANGE:
+            partition.leader_epoch += 1
+
+    def _replay_config(self, record: ConfigRecord) -> None:
+        if record.resource_type == _TOPIC:
+            configs = self._state.topic_configs
+        elif record.resource_type == _BROKER:
+            configs = self._state.broker_configs
+        else:
+            what = _CONFIGS_NOT_ADOPTED.get(record.resource_type, "settings of unknown things")
+            self._state.not_imported[what] += record.value is not None
+            return
+        settings = configs.setdefault(record.resource_name, {})
+        if record.value is None:
+            settings.pop(record.name, None)
+        else:
+            settings[record.name] = record.value
+        if not settings:
+            del configs[record.resource_name]

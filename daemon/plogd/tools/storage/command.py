@@ -1,0 +1,31 @@
+"""``plog storage``: tools that work on the data directories of a broker that does not run.
+
+Found by the `plog` command through its table and the entry point group ``plog.commands``; each tool
+is a module beside this one.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from plog.cli.feature_dependencies import configure_feature_dependencies, configure_version_mapping
+from plog.cli.parser import first_line
+from plogd.tools.storage.format_command import configure_format, configure_info, configure_random_uuid
+from plogd.tools.storage.import_command import configure_import
+
+_TOOLS = {
+    "format": configure_format,
+    "import": configure_import,
+    "info": configure_info,
+    "random-uuid": configure_random_uuid,
+    "version-mapping": configure_version_mapping,
+    "feature-dependencies": configure_feature_dependencies,
+}
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Look after data directories, offline."""
+    tools = parser.add_subparsers(title="tools", metavar="TOOL", required=True)
+    for name, configure_tool in _TOOLS.items():
+        summary = first_line(configure_tool.__doc__)
+        configure_tool(tools.add_parser(name, help=summary, description=summary))

@@ -1,0 +1,333 @@
+"""``plog storage random-uuid``, ``format`` and ``info``: who a log directory belongs to.
+
+A broker gives new directories an identity by itself, so none of this is needed before a first
+start. ``format`` is for who wants to choose the cluster's id, or to have users from the first start
+on, or runs Kafka's quickstart as it is written; ``info`` tells what directories say of themselves.
+Neither touches any data.
+
+A plog broker writes records of one level of ``metadata.version``, has none of Kafka's other
+features and no quorum of controllers. Options that ask for just that are taken, others refused.
+Source: Kafka 4.3 StorageTool, Formatter.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import posixpath
+import re
+import time
+from collections.abc import Iterator, Sequence
+
+from plog.cli.feature_dependencies import level_of
+from plog.cli.options import UsageError, key_value
+from plog.cli.parser import add_examples, fail
+from plog.errors import PlogError
+from plog.release_features import FEATURES, UnknownFeature, release_level
+from plog.types import uuid_to_text
+from plog.wire.internal.metadata_records import MetadataRecord
+from plogd.config import load_config
+from plogd.features import METADATA_VERSION, METADATA_VERSION_LEVEL, METADATA_VERSION_NAME
+from plogd.log.disk.checkpoint_files import (
+    CorruptCheckpoint,
+    MetaProperties,
+    read_meta_properties,
+    write_meta_properties,
+)
+from plogd.os_files import OsFiles
+from plogd.ports import Files
+from plogd.security.unenforced_rules import NOT_ENFORCED
+from plogd.tools.metadata.metadata_log_writer import STAGING_DIR, level_record, write_metadata_log
+from plogd.tools.storage.scram_records import scram_records
+from plogd.tools.storage.import_source import METADATA_DIR
+
+_CLUSTER_ID = re.compile(r"[A-Za-z0-9_-]{1,249}")
+
+
+class AlreadyFormatted(PlogError):
+    """A directory has an identity that was not to be there."""
+
+
+def configure_random_uuid(parser: argparse.ArgumentParser) -> None:
+    """Print a random UUID, such as a cluster's id."""
+    parser.set_defaults(run=lambda arguments: _print([random_uuid()]))
+
+
+def configure_format(parser: argparse.ArgumentParser) -> None:
+    """Give the log directories of a new broker their identity."""
+    _add_config(parser)
+    parser.add_argument(
+        "--cluster-id",
+        "-t",
+        required=True,
+        metavar="ID",
+        help="the cluster's id; 'plog storage random-uuid' makes one",
+    )
+    parser.add_argument(
+        "--ignore-formatted",
+        "-g",
+        action="store_true",
+        help="leave directories alone that have an identity",
+    )
+    parser.add_argument(
+        "--add-scram",
+        "-S",
+        action="append",
+        default=[],
+        metavar="MECHANISM=[name=USER,password=PASSWORD]",
+        help="a credential to begin with, kept as one that 'plog configs' sets (no listener asks"
+        " for it yet); also with iterations, salt, saltedpassword; may be repeated",
+    )
+    parser.add_argument(
+        "--release-version",
+        "-r",
+        metavar="RELEASE",
+        help=f"the level of the metadata: a plog broker has {METADATA_VERSION_NAME}, and no other",
+    )
+    parser.add_argument(
+        "--feature",
+        "-f",
+        action="append",
+        default=[],
+        type=key_value,
+        metavar="NAME=LEVEL",
+        help=f"a feature's level: a plog broker has {METADATA_VERSION}={METADATA_VERSION_LEVEL},"
+        " and no other feature, which is level 0; may be repeated",
+    )
+    _add_quorum_options(parser)
+    add_examples(
+        parser,
+        (
+            "with an id of its own",
+            "plog storage format -t MkU3OEVBNTcwNTJENDM2Qg -c server.properties",
+        ),
+    )
+    parser.set_defaults(run=run_format)
+
+
+def _add_quorum_options(parser: argparse.ArgumentParser) -> None:
+    quorum = parser.add_mutually_exclusive_group()
+    for flags, what in (
+        (("--standalone", "-s"), "a broker that is its own controller, as every plog broker is"),
+        (("--no-initial-controllers", "-N"), "the same: a plog broker has no quorum"),
+    ):
+        quorum.add_argument(*flags, action="store_true", help=what)
+    quorum.add_argument(
+        "--initial-controllers",
+        "-I",
+        metavar="ID@HOST:PORT:DIRECTORY[,…]",
+        help="refused: a plog broker has no quorum",
+    )
+
+
+def configure_info(parser: argparse.ArgumentParser) -> None:
+    """Tell what the log directories say of themselves."""
+    _add_config(parser)
+    add_examples(parser, ("those of a broker's settings", "plog storage info -c server.properties"))
+    parser.set_defaults(run=run_info)
+
+
+def _add_config(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--config", "-c", required=True, metavar="FILE", help="the broker's server.properties"
+    )
+
+
+def run_format(arguments: argparse.Namespace) -> int:
+    """Format the directories; 1 if one was formatted before."""
+    if arguments.initial_controllers is not None:
+        raise UsageError(
+            "--initial-controllers: a plog broker has no quorum of controllers, leave it out"
+        )
+    check_levels(arguments.release_version, arguments.feature)
+    users = scram_records(arguments.add_scram, os.urandom)
+    config = load_config([arguments.config]).config
+    lines = format_dirs(
+        OsFiles(),
+        config.data_dirs,
+        MetaProperties(cluster_id=arguments.cluster_id, node_id=config.node_id),
+        ignore_formatted=arguments.ignore_formatted,
+        users=users,
+        now_ms=time.time_ns() // 1_000_000,
+    )
+    _print(lines)
+    if users:
+        fail(f"SCRAM users: {NOT_ENFORCED}")
+    return 0
+
+
+def check_levels(release: str | None, features: Sequence[tuple[str, str]]) -> None:
+    """Raise UsageError or UnknownFeature for levels other than those a plog broker has."""
+    if release is not None:
+        if any(name == METADATA_VERSION for name, _ in features):
+            raise UsageError(f"--release-version and --feature {METADATA_VERSION}: give one")
+        if release_level(release) != METADATA_VERSION_LEVEL:
+            raise UsageError(
+                f"--release-version {release}: a plog broker writes its metadata as"
+                f" {METADATA_VERSION_NAME} does, leave it out"
+            )
+    for name, text in features:
+        level = level_of(name, text)
+        if name != METADATA_VERSION and name not in FEATURES:
+            raise UnknownFeature(f"--feature {name}: Kafka has no such feature")
+        has = METADATA_VERSION_LEVEL if name == METADATA_VERSION else 0
+        if level != has:
+            raise UsageError(
+                f"--feature {name}={level}: a plog broker has level {has}, leave it out"
+            )
+
+
+def run_info(arguments: argparse.Namespace) -> int:
+    """Tell of the directories; 1 if something is wrong with them."""
+    found, problems = info(OsFiles(), load_config([arguments.config]).config.data_dirs)
+    _print(found)
+    return 1 if problems else 0
+
+
+def _print(lines: Iterator[str] | list[str]) -> int:
+    for line in lines:
+        print(line)
+    return 0
+
+
+def random_uuid() -> str:
+    """A random id in its text form, of version 4, never beginning with what looks like an option.
+
+    >>> len(random_uuid())
+    22
+    """
+    while True:
+        raw = bytearray(os.urandom(16))
+        raw[6] = raw[6] & 0x0F | 0x40
+        raw[8] = raw[8] & 0x3F | 0x80
+        text = uuid_to_text(bytes(raw))
+        if not text.startswith("-"):
+            return text
+
+
+def format_dirs(
+    files: Files,
+    log_dirs: Sequence[str],
+    identity: MetaProperties,
+    *,
+    ignore_formatted: bool,
+    users: Sequence[MetadataRecord] = (),
+    now_ms: int = 0,
+) -> Iterator[str]:
+    """Write ``meta.properties`` where it is missing; a line for each directory.
+
+    Where there are `users`, the first directory also gets a metadata log that begins with them.
+
+    Raises AlreadyFormatted and UsageError before anything is written, OSError.
+    """
+    if _CLUSTER_ID.fullmatch(identity.cluster_id) is None:
+        raise UsageError(
+            f"'{identity.cluster_id}' cannot be a cluster's id: take letters, digits, - and _, "
+            "as 'plog storage random-uuid' makes them"
+        )
+    known = {path: read_meta_properties(files, path) for path in sorted(log_dirs)}
+    for path, found in known.items():
+        if found is None:
+            continue
+        if (found.cluster_id, found.node_id) != (identity.cluster_id, identity.node_id):
+            raise AlreadyFormatted(
+                f"{path} belongs to broker {found.node_id} of cluster {found.cluster_id}, not to "
+                f"broker {identity.node_id} of cluster {identity.cluster_id}: name another"
+            )
+        if not ignore_formatted:
+            raise AlreadyFormatted(
+                f"{path} is already formatted: --ignore-formatted leaves it as it is"
+            )
+    if users:
+        _check_new(files, log_dirs[0], is_formatted=known[log_dirs[0]] is not None)
+    if None not in known.values():
+        yield "All of the log directories are already formatted."
+    for path, found in known.items():
+        if found is None:
+            kind = "metadata" if path == log_dirs[0] else "data"
+            files.mkdir(path)
+            if users and path == log_dirs[0]:
+                _write_users(files, path, users, now_ms)
+            write_meta_properties(
+                files,
+                path,
+                MetaProperties(
+                    cluster_id=identity.cluster_id,
+                    node_id=identity.node_id,
+                    directory_id=random_uuid(),
+                ),
+            )
+            yield (
+                f"Formatting {kind} directory {path} with metadata.version {METADATA_VERSION_NAME}."
+            )
+
+
+def _check_new(files: Files, log_dir: str, *, is_formatted: bool) -> None:
+    """Raise AlreadyFormatted where a broker may have kept something before."""
+    if is_formatted or files.exists(posixpath.join(log_dir, METADATA_DIR)):
+        raise AlreadyFormatted(
+            f"--add-scram: {log_dir} is not new: start its broker, and add users with 'plog"
+            " configs --alter --user NAME --add-config SCRAM-SHA-256=[password=…]'"
+        )
+
+
+def _write_users(files: Files, log_dir: str, users: Sequence[MetadataRecord], now_ms: int) -> None:
+    """Whole or not at all, and before the directory counts as formatted."""
+    staging = posixpath.join(log_dir, STAGING_DIR)
+    files.mkdir(staging)
+    for leftover in files.listdir(staging):
+        files.unlink(posixpath.join(staging, leftover))
+    write_metadata_log(files, staging, [level_record(), *users], now_ms=now_ms)
+    files.rename(staging, posixpath.join(log_dir, METADATA_DIR))
+    files.sync_dir(log_dir)
+
+
+def info(files: Files, log_dirs: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The lines about directories, and what is wrong with them, which is among the lines."""
+    problems: list[str] = []
+    found: list[str] = []
+    first: MetaProperties | None = None
+    for path in sorted(log_dirs):
+        if not files.is_dir(path):
+            problems.append(
+                f"{path} is not a directory" if files.exists(path) else f"{path} does not exist"
+            )
+            continue
+        found.append(path)
+        try:
+            identity = read_meta_properties(files, path)
+        except CorruptCheckpoint as error:
+            problems.append(f"Error loading {posixpath.join(path, 'meta.properties')}: {error}")
+            continue
+        if identity is None:
+            problems.append(f"{path} is not formatted.")
+        elif first is None:
+            first = identity
+        elif first.cluster_id != identity.cluster_id:
+            problems.append("Mismatched cluster IDs between storage directories.")
+        elif first.node_id != identity.node_id:
+            problems.append("Mismatched node IDs between storage directories.")
+    return _info_lines(found, first, problems), problems
+
+
+def _info_lines(
+    found: list[str], identity: MetaProperties | None, problems: list[str]
+) -> list[str]:
+    lines: list[str] = []
+    if found:
+        title = "Found log directory:" if len(found) == 1 else "Found log directories:"
+        lines += [title, *(f"  {path}" for path in found), ""]
+    if identity is not None:
+        name = "node.id" if identity.version else "broker.id"
+        values = {
+            "cluster.id": identity.cluster_id,
+            "directory.id": identity.directory_id,
+            name: identity.node_id,
+            "version": identity.version,
+        }
+        shown = ", ".join(f"{key}={value}" for key, value in sorted(values.items()) if value != "")
+        lines += [f"Found metadata: {{{shown}}}", ""]
+    if problems:
+        title = "Found problem:" if len(problems) == 1 else "Found problems:"
+        lines += [title, *(f"  {problem}" for problem in problems), ""]
+    return lines

@@ -1,0 +1,210 @@
+"""The directories of a stopped Kafka broker: held against its start, and read.
+
+A running Kafka holds a POSIX record lock on ``.lock``, a running plog a flock; while a
+`SourceLocks` is held neither can start there. Nothing in the directories is written: a shared lock
+needs no more than an open for reading.
+
+What is read here becomes a `Source`; whether it can be adopted is decided in import_plan.py.
+Source: Kafka 3.9 LogManager.loadLogs, FileLock, MetaPropertiesEnsemble.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import posixpath
+from collections.abc import Sequence
+from dataclasses import dataclass
+from struct import Struct
+
+from plog.errors import CorruptMessage, PlogError
+from plog.records.batch import iter_batches
+from plog.records.reader import read_records
+from plog.types import TopicPartition
+from plogd.log import file_names
+from plogd.log.disk.checkpoint_files import (
+    CorruptCheckpoint,
+    MetaProperties,
+    read_meta_properties,
+    read_offsets,
+)
+from plogd.log.disk.log_dir import OFFSET_CHECKPOINTS
+from plogd.metadata.embedded import METADATA_PARTITION
+from plogd.ports import Files
+from plogd.tools.metadata import kraft_log_reader
+from plogd.tools.storage.cluster_state import ClusterState
+from plogd.tools.storage.log_inspection import LogFacts
+
+METADATA_DIR = file_names.partition_dir_name(METADATA_PARTITION)
+TRANSACTION_TOPIC = "__transaction_state"
+
+_TRANSACTION_VALUE = Struct(">hqhib")
+"""Version, producer id, producer epoch, timeout, status: how each version of the value begins."""
+_UNDER_WAY = {1: "ongoing", 2: "being committed", 3: "being aborted", 7: "being fenced"}
+
+
+class SourceUnusable(PlogError):
+    """A directory is not a stopped Kafka broker's; the text says which, why and what to do."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceDir:
+    """One log directory of the old broker."""
+
+    path: str
+    identity: MetaProperties
+    clean: bool
+    partitions: tuple[TopicPartition, ...]
+    left_behind: tuple[str, ...]
+    """Directories of partitions that were deleted, stray or being moved."""
+    offsets: dict[str, dict[TopicPartition, int]]
+    """The three offset checkpoints, by file name; a damaged one is empty."""
+    holds_metadata: bool
+
+
+class SourceLocks:
+    """Locks on the ``.lock`` files of directories; closing lets go. Raises SourceUnusable.
+
+    Kafka removes its file when it stops. Only `to_change` makes a new one, so that no broker starts
+    meanwhile; who only reads looks again at the end with `check_still`.
+    """
+
+    def __init__(self, paths: Sequence[str], *, to_change: bool = False) -> None:
+        self._descriptors: list[int] = []
+        self._paths = tuple(paths)
+        self._clean = {path for path in paths if _has_clean_mark(path)}
+        self._to_change = to_change
+        for path in paths:
+            try:
+                self._lock(path)
+            except SourceUnusable:
+                self.close()
+                raise
+
+    def _lock(self, path: str) -> None:
+        how = os.O_RDWR | os.O_CREAT if self._to_change else os.O_RDONLY
+        kind = fcntl.LOCK_EX if self._to_change else fcntl.LOCK_SH
+        try:
+            descriptor = os.open(posixpath.join(path, file_names.LOCK_FILE), how | os.O_CLOEXEC, 0o644)
+        except FileNotFoundError:
+            return
+        self._descriptors.append(descriptor)
+        try:
+            fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+            fcntl.lockf(descriptor, kind | fcntl.LOCK_NB)
+        except OSError as error:
+            raise SourceUnusable(
+                f"{path} is in use: a broker still runs there; stop it cleanly, and try again"
+            ) from error
+
+    def check_still(self) -> None:
+        """Raise SourceUnusable if a broker was started where there was no file to lock."""
+        for path in self._paths:
+            if path in self._clean and not _has_clean_mark(path):
+                raise SourceUnusable(
+                    f"a broker was started in {path} during the import, so that what was read is "
+                    "not one state of it: stop it cleanly, and try again"
+                )
+
+    def close(self) -> None:
+        """Let go of all."""
+        while self._descriptors:
+            os.close(self._descriptors.pop())
+
+
+def _has_clean_mark(path: str) -> bool:
+    return os.path.exists(posixpath.join(path, file_names.CLEAN_SHUTDOWN_FILE))
+
+
+def read_source_dir(files: Files, path: str) -> SourceDir:
+    """What one log directory is. Raises SourceUnusable, OSError."""
+    try:
+        identity = read_meta_properties(files, path)
+    except CorruptCheckpoint as error:
+        raise SourceUnusable(f"{error}; restore it from another of the broker's log.dirs") from None
+    if identity is None:
+        raise SourceUnusable(
+            f"{path} has no {file_names.META_PROPERTIES}: it is none of a Kafka broker's log.dirs"
+        )
+    partitions: list[TopicPartition] = []
+    left_behind: list[str] = []
+    for name in files.listdir(path):
+        parsed = file_names.parse_partition_dir_name(name)
+        if parsed is None or not files.is_dir(posixpath.join(path, name)):
+            continue
+        if parsed.state:
+            left_behind.append(name)
+        elif parsed.topic_partition.topic != METADATA_PARTITION.topic:
+            partitions.append(parsed.topic_partition)
+    return SourceDir(
+        path=path,
+        identity=identity,
+        clean=files.exists(posixpath.join(path, file_names.CLEAN_SHUTDOWN_FILE)),
+        partitions=tuple(partitions),
+        left_behind=tuple(left_behind),
+        offsets={name: _offsets(files, posixpath.join(path, name)) for name in OFFSET_CHECKPOINTS},
+        holds_metadata=files.is_dir(posixpath.join(path, METADATA_DIR)),
+    )
+
+
+def _offsets(files: Files, path: str) -> dict[TopicPartition, int]:
+    try:
+        return read_offsets(files, path)
+    except CorruptCheckpoint:
+        return {}
+
+
+def read_kraft_metadata(files: Files, log_dir: str) -> ClusterState:
+    """What Kafka's `__cluster_metadata-0` in `log_dir` says. Raises UnreadableMetadata, OSError."""
+    directory = posixpath.join(log_dir, METADATA_DIR)
+    listed = files.listdir(directory)
+    snapshots = [(kraft_log_reader.parse_snapshot_name(name), name) for name in listed]
+    values: list[tuple[int, bytes]] = []
+    start = 0
+    whole = sorted((parsed, name) for parsed, name in snapshots if parsed is not None)
+    if whole:
+        newest, name = whole[-1]
+        start = newest.end_offset
+        data = files.read_file(posixpath.join(directory, name))
+        values += [(start - 1, value) for value in kraft_log_reader.snapshot_values(data)]
+    parsed_names = [file_names.parse_segment_file_name(name) for name in listed]
+    bases = sorted(
+        x.base_offset for x in parsed_names if x and not x.state and x.suffix == file_names.LOG_SUFFIX
+    )
+    segments = [
+        files.read_file(file_names.segment_path(directory, base, file_names.LOG_SUFFIX))
+        for number, base in enumerate(bases)
+        if bases[number + 1 : number + 2] == [] or bases[number + 1] > start
+    ]
+    values += kraft_log_reader.log_values(segments, start)
+    return kraft_log_reader.read_state(values)
+
+
+def unfinished_transactions(files: Files, logs: Sequence[LogFacts]) -> dict[str, str]:
+    """Transactional ids whose transaction is under way, and how far it is."""
+    states: dict[str, str] = {}
+    for facts in logs:
+        if facts.topic_partition.topic != TRANSACTION_TOPIC:
+            continue
+        for base_offset in facts.base_offsets:
+            path = file_names.segment_path(facts.directory, base_offset, file_names.LOG_SUFFIX)
+            _follow_coordinator(files.read_file(path), states)
+    return states
+
+
+def _follow_coordinator(data: bytes, states: dict[str, str]) -> None:
+    try:
+        for position, header in iter_batches(data):
+            if header.is_control:
+                continue
+            for record in read_records(data, position, header):
+                transactional_id = (record.key or b"")[4:].decode(errors="replace")
+                value = record.value or b""
+                status = 0
+                if len(value) >= _TRANSACTION_VALUE.size:
+                    status = _TRANSACTION_VALUE.unpack_from(value)[4]
+                states.pop(transactional_id, None)
+                if status in _UNDER_WAY:
+                    states[transactional_id] = _UNDER_WAY[status]
+    except CorruptMessage:
+        return  # What was written after a torn batch was never acknowledged.

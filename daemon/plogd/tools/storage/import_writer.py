@@ -1,0 +1,307 @@
+"""Carrying out a `Plan`: a new data directory from an old one, or the old one made plog's.
+
+Copying leaves the source as it is. The target holds a directory `__cluster_metadata-1` from the
+first moment to the last, and without `__cluster_metadata-0` beside it no broker starts there: so a
+target that was not finished is never taken for a small cluster. The last step renames one to the
+other. An unfinished target is begun anew by the next run.
+
+In place, segments of old formats are replaced one by one (segment_conversion.py), the metadata log is
+written aside, and one atomic step puts it in place of Kafka's: until then the directory is Kafka's
+and Kafka can be started, from then on it is plog's. Both pass over what is aside: Kafka takes any
+partition of `__cluster_metadata` for its own, plog puts away partitions of topics there are not.
+
+Everything that changes a directory goes through a Files port but for the copying of large files.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from plog.errors import PlogError
+from plog.types import uuid_to_text
+from plog.wire.internal.metadata_records import MetadataRecord
+from plogd.log.disk import checkpoint_files
+from plogd.log import file_names
+from plogd.log.disk.checkpoint_files import MetaProperties
+from plogd.metadata.image import MetadataImage
+from plogd.metadata.store import (
+    ABSENT,
+    Change,
+    Key,
+    PartitionValue,
+    ProducerIdsValue,
+    TopicValue,
+)
+from plogd.ports import Files
+from plogd.tools.metadata.metadata_log_writer import STAGING_DIR, level_record, write_metadata_log
+from plogd.tools.storage.segment_conversion import convert_segment, replace_segment
+from plogd.tools.storage.import_plan import Plan, PlannedPartition, PlannedTopic
+from plogd.tools.storage.import_source import METADATA_DIR
+
+KAFKA_METADATA_ASIDE = "kafka-metadata-before-plog"
+"""Where Kafka's own metadata log is kept after an import in place; of no interest to plog."""
+
+_NOT_COPIED = (file_names.INDEX_SUFFIX, file_names.TIME_INDEX_SUFFIX)
+
+
+class TargetUnusable(PlogError):
+    """The data cannot be written there; the text says why and what to do."""
+
+
+Copy = Callable[[str, str, Callable[[int], None]], None]
+"""Copies one file durably: source, target, and who hears of bytes done."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class World:
+    """What carrying out a plan needs of the machine."""
+
+    files: Files
+    copy: Copy
+    set_modified_ms: Callable[[str, int], None]
+    """Gives a file an age: retention goes by it where records have no timestamps."""
+    random_bytes: Callable[[int], bytes]
+    now_ms: int
+    progress: Callable[[int], None]
+    """Hears of bytes adopted."""
+    check_sources: Callable[[], None]
+    """Raises if what was copied has changed meanwhile."""
+
+
+# -- the metadata log --------------------------------------------------------------------------
+
+
+def metadata_records(plan: Plan) -> list[MetadataRecord]:
+    """What plog's metadata log has to say, as if it had written it itself."""
+    nothing = MetadataImage()
+    changes = list(_changes(plan))
+    topics = {str(x.key[1]): x.value for x in changes if isinstance(x.value, TopicValue)}
+    return [
+        level_record(),
+        *(record for change in changes for record in nothing.records_for(change, topics)),
+    ]
+
+
+def _changes(plan: Plan) -> Iterator[Change]:
+    for topic in plan.topics:
+        yield from _topic_changes(topic, plan.node_id)
+    for entity, config in sorted(plan.broker_configs.items()):
+        yield _new(("config", "broker", entity), config)
+    if plan.next_producer_id:
+        yield _new(
+            ("producer_ids",),
+            ProducerIdsValue(
+                broker_id=plan.node_id, broker_epoch=-1, next_producer_id=plan.next_producer_id
+            ),
+        )
+
+
+def _topic_changes(topic: PlannedTopic, node_id: int) -> Iterator[Change]:
+    assignments = {number: (node_id,) for number in topic.partitions}
+    yield _new(("topic", topic.name), TopicValue(topic_id=topic.topic_id, assignments=assignments))
+    for number, partition in topic.partitions.items():
+        value = PartitionValue(
+            leader=node_id,
+            leader_epoch=partition.leader_epoch,
+            isr=(node_id,),
+            partition_epoch=0,
+        )
+        yield _new(("partition", topic.name, number), value)
+    if topic.config:
+        yield _new(("config", "topic", topic.name), topic.config)
+
+
+def _new(key: Key, value: object) -> Change:
+    return Change(key=key, value=value, expected=ABSENT)
+
+
+# -- into new directories ----------------------------------------------------------------------
+
+
+def check_targets(files: Files, plan: Plan) -> None:
+    """Raise TargetUnusable unless every target is empty or was begun by an import like this one."""
+    first = plan.log_dirs[0]
+    begun = files.exists(posixpath.join(first, STAGING_DIR))
+    ours = {file_names.META_PROPERTIES, file_names.LOCK_FILE, file_names.CLEAN_SHUTDOWN_FILE, STAGING_DIR}
+    ours |= {name for offsets in plan.offsets.values() for name in offsets}
+    ours |= {_dir_name(partition) for partition in plan.partitions}
+    for target in plan.log_dirs:
+        present = files.listdir(target) if files.exists(target) else []
+        foreign = [name for name in present if not (begun and name.removesuffix(".tmp") in ours)]
+        foreign = [name for name in foreign if name not in (file_names.LOCK_FILE, "lost+found")]
+        if foreign:
+            raise TargetUnusable(
+                f"{target} is not empty ({foreign[0]}): give --log-dirs a directory that is new, "
+                "or empty it"
+            )
+
+
+def copy_into(plan: Plan, world: World) -> None:
+    """Fill the new directories; see the module's text. Raises NotConvertible, OSError."""
+    files = world.files
+    first = plan.log_dirs[0]
+    staging = posixpath.join(first, STAGING_DIR)
+    for target in plan.log_dirs:
+        files.mkdir(target)
+        files.sync_dir(posixpath.dirname(posixpath.abspath(target)))
+    files.mkdir(staging)
+    files.sync_dir(first)
+    for target in plan.log_dirs:
+        _clear_target(files, plan, target)
+    for topic in plan.topics:
+        for partition in topic.partitions.values():
+            _copy_partition(plan, topic, partition, world)
+    for target in plan.log_dirs:
+        _write_small_files(plan, target, world)
+    write_metadata_log(files, staging, metadata_records(plan), now_ms=world.now_ms)
+    world.check_sources()
+    for target in plan.log_dirs:
+        if target in plan.clean_dirs:
+            checkpoint_files.write_clean_mark(files, target)
+    files.rename(staging, posixpath.join(first, METADATA_DIR))
+    files.sync_dir(first)
+
+
+def _clear_target(files: Files, plan: Plan, target: str) -> None:
+    """Remove what an import that was cut off has left; `check_targets` knows it is nothing else."""
+    for name in files.listdir(target):
+        path = posixpath.join(target, name)
+        if name == STAGING_DIR:
+            for inner in files.listdir(path):
+                files.unlink(posixpath.join(path, inner))
+        elif name in (file_names.LOCK_FILE, "lost+found"):
+            continue
+        elif files.is_dir(path):
+            for inner in files.listdir(path):
+                files.unlink(posixpath.join(path, inner))
+            files.rmdir(path)
+        else:
+            files.unlink(path)
+    files.sync_dir(target)
+
+
+def _dir_name(partition: PlannedPartition) -> str:
+    return file_names.partition_dir_name(partition.facts.topic_partition)
+
+
+def _copy_partition(
+    plan: Plan, topic: PlannedTopic, partition: PlannedPartition, world: World
+) -> None:
+    facts = partition.facts
+    directory = posixpath.join(partition.target, _dir_name(partition))
+    world.files.mkdir(directory)
+    legacy = set(facts.legacy_segments)
+    for name in facts.sizes:
+        parsed = file_names.parse_segment_file_name(name)
+        if parsed is not None and parsed.base_offset in legacy and parsed.suffix in _NOT_COPIED:
+            world.progress(facts.sizes[name])
+        elif parsed is not None and parsed.base_offset in legacy and _is_log(name):
+            convert_segment(
+                world.files,
+                facts.directory,
+                directory,
+                parsed.base_offset,
+                may_be_torn=_may_be_torn(plan, partition, parsed.base_offset),
+                progress=world.progress,
+            )
+            modified_ms = world.files.modified_ms(posixpath.join(facts.directory, name))
+            world.set_modified_ms(posixpath.join(directory, name), modified_ms)
+        elif name != file_names.PARTITION_METADATA:
+            world.copy(
+                posixpath.join(facts.directory, name),
+                posixpath.join(directory, name),
+                world.progress,
+            )
+        else:
+            world.progress(facts.sizes[name])
+    checkpoint_files.write_topic_id(world.files, directory, topic.topic_id)
+    world.files.sync_dir(directory)
+    world.files.sync_dir(partition.target)
+
+
+def _is_log(name: str) -> bool:
+    return name.endswith(file_names.LOG_SUFFIX)
+
+
+def _may_be_torn(plan: Plan, partition: PlannedPartition, base_offset: int) -> bool:
+    """Whether a segment may end in what a crash has left."""
+    is_last = base_offset == partition.facts.base_offsets[-1]
+    return is_last and partition.target not in plan.clean_dirs
+
+
+def _write_small_files(plan: Plan, target: str, world: World) -> None:
+    for name, offsets in plan.offsets[target].items():
+        checkpoint_files.write_offsets(world.files, posixpath.join(target, name), offsets)
+    checkpoint_files.write_meta_properties(
+        world.files,
+        target,
+        MetaProperties(
+            cluster_id=plan.cluster_id,
+            node_id=plan.node_id,
+            directory_id=uuid_to_text(world.random_bytes(16)),
+        ),
+    )
+
+
+# -- in place ----------------------------------------------------------------------------------
+
+
+def check_in_place(files: Files, plan: Plan) -> None:
+    """Raise TargetUnusable where one atomic step cannot put our metadata in place of Kafka's."""
+    aside = posixpath.join(plan.metadata_dir, KAFKA_METADATA_ASIDE)
+    if files.exists(aside):
+        raise TargetUnusable(f"{aside} is there: these directories have been adopted before")
+    if not files.exists(posixpath.join(plan.metadata_dir, METADATA_DIR)):
+        return
+    probes = [posixpath.join(plan.metadata_dir, f".plog-import-probe-{n}") for n in (1, 2)]
+    try:
+        for probe in probes:
+            files.open_append(probe).close()
+        files.exchange(*probes)
+    except OSError as error:
+        raise TargetUnusable(
+            f"{plan.metadata_dir} is on a file system that cannot exchange two names at once "
+            f"({error.strerror}): import without --in-place"
+        ) from error
+    finally:
+        for probe in probes:
+            if files.exists(probe):
+                files.unlink(probe)
+
+
+def adopt_in_place(plan: Plan, world: World) -> None:
+    """Make the old directories plog's; see the module's text. Raises NotConvertible, OSError."""
+    files = world.files
+    for topic in plan.topics:
+        for partition in topic.partitions.values():
+            facts = partition.facts
+            for base_offset in facts.legacy_segments:
+                path = file_names.segment_path(facts.directory, base_offset, file_names.LOG_SUFFIX)
+                modified_ms = files.modified_ms(path)
+                replace_segment(
+                    files,
+                    facts.directory,
+                    base_offset,
+                    may_be_torn=_may_be_torn(plan, partition, base_offset),
+                    progress=lambda _: None,
+                )
+                world.set_modified_ms(path, modified_ms)
+            if facts.topic_id is None:
+                checkpoint_files.write_topic_id(files, facts.directory, topic.topic_id)
+            world.progress(facts.size_bytes)
+    staging = posixpath.join(plan.metadata_dir, STAGING_DIR)
+    files.mkdir(staging)
+    for leftover in files.listdir(staging):
+        files.unlink(posixpath.join(staging, leftover))
+    write_metadata_log(files, staging, metadata_records(plan), now_ms=world.now_ms)
+    files.sync_dir(plan.metadata_dir)
+    place = posixpath.join(plan.metadata_dir, METADATA_DIR)
+    if files.exists(place):
+        files.exchange(staging, place)
+        files.sync_dir(plan.metadata_dir)
+        files.rename(staging, posixpath.join(plan.metadata_dir, KAFKA_METADATA_ASIDE))
+    else:
+        files.rename(staging, place)
+    files.sync_dir(plan.metadata_dir)

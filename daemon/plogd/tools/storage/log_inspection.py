@@ -1,0 +1,214 @@
+"""One partition's log as another broker left it: what is there, and what stands in the way.
+
+Only reads, and only through a Files port. After a clean stop by a broker that cannot have written
+old formats little is looked at; else every batch's header is. What follows from the facts is
+decided in import_plan.py.
+
+Source: Kafka 3.9 LogLoader, ProducerStateManager; KIP-98 for open transactions.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from struct import Struct
+
+from plog.records.batch import HEADER_SIZE, LOG_OVERHEAD, BatchHeader, parse_header
+from plog.types import TopicPartition, Uuid
+from plogd.log import file_names
+from plogd.log.disk.checkpoint_files import CorruptCheckpoint, read_leader_epochs
+from plogd.log.recovery.log_discovery import topic_id_of
+from plogd.log.producer_snapshot import CorruptSnapshot, decode_snapshot
+from plogd.ports import File, Files
+
+_SMALLEST_BATCH = 26
+_HEAD = Struct(">qiib")
+"""Base offset, size, leader epoch (or, in old formats, the checksum), magic."""
+
+KEPT_SUFFIXES = (
+    file_names.LOG_SUFFIX,
+    file_names.INDEX_SUFFIX,
+    file_names.TIME_INDEX_SUFFIX,
+    file_names.TXN_INDEX_SUFFIX,
+    file_names.SNAPSHOT_SUFFIX,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundBatch:
+    """A batch by its header; `header` is None for a message of magic 0 or 1."""
+
+    position: int
+    base_offset: int
+    size_bytes: int
+    magic: int
+    header: BatchHeader | None
+
+
+@dataclass(slots=True, kw_only=True)
+class LogFacts:
+    """What `inspect_log` found in a partition's directory."""
+
+    topic_partition: TopicPartition
+    log_dir: str
+    """The source directory it lies in."""
+    directory: str
+    topic_id: Uuid | None
+    sizes: dict[str, int]
+    """The files worth taking over, by name."""
+    legacy_segments: list[int] = field(default_factory=list)
+    """Base offsets of the segments with messages of magic 0 or 1."""
+    leader_epoch: int = -1
+    """The newest that the log itself tells of."""
+    open_producers: list[int] = field(default_factory=list)
+    """Ids of producers with an unfinished transaction."""
+    max_producer_id: int = -1
+    has_aborted: bool = False
+    """Whether some of its transactional records were aborted."""
+    unfinished_swap: str = ""
+    """A file that Kafka's compaction left half in place."""
+
+    @property
+    def base_offsets(self) -> list[int]:
+        """Of its segments, oldest first."""
+        parsed = [file_names.parse_segment_file_name(name) for name in self.sizes]
+        return sorted(x.base_offset for x in parsed if x and x.suffix == file_names.LOG_SUFFIX)
+
+    @property
+    def size_bytes(self) -> int:
+        """Of all files worth taking over."""
+        return sum(self.sizes.values())
+
+
+def inspect_log(
+    files: Files,
+    log_dir: str,
+    topic_partition: TopicPartition,
+    *,
+    clean: bool,
+    may_hold_old_formats: bool,
+) -> LogFacts:
+    """Look at one partition's directory. Raises OSError."""
+    directory = posixpath.join(log_dir, file_names.partition_dir_name(topic_partition))
+    facts = LogFacts(
+        topic_partition=topic_partition,
+        log_dir=log_dir,
+        directory=directory,
+        topic_id=topic_id_of(files, directory),
+        sizes={},
+    )
+    for name in files.listdir(directory):
+        parsed = file_names.parse_segment_file_name(name)
+        if parsed is None:
+            if name in (file_names.LEADER_EPOCH_CHECKPOINT, file_names.PARTITION_METADATA):
+                facts.sizes[name] = _size(files, directory, name)
+        elif parsed.state == file_names.SWAP_SUFFIX:
+            facts.unfinished_swap = name
+        elif not parsed.state:
+            facts.sizes[name] = _size(files, directory, name)
+            if parsed.suffix == file_names.TXN_INDEX_SUFFIX and facts.sizes[name]:
+                facts.has_aborted = True
+    _inspect_epochs(files, facts)
+    _inspect_batches(files, facts, clean=clean, everything=may_hold_old_formats)
+    return facts
+
+
+def _size(files: Files, directory: str, name: str) -> int:
+    file = files.open_read(posixpath.join(directory, name))
+    try:
+        return file.size()
+    finally:
+        file.close()
+
+
+def _inspect_epochs(files: Files, facts: LogFacts) -> None:
+    try:
+        entries = read_leader_epochs(files, facts.directory)
+    except CorruptCheckpoint:
+        return  # Our own recovery then reads them from the batches, as `_inspect_batches` does.
+    if entries:
+        facts.leader_epoch = entries[-1].epoch
+
+
+def _inspect_batches(files: Files, facts: LogFacts, *, clean: bool, everything: bool) -> None:
+    snapshot_offset, open_producers = _newest_snapshot(files, facts)
+    if clean and snapshot_offset < 0 and facts.base_offsets:
+        clean = False  # A clean stop leaves one; without it the batches have to tell.
+    base_offsets = facts.base_offsets
+    for number, base_offset in enumerate(base_offsets):
+        following = base_offsets[number + 1 : number + 2]
+        is_tail = not clean and not (following and following[0] <= snapshot_offset)
+        magics = set()
+        for batch in walk_segment(files, facts.directory, base_offset):
+            magics.add(batch.magic)
+            if batch.header is not None:
+                _note(facts, batch.header)
+                if batch.header.last_offset >= snapshot_offset:
+                    _follow_transaction(batch.header, open_producers)
+            if not (everything or is_tail):
+                break  # The first one stands for all.
+        if magics & {0, 1}:
+            facts.legacy_segments.append(base_offset)
+    facts.open_producers = sorted(open_producers)
+
+
+def _note(facts: LogFacts, header: BatchHeader) -> None:
+    facts.leader_epoch = max(facts.leader_epoch, header.partition_leader_epoch)
+    facts.max_producer_id = max(facts.max_producer_id, header.producer_id)
+
+
+def _follow_transaction(header: BatchHeader, open_producers: set[int]) -> None:
+    if not header.is_transactional:
+        return
+    if header.is_control:
+        open_producers.discard(header.producer_id)
+    else:
+        open_producers.add(header.producer_id)
+
+
+def _newest_snapshot(files: Files, facts: LogFacts) -> tuple[int, set[int]]:
+    """The offset of the newest snapshot that can be read (-1), and who had an open transaction."""
+    parsed = [(file_names.parse_segment_file_name(name), name) for name in facts.sizes]
+    snapshots = sorted(
+        (x.base_offset, name) for x, name in parsed if x and x.suffix == file_names.SNAPSHOT_SUFFIX
+    )
+    while snapshots:
+        offset, name = snapshots.pop()
+        try:
+            entries = decode_snapshot(files.read_file(posixpath.join(facts.directory, name)))
+        except CorruptSnapshot:
+            continue
+        for entry in entries:
+            facts.max_producer_id = max(facts.max_producer_id, entry.producer_id)
+        return offset, {x.producer_id for x in entries if x.current_txn_first_offset >= 0}
+    return -1, set()
+
+
+def walk_segment(files: Files, directory: str, base_offset: int) -> Iterator[FoundBatch]:
+    """The batches of a segment by their headers, up to the first place where there is none."""
+    file = files.open_read(file_names.segment_path(directory, base_offset, file_names.LOG_SUFFIX))
+    try:
+        yield from walk_file(file)
+    finally:
+        file.close()
+
+
+def walk_file(file: File) -> Iterator[FoundBatch]:
+    """The batches of an open segment, of whatever magic; see `walk_segment`."""
+    position, end = 0, file.size()
+    while end - position >= _SMALLEST_BATCH:
+        data = file.pread(HEADER_SIZE, position)
+        base_offset, length, _, magic = _HEAD.unpack_from(data)
+        size = length + LOG_OVERHEAD
+        smallest = HEADER_SIZE if magic == 2 else _SMALLEST_BATCH
+        if magic not in (0, 1, 2) or size < smallest or position + size > end:
+            return
+        yield FoundBatch(
+            position=position,
+            base_offset=base_offset,
+            size_bytes=size,
+            magic=magic,
+            header=parse_header(data) if magic == 2 else None,
+        )
+        position += size

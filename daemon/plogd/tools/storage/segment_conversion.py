@@ -1,0 +1,173 @@
+"""A segment with messages of magic 0 or 1, written anew with the same records in magic 2.
+
+Offsets and timestamps stay, batches that have magic 2 already stay byte for byte, and the indexes
+are made anew. Works through a Files port on files nobody else uses.
+
+`replace_segment` does it in place, and at every moment there is either the old or the new segment,
+perhaps without indexes, which Kafka and plog rebuild: what is being written has the ``.cleaned``
+suffix, which both remove, and takes the old one's place by one rename.
+
+Source: plog/records/legacy.py for the formats; Kafka 3.9 LogLoader for what it does with leftovers.
+"""
+
+from __future__ import annotations
+
+import itertools
+import posixpath
+from collections.abc import Callable, Iterator
+
+from plog.errors import CorruptMessage, PlogError
+from plog.records.batch import parse_header
+from plog.records.legacy import LegacyBatch, read_legacy_batch, upgrade
+from plogd.log import file_names
+from plogd.log.segment.index_file import MAX_RELATIVE_OFFSET
+from plogd.log.segment.log_segment import LogSegment
+from plogd.ports import File, Files
+from plogd.tools.storage.log_inspection import FoundBatch, walk_file
+from plogd.topic_config import TopicConfig
+
+_SEGMENT_SUFFIXES = (file_names.LOG_SUFFIX, file_names.INDEX_SUFFIX, file_names.TIME_INDEX_SUFFIX)
+_CONFIG = TopicConfig()
+
+
+class NotConvertible(PlogError):
+    """A segment cannot be written in magic 2; the text names it and says why."""
+
+
+def convert_segment(
+    files: Files,
+    source: str,
+    target: str,
+    base_offset: int,
+    *,
+    may_be_torn: bool,
+    progress: Callable[[int], None],
+    state: str = "",
+) -> int:
+    """Write the segment of directory `source` to directory `target`; bytes it has there.
+
+    `may_be_torn` lets it end at the first damage, as recovery would after a crash. `progress`
+    hears of bytes read. `state` is a second suffix. Raises NotConvertible, OSError.
+    """
+    for suffix in _SEGMENT_SUFFIXES:
+        leftover = file_names.segment_path(target, base_offset, suffix, state)
+        if files.exists(leftover):
+            files.unlink(leftover)
+    path = file_names.segment_path(source, base_offset, file_names.LOG_SUFFIX)
+    file = files.open_read(path)
+    segment = LogSegment(files, target, base_offset, _CONFIG, state)
+    try:
+        try:
+            for batch in _converted(file, may_be_torn=may_be_torn, progress=progress):
+                _append(segment, batch)
+        except CorruptMessage as error:
+            raise NotConvertible(
+                f"{path} holds messages of an old format that cannot be converted: {error}; "
+                "start Kafka, let retention remove them or copy the topic, then try again"
+            ) from error
+        segment.on_become_inactive()
+        for written in segment.sync_files():
+            written.sync()
+        return segment.size_bytes
+    finally:
+        segment.close()
+        file.close()
+
+
+def _append(segment: LogSegment, batch: bytes) -> None:
+    header = parse_header(batch)
+    if header.last_offset - segment.base_offset > MAX_RELATIVE_OFFSET:
+        raise CorruptMessage(f"offset {header.last_offset} is too far from the segment's base")
+    segment.append(
+        batch,
+        last_offset=header.last_offset,
+        max_timestamp=header.max_timestamp,
+        offset_of_max_timestamp=header.last_offset,
+    )
+
+
+def _converted(
+    file: File, *, may_be_torn: bool, progress: Callable[[int], None]
+) -> Iterator[bytes]:
+    """The batches of a segment in magic 2."""
+    reading = _Reading(file, may_be_torn, progress)
+    groups = itertools.groupby(walk_file(file), key=lambda found: found.magic == 2)
+    for is_current, group in groups:
+        if is_current:
+            yield from map(reading.take, group)
+        else:
+            yield from upgrade(reading.legacy(group))
+        if reading.is_torn:
+            return
+    if reading.end_position < file.size() and not may_be_torn:
+        raise CorruptMessage(f"no batch begins at byte {reading.end_position}")
+
+
+class _Reading:
+    """How far a segment was read; `is_torn` once it has ended before its time."""
+
+    def __init__(self, file: File, may_be_torn: bool, progress: Callable[[int], None]) -> None:
+        self._file = file
+        self._may_be_torn = may_be_torn
+        self._progress = progress
+        self.end_position = 0
+        self.is_torn = False
+
+    def take(self, found: FoundBatch) -> bytes:
+        """The bytes of a batch."""
+        data = self._file.pread(found.size_bytes, found.position)
+        self.end_position = found.position + found.size_bytes
+        self._progress(found.size_bytes)
+        return data
+
+    def legacy(self, group: Iterator[FoundBatch]) -> Iterator[LegacyBatch]:
+        """The old messages of a group, up to a torn one where that may be."""
+        for found in group:
+            try:
+                yield read_legacy_batch(self.take(found))
+            except CorruptMessage as error:
+                if self._may_be_torn:
+                    self.is_torn = True
+                    return
+                raise CorruptMessage(
+                    f"the message at byte {found.position}, offset {found.base_offset}: {error}"
+                ) from error
+
+
+def replace_segment(
+    files: Files,
+    directory: str,
+    base_offset: int,
+    *,
+    may_be_torn: bool,
+    progress: Callable[[int], None],
+) -> None:
+    """Convert a segment where it is; see the module's text. Raises NotConvertible, OSError."""
+    state = file_names.CLEANED_SUFFIX
+    try:
+        convert_segment(
+            files,
+            directory,
+            directory,
+            base_offset,
+            may_be_torn=may_be_torn,
+            progress=progress,
+            state=state,
+        )
+    except PlogError:
+        for suffix in _SEGMENT_SUFFIXES:
+            path = file_names.segment_path(directory, base_offset, suffix, state)
+            if files.exists(path):
+                files.unlink(path)
+        raise
+    files.sync_dir(directory)
+    for suffix in (file_names.INDEX_SUFFIX, file_names.TIME_INDEX_SUFFIX):
+        path = file_names.segment_path(directory, base_offset, suffix)
+        if files.exists(path):
+            files.unlink(path)
+    files.sync_dir(directory)  # No index of the old segment may survive beside the new one.
+    for suffix in _SEGMENT_SUFFIXES:
+        new = file_names.segment_path(directory, base_offset, suffix, state)
+        if files.exists(new):
+            files.rename(new, file_names.segment_path(directory, base_offset, suffix))
+        files.sync_dir(posixpath.dirname(new))

@@ -1,0 +1,175 @@
+"""What a Kafka cluster kept in ZooKeeper, read once and only read.
+
+`read_znodes` copies the few subtrees that matter through kazoo; `read_state` makes of them what
+kraft_log_reader.py makes of a metadata log. Password settings are encrypted there with a secret of the
+broker's and are left out. Source: Kafka 3.9 ZkData, TopicZNode, ProducerIdBlockZNode.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from plog.errors import PlogError
+from plog.types import uuid_from_text
+from plogd.tools.storage.cluster_state import (
+    CLUSTER_DEFAULT,
+    ClusterState,
+    KafkaPartition,
+    KafkaTopic,
+    count_not_imported,
+)
+
+_TIMEOUT_S = 15.0
+_TREES = (
+    "/cluster/id",
+    "/brokers/ids",
+    "/brokers/topics",
+    "/config/topics",
+    "/config/brokers",
+    "/config/users",
+    "/config/clients",
+    "/config/ips",
+    "/kafka-acl",
+    "/kafka-acl-extended",
+    "/delegation_token/tokens",
+    "/latest_producer_id_block",
+    "/admin/delete_topics",
+)
+_DEFAULT_ENTITY = "<default>"
+
+
+class ZooKeeperUnusable(PlogError):
+    """ZooKeeper cannot be asked, or what it says cannot be used; the text says what to do."""
+
+
+def read_znodes(hosts: str) -> dict[str, bytes]:
+    """The content of every znode that matters, by path below the chroot in `hosts`.
+
+    Raises ZooKeeperUnusable.
+    """
+    from kazoo.client import KazooClient
+    from kazoo.exceptions import KazooException
+    from kazoo.handlers.threading import KazooTimeoutError
+
+    client = KazooClient(hosts=hosts, read_only=True)
+    try:
+        client.start(timeout=_TIMEOUT_S)
+        return {path: data for tree in _TREES for path, data in _walk(client, tree)}
+    except (KazooException, KazooTimeoutError) as error:
+        raise ZooKeeperUnusable(
+            f"cannot read ZooKeeper at {hosts}: {error or type(error).__name__}; it has to run "
+            "while Kafka's metadata is read (--zookeeper HOST:PORT/chroot)"
+        ) from error
+    finally:
+        client.stop()
+        client.close()
+
+
+def _walk(client: Any, path: str) -> Iterator[tuple[str, bytes]]:
+    """`client` is a KazooClient, which has no types."""
+    if client.exists(path) is None:
+        return
+    data, _ = client.get(path)
+    yield path, data or b""
+    for child in sorted(client.get_children(path)):
+        yield from _walk(client, f"{path}/{child}")
+
+
+def read_state(znodes: Mapping[str, bytes], *, cluster_id: str, node_id: int) -> ClusterState:
+    """What the znodes say. Raises ZooKeeperUnusable: another cluster, or the broker still runs."""
+    actual_id = _json(znodes, "/cluster/id").get("id")
+    if actual_id != cluster_id:
+        raise ZooKeeperUnusable(
+            f"this ZooKeeper belongs to cluster {actual_id}, the data to {cluster_id}: correct "
+            "--zookeeper, and give Kafka's chroot if it has one"
+        )
+    if f"/brokers/ids/{node_id}" in znodes:
+        raise ZooKeeperUnusable(
+            f"broker {node_id} is registered in ZooKeeper: it still runs, or stopped less than "
+            "zookeeper.session.timeout.ms ago; stop it, wait, and try again"
+        )
+    state = ClusterState(may_hold_old_formats=True)
+    deleted = set(_children(znodes, "/admin/delete_topics"))
+    for name in _children(znodes, "/brokers/topics"):
+        if name not in deleted:
+            state.topics[name] = _topic(znodes, name)
+    for name in _children(znodes, "/config/topics"):
+        config = _config(znodes, f"/config/topics/{name}")
+        if config and name in state.topics:
+            state.topic_configs[name] = config
+    for entity in _children(znodes, "/config/brokers"):
+        config = _config(znodes, f"/config/brokers/{entity}")
+        if config:
+            key = CLUSTER_DEFAULT if entity == _DEFAULT_ENTITY else entity
+            state.broker_configs[key] = config
+    block = _json(znodes, "/latest_producer_id_block")
+    if block:
+        state.next_producer_id = int(block["block_end"]) + 1
+    _count_the_rest(znodes, state)
+    return state
+
+
+def _topic(znodes: Mapping[str, bytes], name: str) -> KafkaTopic:
+    path = f"/brokers/topics/{name}"
+    value = _json(znodes, path)
+    try:
+        topic_id = uuid_from_text(value["topic_id"]) if value.get("topic_id") else None
+        topic = KafkaTopic(name=name, topic_id=topic_id)
+        for number, replicas in sorted(value["partitions"].items(), key=lambda item: int(item[0])):
+            partition = _json(znodes, f"{path}/partitions/{number}/state")
+            topic.partitions[int(number)] = KafkaPartition(
+                replicas=tuple(replicas),
+                isr=tuple(partition.get("isr", ())),
+                leader_epoch=int(partition.get("leader_epoch", 0)),
+            )
+    except (KeyError, ValueError, TypeError, AttributeError) as error:
+        raise ZooKeeperUnusable(f"the znode {path} cannot be understood: {error!r}") from error
+    return topic
+
+
+def _count_the_rest(znodes: Mapping[str, bytes], state: ClusterState) -> None:
+    users = [path for path in znodes if _is_below(path, "/config/users")]
+    configs = {path: _config(znodes, path) for path in users}
+    scram = [path for path, config in configs.items() if any("SCRAM" in key for key in config)]
+    count_not_imported(state, "SCRAM users", scram)
+    quotas = [path for path, config in configs.items() if any("SCRAM" not in x for x in config)]
+    for tree in ("/config/clients", "/config/ips"):
+        quotas += [path for path in znodes if _is_below(path, tree) and _config(znodes, path)]
+    count_not_imported(state, "client quotas", quotas)
+    for tree in ("/kafka-acl", "/kafka-acl-extended"):
+        for path in znodes:
+            if _is_below(path, tree):
+                count_not_imported(state, "ACLs", _json(znodes, path).get("acls", ()))
+    tokens = [path for path in znodes if _is_below(path, "/delegation_token/tokens")]
+    count_not_imported(state, "delegation tokens", tokens)
+
+
+def _is_below(path: str, tree: str) -> bool:
+    return path.startswith(tree + "/")
+
+
+def _children(znodes: Mapping[str, bytes], parent: str) -> list[str]:
+    prefix = parent + "/"
+    return [
+        path.removeprefix(prefix)
+        for path in znodes
+        if path.startswith(prefix) and "/" not in path.removeprefix(prefix)
+    ]
+
+
+def _config(znodes: Mapping[str, bytes], path: str) -> dict[str, str]:
+    return {str(k): str(v) for k, v in _json(znodes, path).get("config", {}).items()}
+
+
+def _json(znodes: Mapping[str, bytes], path: str) -> dict[str, Any]:
+    """A znode's object; empty where there is no such znode or nothing in it."""
+    data = znodes.get(path, b"")
+    if not data:
+        return {}
+    try:
+        value = json.loads(data)
+    except ValueError as error:
+        raise ZooKeeperUnusable(f"the znode {path} holds no JSON: {error}") from error
+    return value if isinstance(value, dict) else {}

@@ -1,0 +1,96 @@
+"""How a tool that administrates talks to a cluster: over blocking sockets, one question at a time.
+
+A tool gives `run_admin` a coroutine function that takes a `Cluster`; which families of questions it
+needs (`plog.client.admin`'s TopicAdmin, ConfigAdmin, ...) it imports itself, and no others, for
+every import is time somebody waits.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any, TypeVar
+
+from plog.cli.options import UsageError
+from plog.cli.parser import fail
+from plog.client.network.cluster import Cluster
+from plog.client.network.ports import Network
+from plog.client.settings import AdminSettings
+from plog.client.network.socket_network import SocketNetwork, run_blocking
+from plog.errors import KafkaError, UnsupportedVersion
+
+T = TypeVar("T")
+
+
+def run_admin(
+    arguments: argparse.Namespace, work: Callable[[Cluster], Coroutine[Any, Any, T]]
+) -> T:
+    """Connect as the options say, do the work, and disconnect.
+
+    Raises ConfigError for wrong settings, and whatever the work raises.
+    """
+    settings = admin_settings(arguments)
+    return run_blocking(_with_cluster(SocketNetwork(client_id=settings.client_id), settings, work))
+
+
+def admin_settings(arguments: argparse.Namespace) -> AdminSettings:
+    """The client's settings: those of ``--command-config``, and what the command line says."""
+    given: dict[str, object] = {}
+    servers = arguments.bootstrap_servers
+    controllers = getattr(arguments, "bootstrap_controllers", None)
+    if servers is not None and controllers is not None:
+        raise UsageError("say whom to ask in one way: --bootstrap-server or --bootstrap-controller")
+    if servers is None and controllers is None and arguments.command_config is None:
+        raise UsageError("whom to ask is missing: --bootstrap-server HOST:PORT")
+    if servers is not None or controllers is not None:  # Either is stronger than both in a file.
+        given["bootstrap.servers"] = servers or ""
+        given["bootstrap.controllers"] = controllers or ""
+    timeout_ms = getattr(arguments, "timeout_ms", None)
+    if timeout_ms is not None:
+        given["default.api.timeout.ms"] = timeout_ms
+        given["request.timeout.ms"] = timeout_ms
+    return AdminSettings.from_file(arguments.command_config, given)
+
+
+async def _with_cluster(
+    network: Network, settings: AdminSettings, work: Callable[[Cluster], Coroutine[Any, Any, T]]
+) -> T:
+    cluster = Cluster(network, settings)
+    try:
+        return await work(cluster)
+    except UnsupportedVersion as error:
+        if not settings.uses_controllers:
+            raise
+        raise UnsupportedVersion(
+            f"{error.message}. Controllers answer few questions: use --bootstrap-server"
+        ) from None
+    finally:
+        await cluster.close()
+
+
+def topic_filter(pattern: str | None) -> Callable[[str], bool]:
+    """Which topics an option of Kafka's tools means: a list of regular expressions.
+
+    >>> [name for name in ("a", "ab", "b") if topic_filter("a.*, c")(name)]
+    ['a', 'ab']
+    >>> topic_filter(None)("anything")
+    True
+    """
+    if pattern is None:
+        return lambda name: True
+    text = re.sub(r"\s*,\s*", "|", pattern.strip().strip("\"'"))
+    try:
+        compiled = re.compile(text)
+    except re.error as error:
+        raise UsageError(f"'{pattern}' is no regular expression: {error}") from None
+    return lambda name: compiled.fullmatch(name) is not None
+
+
+def tell_errors(errors: Iterable[tuple[object, KafkaError]]) -> int:
+    """Say what went wrong with each thing, a line each; the exit code."""
+    code = 0
+    for about, error in errors:
+        fail(f"{about}: {error.message}")
+        code = 1
+    return code

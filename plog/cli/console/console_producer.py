@@ -1,0 +1,296 @@
+"""``plog console-producer``: each line of standard input, or of a file, becomes a record.
+
+Names and flags are those of Kafka's kafka-console-producer.sh. A record that is not delivered is
+told with the number of its line, the others go on, and the exit code is 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from typing import IO, TYPE_CHECKING, Final
+
+from plog.cli.client_properties import (
+    add_client_options,
+    client_config,
+    merged,
+)
+from plog.cli.console.line_reader import LineError, LineFormat, stripped
+from plog.cli.options import (
+    UsageError,
+    add_bootstrap_option,
+    add_property_option,
+    not_negative,
+    positive,
+    raw_key_value,
+)
+from plog.cli.send_results import SendResults
+from plog.cli.output import progress
+from plog.cli.parser import add_examples, fail
+from plog.error_base import PlogError
+
+if TYPE_CHECKING:
+    from plog.client.faces.blocking import Producer
+    from plog.client.producer.record_checks import Headers
+
+CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
+_READERS: Final = ("LineMessageReader", "ConsoleProducer$LineMessageReader")
+_TOLD: Final = 10
+"""Errors that are told one by one; the rest is counted."""
+_PROGRESS_LINES: Final = 2048
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Send lines of standard input, or of a file, as records to a topic."""
+    add_bootstrap_option(parser, "--broker-list")
+    parser.add_argument("--topic", required=True, help="the topic to send to")
+    parser.add_argument("--from-file", metavar="FILE", help="read this instead of standard input")
+    add_client_options(parser, "producer")
+    _add_reader_options(parser)
+    _add_delivery_options(parser)
+    _add_size_options(parser)
+    add_examples(
+        parser,
+        (
+            "send what is typed, until Ctrl-D",
+            "plog console-producer --bootstrap-server localhost:9092 --topic orders",
+        ),
+        (
+            "send a file whose lines are key:value",
+            "plog console-producer --bootstrap-server localhost:9092 --topic orders"
+            " --from-file orders.txt --reader-property parse.key=true"
+            " --reader-property key.separator=:",
+        ),
+        (
+            "compress, in larger batches",
+            "plog console-producer --bootstrap-server localhost:9092 --topic orders"
+            " --compression-codec zstd --batch-size 262144 --command-property linger.ms=100",
+        ),
+    )
+    parser.set_defaults(run=run)
+
+
+def _add_reader_options(parser: argparse.ArgumentParser) -> None:
+    add_property_option(
+        parser,
+        "--reader-property",
+        "--property",
+        dest="reader_properties",
+        what="how a line is read: parse.key, key.separator (tab), parse.headers, headers.delimiter"
+        " (tab), headers.separator (,), headers.key.separator (:), null.marker, ignore.error",
+        read=raw_key_value,
+    )
+    parser.add_argument(
+        "--reader-config", metavar="FILE", help="properties file with the same, which lose"
+    )
+    parser.add_argument(
+        "--line-reader",
+        metavar="CLASS",
+        default="org.apache.kafka.tools.LineMessageReader",
+        help="Kafka's LineMessageReader is the only one there is",
+    )
+
+
+def _add_delivery_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--compression-codec",
+        nargs="?",
+        const="gzip",
+        choices=CODECS,
+        help="compress batches; gzip if it does not say how",
+    )
+    parser.add_argument(
+        "--sync", action="store_true", help="wait for each record before the next one"
+    )
+    parser.add_argument(
+        "--request-required-acks", metavar="ACKS", help="acks: 0, 1 or all, also -1"
+    )
+    for name, setting, what in (
+        ("--timeout", "linger.ms", "ms a batch waits for more records"),
+        ("--request-timeout-ms", "request.timeout.ms", "ms to wait for a broker's answer"),
+        ("--message-send-max-retries", "retries", "tries after the first one"),
+        ("--retry-backoff-ms", "retry.backoff.ms", "ms before another try"),
+        ("--metadata-expiry-ms", "metadata.max.age.ms", "ms after which metadata is refreshed"),
+        ("--max-block-ms", "max.block.ms", "ms to wait for the topic, or for memory"),
+    ):
+        parser.add_argument(
+            name, type=not_negative, metavar="NUMBER", help=f"{what} (the setting {setting})"
+        )
+
+
+def _add_size_options(parser: argparse.ArgumentParser) -> None:
+    for name, setting, what in (
+        ("--batch-size", "batch.size", "bytes of a full batch"),
+        ("--max-memory-bytes", "buffer.memory", "bytes of records that are not acknowledged"),
+        ("--socket-buffer-size", "send.buffer.bytes", "bytes of the socket's send buffer"),
+    ):
+        older = ("--max-partition-memory-bytes",) if name == "--batch-size" else ()
+        parser.add_argument(
+            name, *older, type=positive, metavar="BYTES", help=f"{what} (the setting {setting})"
+        )
+
+
+def settings_of(arguments: argparse.Namespace) -> dict[str, object]:
+    """The producer's settings that the options ask for."""
+    flags = {
+        "compression.type": arguments.compression_codec,
+        "acks": arguments.request_required_acks,
+        "linger.ms": arguments.timeout,
+        "request.timeout.ms": arguments.request_timeout_ms,
+        "retries": arguments.message_send_max_retries,
+        "retry.backoff.ms": arguments.retry_backoff_ms,
+        "metadata.max.age.ms": arguments.metadata_expiry_ms,
+        "max.block.ms": arguments.max_block_ms,
+        "batch.size": arguments.batch_size,
+        "buffer.memory": arguments.max_memory_bytes,
+        "send.buffer.bytes": arguments.socket_buffer_size,
+    }
+    return client_config(arguments, flags, defaults={"client.id": "console-producer"})
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Send the lines; 1 if one of them could not be read or delivered."""
+    reader = arguments.line_reader.removeprefix("org.apache.kafka.tools.").removeprefix(
+        "kafka.tools."
+    )
+    if reader not in _READERS:
+        raise UsageError(f"there is no reader {arguments.line_reader}: take {_READERS[0]}")
+    line_format = LineFormat.of(merged(arguments.reader_config, arguments.reader_properties))
+    config = settings_of(arguments)
+    tally = Tally(arguments.topic)
+    with ExitStack() as stack:
+        lines = stack.enter_context(_source(arguments.from_file))
+        from plog.client.faces.blocking import Producer
+
+        producer = stack.enter_context(Producer(config=config))
+        sender = LineSender(producer, arguments.topic, line_format, tally, sync=arguments.sync)
+        sender.send_all(stripped(lines))
+    tally.conclude()
+    return int(tally.failed > 0)
+
+
+class Tally:
+    """What became of the lines."""
+
+    def __init__(self, topic: str) -> None:
+        self.topic = topic
+        self.sent = 0
+        self.failed = 0
+
+    def count(self, numbers: Sequence[int]) -> None:
+        """The records of these lines have been written."""
+        self.sent += len(numbers)
+
+    def count_failed(self, number: int, error: Exception) -> None:
+        """The record of a line has not."""
+        self.failed += 1
+        if self.failed <= _TOLD:
+            fail(f"line {number} was not delivered: {error}")
+
+    def sent_before(self) -> str:
+        """How many records precede a line that cannot be read."""
+        return f"{self.sent} record{' was' if self.sent == 1 else 's were'} sent before it"
+
+    def conclude(self) -> None:
+        """Tell how many errors were not told; on a terminal, also how it went."""
+        if self.failed > _TOLD:
+            fail(f"{self.failed - _TOLD} more lines were not delivered")
+        if sys.stderr.isatty():
+            print(f"{self.sent} records sent to {self.topic}", file=sys.stderr)
+
+
+class LineSender:
+    """Reads lines and gives them to a producer."""
+
+    def __init__(
+        self,
+        producer: Producer,
+        topic: str,
+        line_format: LineFormat,
+        tally: Tally,
+        *,
+        sync: bool,
+    ) -> None:
+        self._producer = producer
+        self._topic = topic
+        self._format = line_format
+        self._tally = tally
+        self._outcomes: SendResults[int] = SendResults(tally.count, tally.count_failed)
+        self._sync = sync
+
+    def send_all(self, lines: Iterable[bytes]) -> None:
+        """Send each line. Raises LineError for one that cannot be read, after those before it."""
+        parse = None if self._format.is_plain else self._format.parse
+        send, topic, watch = self._producer.send, self._topic, self._outcomes.watch
+        key: bytes | None = None
+        headers: Headers = ()
+        for number, value in enumerate(lines, 1):
+            try:
+                if parse is None:
+                    future = send(topic, value)
+                else:
+                    key, parsed, headers = parse(value, number)
+                    future = send(topic, parsed, key, headers=headers)
+                watch(number, future)
+                if self._sync:
+                    future.exception()
+            except LineError as error:
+                self._producer.flush()  # Errors of earlier lines come first.
+                raise LineError(f"{error}; {self._tally.sent_before()}") from error
+            except PlogError as error:
+                self._refused(number, error)
+
+    def _refused(self, number: int, error: PlogError) -> None:
+        """A record was not taken: too large a one is its own fault, the rest ends everything."""
+        from plog.client.errors import RecordTooLarge
+
+        if not isinstance(error, RecordTooLarge):
+            raise PlogError(f"line {number} and all later ones were not sent: {error}") from error
+        with self._outcomes.lock:
+            self._tally.count_failed(number, error)
+
+
+class _source(ExitStack):
+    """The lines to send, with a bar or a prompt where somebody sees it."""
+
+    def __init__(self, path: str | None) -> None:
+        super().__init__()
+        self._path = path
+
+    def __enter__(self) -> Iterator[bytes]:  # type: ignore[override]  # What it is a context of.
+        super().__enter__()
+        if self._path is None:
+            return _prompted(sys.stdin.buffer)
+        file = self.enter_context(open(self._path, "rb"))
+        if not sys.stderr.isatty():
+            return iter(file)
+        size = file.seek(0, 2)
+        file.seek(0)
+        return _measured(file, self.enter_context(progress(size, "B", scale=True)))
+
+
+def _prompted(stream: IO[bytes]) -> Iterator[bytes]:
+    if not (stream.isatty() and sys.stdout.isatty()):
+        yield from stream
+        return
+    while True:
+        sys.stdout.write(">")
+        sys.stdout.flush()
+        line = stream.readline()
+        if not line:
+            return
+        yield line
+
+
+def _measured(file: IO[bytes], advance: object) -> Iterator[bytes]:
+    assert callable(advance)
+    done = 0
+    for number, line in enumerate(file):
+        done += len(line)
+        if number % _PROGRESS_LINES == 0:
+            advance(done)
+            done = 0
+        yield line
+    advance(done)

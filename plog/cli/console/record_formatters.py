@@ -1,0 +1,206 @@
+"""Records as ``plog console-consumer`` prints them; a formatter makes bytes of one record.
+
+Source: Kafka 4.3 DefaultMessageFormatter, LoggingMessageFormatter, NoOpMessageFormatter. Those of
+internal topics are in coordinator_formatters.py.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import sys
+from collections.abc import Callable, Mapping
+from typing import Final, Protocol
+
+from plog.cli.console.coordinator_formatters import COORDINATOR_FORMATTERS
+from plog.cli.console.deserializers import Deserializer, find_deserializer
+from plog.cli.options import UsageError
+from plog.client.values import ConsumerRecord
+from plog.records.batch import TimestampType
+
+_PRINTED: Final = ("timestamp", "partition", "offset", "delivery", "epoch", "headers", "key")
+_BYTES: Final = ("key.separator", "line.separator", "headers.separator", "null.literal")
+_DESERIALIZERS: Final = ("key", "value", "headers", "header")
+_TYPE_NAMES: Final = {
+    TimestampType.CREATE_TIME: "CreateTime",
+    TimestampType.LOG_APPEND_TIME: "LogAppendTime",
+}
+
+
+class Formatter(Protocol):
+    """Makes what is printed of a record."""
+
+    def format(self, record: ConsumerRecord) -> bytes:
+        """All that is to be printed, line ends included. Raises PlogError."""
+
+
+class DefaultFormatter:
+    """The parts that are asked for, with separators between them."""
+
+    def __init__(self, properties: Mapping[str, str]) -> None:
+        _refuse_unknown(properties)
+        self._parts = [
+            getattr(self, f"_{name}")
+            for name in _PRINTED
+            if _truth(properties.get(f"print.{name}", ""))
+        ]
+        if _truth(properties.get("print.value", "true")):
+            self._parts.append(self._value)
+        self._separator = _bytes(properties, "key.separator", "\t")
+        self._end = _bytes(properties, "line.separator", "\n")
+        self._between_headers = _bytes(properties, "headers.separator", ",")
+        self._null = _bytes(properties, "null.literal", "null")
+        self._of_key = find_deserializer(properties.get("key.deserializer"))
+        self._of_value = find_deserializer(properties.get("value.deserializer"))
+        self._of_header = find_deserializer(
+            properties.get("headers.deserializer", properties.get("header.deserializer"))
+        )
+
+    @property
+    def prints_values_only(self) -> bool:
+        """Whether a line is a value as it is."""
+        return self._parts == [self._value] and self._of_value is None
+
+    def format(self, record: ConsumerRecord) -> bytes:
+        if not self._parts:
+            return b""
+        return self._separator.join([part(record) for part in self._parts]) + self._end
+
+    def _timestamp(self, record: ConsumerRecord) -> bytes:
+        name = timestamp_type_name(record)
+        return b"NO_TIMESTAMP" if name is None else b"%s:%d" % (name.encode(), record.timestamp)
+
+    def _partition(self, record: ConsumerRecord) -> bytes:
+        return b"Partition:%d" % record.partition
+
+    def _offset(self, record: ConsumerRecord) -> bytes:
+        return b"Offset:%d" % record.offset
+
+    def _delivery(self, record: ConsumerRecord) -> bytes:
+        return b"Delivery:NOT_PRESENT"
+
+    def _epoch(self, record: ConsumerRecord) -> bytes:
+        epoch = record.leader_epoch
+        return b"Epoch:NOT_PRESENT" if epoch < 0 else b"Epoch:%d" % epoch
+
+    def _headers(self, record: ConsumerRecord) -> bytes:
+        if not record.headers:
+            return b"NO_HEADERS"
+        return self._between_headers.join(
+            name.encode("utf-8", "surrogateescape") + b":" + self._shown(self._of_header, value)
+            for name, value in record.headers
+        )
+
+    def _key(self, record: ConsumerRecord) -> bytes:
+        return self._shown(self._of_key, record.key)
+
+    def _value(self, record: ConsumerRecord) -> bytes:
+        return self._shown(self._of_value, record.value)
+
+    def _shown(self, deserialize: Deserializer | None, data: bytes | None) -> bytes:
+        if data is None:
+            return self._null
+        return data if deserialize is None else deserialize(data).encode()
+
+
+class LoggingFormatter(DefaultFormatter):
+    """The same, and one line of each record on standard error."""
+
+    def format(self, record: ConsumerRecord) -> bytes:
+        name = timestamp_type_name(record)
+        when = "" if name is None else f"{name}:{record.timestamp}, "
+        key = "null " if record.key is None else f"{_text(record.key)}, "
+        value = "null" if record.value is None else _text(record.value)
+        print(f"{when}key:{key}value:{value}", file=sys.stderr)
+        return super().format(record)
+
+
+class NoOpFormatter:
+    """Prints nothing: for measuring."""
+
+    def __init__(self, properties: Mapping[str, str]) -> None:
+        """It has no properties, and ignores them."""
+
+    def format(self, record: ConsumerRecord) -> bytes:
+        return b""
+
+
+class JsonFormatter:
+    """One JSON object in a line; bytes that are not UTF-8 are ``{"base64": …}``."""
+
+    def __init__(self, properties: Mapping[str, str]) -> None:
+        if properties:
+            raise UsageError("--json prints all there is: it takes no properties of a formatter")
+
+    def format(self, record: ConsumerRecord) -> bytes:
+        fields = {
+            "topic": record.topic,
+            "partition": record.partition,
+            "offset": record.offset,
+            "timestamp": record.timestamp,
+            "timestamp_type": timestamp_type_name(record),
+            "leader_epoch": record.leader_epoch,
+            "headers": [
+                [name.encode("utf-8", "surrogateescape").decode("utf-8", "replace"), _json(value)]
+                for name, value in record.headers
+            ],
+            "key": _json(record.key),
+            "value": _json(record.value),
+        }
+        return json.dumps(fields, ensure_ascii=False).encode() + b"\n"
+
+
+FORMATTERS: Final[Mapping[str, Callable[[Mapping[str, str]], Formatter]]] = {
+    "DefaultMessageFormatter": DefaultFormatter,
+    "LoggingMessageFormatter": LoggingFormatter,
+    "NoOpMessageFormatter": NoOpFormatter,
+    **COORDINATOR_FORMATTERS,
+}
+
+
+def find_formatter(name: str) -> Callable[[Mapping[str, str]], Formatter]:
+    """The formatter of a Java class, by its name with or without the package. Raises UsageError.
+
+    >>> find_formatter("kafka.tools.NoOpMessageFormatter").__name__
+    'NoOpFormatter'
+    """
+    found = FORMATTERS.get(name.replace("$", ".").rpartition(".")[2])
+    if found is None:
+        raise UsageError(f"there is no formatter {name}: choose one of {', '.join(FORMATTERS)}")
+    return found
+
+
+def timestamp_type_name(record: ConsumerRecord) -> str | None:
+    """What Java calls it; None for a record without a time."""
+    return None if record.timestamp < 0 else _TYPE_NAMES.get(record.timestamp_type)
+
+
+def _refuse_unknown(properties: Mapping[str, str]) -> None:
+    names = {f"print.{part}" for part in (*_PRINTED, "value")} | set(_BYTES)
+    deserializers = {f"{part}.deserializer" for part in _DESERIALIZERS}
+    for name in properties:
+        is_of_deserializer = any(name.startswith(f"{known}.") for known in deserializers)
+        if name not in names | deserializers and not is_of_deserializer:
+            known = ", ".join(sorted(names | deserializers))
+            raise UsageError(f"the formatter has no property {name}: it has {known}")
+
+
+def _bytes(properties: Mapping[str, str], name: str, default: str) -> bytes:
+    return properties.get(name, default).encode("utf-8", "surrogateescape")
+
+
+def _truth(text: str) -> bool:
+    return text.strip().lower() == "true"
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "replace")
+
+
+def _json(data: bytes | None) -> object:
+    if data is None:
+        return None
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(data).decode()}

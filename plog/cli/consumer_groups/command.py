@@ -1,0 +1,331 @@
+"""``plog consumer-groups``: list, describe and delete groups, and move their offsets.
+
+What a description looks like is in report.py, where offsets go to in offset_reset.py.
+Source: Kafka 4.3 ConsumerGroupCommand.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Sequence
+
+from plog.cli.admin_client import run_admin
+from plog.cli.consumer_groups.offset_reset import add_reset_options, check_reset, reset_offsets
+from plog.cli.consumer_groups.selection import CONSUMER, group_names, parse_topic
+from plog.cli.options import (
+    UsageError,
+    add_admin_options,
+    comma_list,
+    is_given,
+    one_of,
+    only_with,
+    positive,
+)
+from plog.cli.output import Table, print_json, show, tell
+from plog.cli.parser import add_examples, fail
+from plog.client.admin.group_offsets import GroupOffsetAdmin
+from plog.client.admin.groups import GroupAdmin
+from plog.client.admin.topic_descriptions import TopicDescriptionAdmin
+from plog.client.admin.values import GroupState
+from plog.client.network.cluster import Cluster
+from plog.errors import KafkaError
+from plog.types import TopicPartition
+
+_ACTIONS = (
+    "--list",
+    "--describe",
+    "--delete",
+    "--reset-offsets",
+    "--delete-offsets",
+    "--validate-regex",
+)
+_TYPES = ("classic", CONSUMER)
+_STATES = ("Assigning", "CompletingRebalance", "Dead", "Empty", "PreparingRebalance",
+           "Reconciling", "Stable")  # fmt: skip
+# What RE2 has not.
+_NOT_IN_RE2 = re.compile(r"\(\?<?[=!]|\(\?P=|\\[1-9]|[*+?}]\+")
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """List, describe and delete consumer groups, and move their offsets."""
+    add_admin_options(parser, required=False)
+    actions = parser.add_argument_group("actions, one of which is needed")
+    actions.add_argument("--list", action="store_true", help="list the groups there are")
+    actions.add_argument("--describe", action="store_true", help="tell how far groups have come")
+    actions.add_argument("--delete", action="store_true", help="delete groups without members")
+    actions.add_argument(
+        "--reset-offsets", action="store_true", help="move the offsets of groups without members"
+    )
+    actions.add_argument(
+        "--delete-offsets", action="store_true", help="let a group forget its offsets of topics"
+    )
+    actions.add_argument(
+        "--validate-regex", metavar="REGEX", help="tell whether brokers would take this pattern"
+    )
+    _add_scope(parser)
+    _add_description_options(parser)
+    add_reset_options(parser)
+    _add_examples(parser)
+    parser.set_defaults(run=run)
+
+
+def _add_scope(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("of what")
+    group.add_argument(
+        "--group", action="append", default=[], metavar="GROUP", help="a group; may be repeated"
+    )
+    group.add_argument("--all-groups", action="store_true", help="all groups")
+    group.add_argument(
+        "--topic",
+        action="append",
+        default=[],
+        metavar="TOPIC[:PARTITION,...]",
+        help="a topic, or some of its partitions; may be repeated",
+    )
+    group.add_argument(
+        "--all-topics", action="store_true", help="all topics the group has offsets of"
+    )
+    group.add_argument(
+        "--timeout",
+        type=positive,
+        default=30_000,
+        metavar="MS",
+        dest="timeout_ms",
+        help="how long to try, in milliseconds (default: %(default)s)",
+    )
+
+
+def _add_description_options(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("what to tell")
+    group.add_argument(
+        "--offsets", action="store_true", help="--describe: offsets and lag, which is the default"
+    )
+    group.add_argument("--members", action="store_true", help="--describe: the members")
+    group.add_argument(
+        "--state",
+        nargs="?",
+        const="",
+        metavar="STATE,...",
+        help="--describe: the group's state; --list: the states, or only groups in these",
+    )
+    group.add_argument(
+        "--type",
+        nargs="?",
+        const="",
+        metavar="TYPE,...",
+        help="--list: the types, or only groups of these",
+    )
+    group.add_argument("--verbose", action="store_true", help="--describe: tell more")
+
+
+def _add_examples(parser: argparse.ArgumentParser) -> None:
+    server = "plog consumer-groups --bootstrap-server localhost:9092"
+    add_examples(
+        parser,
+        ("the groups and their states", f"{server} --list --state"),
+        ("how far a group is behind", f"{server} --describe --group billing"),
+        (
+            "what going back to yesterday would mean",
+            f"{server} --reset-offsets --group billing --topic orders --by-duration P1D --dry-run",
+        ),
+        (
+            "begin again",
+            f"{server} --reset-offsets --group billing --all-topics --to-earliest --execute",
+        ),
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Carry out the one action."""
+    action = one_of(arguments, _ACTIONS)
+    if action == "--validate-regex":
+        return validate_regex(arguments.validate_regex)
+    if arguments.bootstrap_servers is None:
+        raise UsageError("--bootstrap-server is needed")
+    check(arguments, action)
+    match action:
+        case "--list":
+            return run_admin(arguments, lambda cluster: list_groups(cluster, arguments))
+        case "--describe":
+            from plog.cli.consumer_groups.report import describe  # What the others do without.
+
+            return run_admin(arguments, lambda cluster: describe(cluster, arguments))
+        case "--delete":
+            return run_admin(arguments, lambda cluster: delete(cluster, arguments))
+        case "--delete-offsets":
+            return run_admin(arguments, lambda cluster: delete_offsets(cluster, arguments))
+    return run_admin(arguments, lambda cluster: reset_offsets(cluster, arguments))
+
+
+def check(arguments: argparse.Namespace, action: str) -> None:
+    """Refuse options that do not go together. Raises UsageError."""
+    only_with(arguments, ["--describe"], "--members", "--offsets", "--verbose")
+    only_with(arguments, ["--describe", "--list"], "--state")
+    only_with(arguments, ["--list"], "--type")
+    only_with(arguments, ["--reset-offsets", "--delete-offsets"], "--topic")
+    only_with(arguments, ["--reset-offsets"], "--all-topics")
+    if action == "--list" and (arguments.group or arguments.all_groups):
+        raise UsageError("--list lists all groups: use --describe --group to see one")
+    if arguments.group and arguments.all_groups:
+        raise UsageError("--all-groups says what --group says: leave one out")
+    if action != "--list" and not arguments.group and not arguments.all_groups:
+        raise UsageError(f"{action} needs --group, or --all-groups")
+    if action == "--describe":
+        told = [x for x in ("--members", "--offsets", "--state") if is_given(arguments, x)]
+        if len(told) > 1:
+            raise UsageError(f"--describe tells one of {', '.join(told)}")
+        if arguments.state:
+            raise UsageError("--describe --state takes no states")
+    if action == "--delete-offsets" and (len(arguments.group) != 1 or not arguments.topic):
+        raise UsageError("--delete-offsets needs one --group, and at least one --topic")
+    check_reset(arguments, action)
+
+
+def validate_regex(pattern: str) -> int:
+    """Tell whether a pattern is one. Brokers use RE2, which has no looking around or back."""
+    problem = None
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        problem = str(error)
+    found = _NOT_IN_RE2.search(pattern)
+    if problem is None and found is not None:
+        problem = f"RE2 has no `{found[0]}`"
+    if problem is None:
+        print(f"The regular expression `{pattern}` is valid.")
+    else:
+        print(f"The regular expression `{pattern}` is invalid: {problem}.")
+    return 0
+
+
+# -- list --------------------------------------------------------------------------------------
+
+
+async def list_groups(cluster: Cluster, arguments: argparse.Namespace) -> int:
+    """``--list``."""
+    states, types = states_of(arguments.state or ""), types_of(arguments.type or "")
+    listed = await GroupAdmin(cluster).list_groups(states=states, types=types)
+    groups = [group for group in listed.values() if group.protocol_type in ("", CONSUMER)]
+    columns = ["GROUP"]
+    if arguments.type is not None:
+        columns.append("TYPE")
+    if arguments.state is not None:
+        columns.append("STATE")
+    rows = []
+    for group in groups:
+        cells = {"GROUP": group.group_id, "TYPE": (group.type or "Unknown").capitalize(),
+                 "STATE": str(group.state or GroupState.UNKNOWN)}  # fmt: skip
+        rows.append([cells[column] for column in columns])
+    show(
+        lambda: (row[0] for row in rows) if len(columns) == 1 else _padded(columns, rows),
+        lambda: [Table(columns, rows)],
+        lambda: [
+            {
+                "group": group.group_id,
+                "protocol_type": group.protocol_type,
+                "state": None if group.state is None else str(group.state),
+                "type": group.type,
+            }
+            for group in groups
+        ],
+        as_json=arguments.json,
+    )
+    return 0
+
+
+def _padded(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Kafka's columns, which are never narrower than these."""
+    width = max([15, *(len(row[0]) for row in rows)]) + 10
+    return [
+        " ".join([row[0].ljust(width), *(cell.ljust(20) for cell in row[1:])])
+        for row in [columns, *rows]
+    ]
+
+
+def states_of(text: str) -> list[str]:
+    """States by name, in any case. Raises UsageError.
+
+    >>> states_of("stable, EMPTY")
+    ['Stable', 'Empty']
+    """
+    known = {state.lower(): state for state in _STATES}
+    named = comma_list(text)
+    unknown = [name for name in named if name.lower() not in known]
+    if unknown:
+        raise UsageError(f"there is no state {', '.join(unknown)}: take {', '.join(_STATES)}")
+    return [known[name.lower()] for name in named]
+
+
+def types_of(text: str) -> list[str]:
+    """Types of groups by name, in any case. Raises UsageError."""
+    named = [name.lower() for name in comma_list(text)]
+    unknown = [name for name in named if name not in _TYPES]
+    if unknown:
+        raise UsageError(f"there is no type {', '.join(unknown)}: take {', '.join(_TYPES)}")
+    return named
+
+
+# -- delete ------------------------------------------------------------------------------------
+
+
+async def delete(cluster: Cluster, arguments: argparse.Namespace) -> int:
+    """``--delete``; 1 if not all could be."""
+    groups = await group_names(cluster, arguments)
+    done = await GroupAdmin(cluster).delete_groups(groups)
+    if arguments.json:
+        errors = {group: error.message for group, error in done.errors.items()}
+        print_json({"deleted": list(done.values_by_key), "errors": errors})
+        return 1 if errors else 0
+    deleted = ", ".join(f"'{group}'" for group in done.values_by_key)
+    if not done.errors:
+        print(f"Deletion of requested consumer groups ({deleted}) was successful.")
+        return 0
+    print("\nError: Deletion of some consumer groups failed:")
+    for group, error in done.errors.items():
+        print(f"* Group '{group}' could not be deleted due to: {error.message}")
+    if deleted:
+        print(f"\nThese consumer groups were deleted successfully: {deleted}")
+    return 1
+
+
+async def delete_offsets(cluster: Cluster, arguments: argparse.Namespace) -> int:
+    """``--delete-offsets``; 1 if not all could be forgotten."""
+    [group] = arguments.group
+    partitions: list[TopicPartition] = []
+    outcomes: dict[TopicPartition, KafkaError | None] = {}
+    for text in arguments.topic:
+        topic, numbers = parse_topic(text)
+        if numbers is not None:
+            partitions += [TopicPartition(topic, number) for number in numbers]
+            continue
+        try:
+            described = await TopicDescriptionAdmin(cluster).describe_topic(topic)
+        except KafkaError as error:
+            outcomes[TopicPartition(topic, -1)] = error
+            continue
+        partitions += [TopicPartition(topic, each.partition) for each in described.partitions]
+    if partitions:
+        admin = GroupOffsetAdmin(cluster)
+        outcomes |= await admin.delete_group_offsets(group, partitions)
+    failed = [error for error in outcomes.values() if error is not None]
+    if failed:
+        fail("some offsets could not be deleted; see the list")
+    elif not arguments.json:
+        print(f"Request succeeded for deleting offsets from group {group}.")
+    rows = [
+        {"topic": topic, "partition": number, "error": error and error.message}
+        for (topic, number), error in sorted(outcomes.items())
+    ]
+    told = {"group": group, "partitions": rows}
+    tell("\n".join(_deletion_lines(outcomes)), told, as_json=arguments.json)
+    return 1 if failed else 0
+
+
+def _deletion_lines(outcomes: dict[TopicPartition, KafkaError | None]) -> list[str]:
+    width = max([15, *(len(partition.topic) for partition in outcomes)])
+    rows = [("TOPIC", "PARTITION", "STATUS")]
+    for (topic, number), error in sorted(outcomes.items()):
+        status = "Successful" if error is None else f"Error: {error.message}"
+        rows.append((topic, "-" if number < 0 else str(number), status))
+    return ["", *(f"{a.ljust(width)} {b.ljust(10)} {c.ljust(15)}" for a, b, c in rows)]

@@ -1,0 +1,370 @@
+"""``plog consumer-groups --reset-offsets``: where to move a group's offsets, and moving them.
+
+Every offset that is not read from a log is brought between the beginning and the end of its
+partition, with a warning. Without ``--execute`` nothing is changed.
+Source: Kafka 4.3 GroupOffsetsResetter.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import io
+import sys
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+
+from plog.cli.consumer_groups.selection import group_names, parse_topic
+from plog.cli.options import UsageError, is_given
+from plog.cli.output import Table, print_json, show
+from plog.cli.parser import fail
+from plog.client.settings import durations
+from plog.client.admin.group_offsets import GroupOffsetAdmin
+from plog.client.admin.groups import GroupAdmin
+from plog.client.admin.records import RecordAdmin
+from plog.client.admin.topic_descriptions import TopicDescriptionAdmin
+from plog.client.admin.values import GroupState, OffsetSpec
+from plog.client.network.cluster import Cluster
+from plog.errors import GroupIdNotFound, LeaderNotAvailable, UnknownTopicOrPartition
+from plog.types import TopicPartition
+
+Offsets = dict[TopicPartition, int]
+
+_TARGETS = (
+    "--to-earliest",
+    "--to-latest",
+    "--to-current",
+    "--to-offset",
+    "--to-datetime",
+    "--by-duration",
+    "--shift-by",
+    "--from-file",
+)
+_NO_OFFSET = -1
+
+
+def add_reset_options(parser: argparse.ArgumentParser) -> None:
+    """Declare where offsets may go to."""
+    group = parser.add_argument_group("--reset-offsets: where to, one of which is needed")
+    group.add_argument("--to-earliest", action="store_true", help="where the log begins")
+    group.add_argument("--to-latest", action="store_true", help="where it ends")
+    group.add_argument("--to-current", action="store_true", help="where the group is")
+    group.add_argument("--to-offset", type=int, metavar="OFFSET", help="this offset")
+    group.add_argument(
+        "--to-datetime",
+        type=datetime_ms,
+        metavar="YYYY-MM-DDThh:mm:ss.sss",
+        help="the first record that is not older; in UTC, unless a zone stands behind",
+    )
+    group.add_argument(
+        "--by-duration",
+        type=duration_ms,
+        metavar="PnDTnHnMnS",
+        help="the first record that is not older than this",
+    )
+    group.add_argument(
+        "--shift-by", type=int, metavar="NUMBER", help="so many records on, or back if negative"
+    )
+    group.add_argument(
+        "--from-file", metavar="FILE", help="what a CSV file says: [group,]topic,partition,offset"
+    )
+    execution = parser.add_argument_group("--reset-offsets: how")
+    execution.add_argument(
+        "--dry-run", action="store_true", help="only tell what would be done; the default"
+    )
+    execution.add_argument("--execute", action="store_true", help="do it")
+    execution.add_argument("--export", action="store_true", help="print it as CSV, for --from-file")
+
+
+def datetime_ms(text: str) -> int:
+    """A date and time as milliseconds since 1970.
+
+    >>> datetime_ms("2026-01-01T00:00:00.500"), datetime_ms("2026-01-01T01:00:00+01:00")
+    (1767225600500, 1767225600000)
+    """
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        moment = None
+    if moment is None or "T" not in text:
+        raise argparse.ArgumentTypeError(f"'{text}' is no time like 2026-01-31T23:59:59.999")
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return round(moment.timestamp() * 1000)
+
+
+def duration_ms(text: str) -> int:
+    """A duration in milliseconds."""
+    try:
+        return durations.duration_ms(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"'{text}' is no duration like P1DT12H30M5S") from None
+
+
+def check_reset(arguments: argparse.Namespace, action: str) -> None:
+    """Refuse options that do not go together. Raises UsageError."""
+    options = (*_TARGETS, "--dry-run", "--execute", "--export")
+    given = [name for name in options if is_given(arguments, name)]
+    if action != "--reset-offsets":
+        if given:
+            raise UsageError(f"{given[0]} only goes with --reset-offsets")
+        return
+    targets = [name for name in given if name in _TARGETS]
+    if len(targets) != 1:
+        raise UsageError(f"say where to in one way: {', '.join(_TARGETS)}")
+    if arguments.dry_run and arguments.execute:
+        raise UsageError("--dry-run or --execute, not both")
+    if not arguments.topic and not arguments.all_topics and arguments.from_file is None:
+        raise UsageError("--reset-offsets needs --topic, --all-topics or --from-file")
+    if arguments.topic and arguments.all_topics:
+        raise UsageError("--all-topics says what --topic says: leave one out")
+    if not arguments.dry_run and not arguments.execute:
+        print(
+            "plog: nothing will be changed: add --execute to do it, or --dry-run to say so",
+            file=sys.stderr,
+        )
+
+
+async def reset_offsets(cluster: Cluster, arguments: argparse.Namespace) -> int:
+    """Work out the new offsets, set them if that is wanted, and print them.
+
+    A group with members, or one that `--from-file` does not name, is told and left alone: the exit
+    code is 1 then.
+    """
+    plan = _read_plan(arguments)
+    code = 0
+    moved: dict[str, Offsets] = {}
+    for group in await group_names(cluster, arguments):
+        state = await _state(cluster, group)
+        if state not in (GroupState.EMPTY, GroupState.DEAD):
+            fail(
+                f"offsets of group '{group}' can only be moved while it has no members, and it is "
+                f"{state}: stop its consumers first"
+            )
+            code, moved[group] = 1, {}
+            continue
+        if plan is not None and group not in plan:
+            fail(f"--from-file has no offsets of group '{group}'")
+            code, moved[group] = 1, {}
+            continue
+        offsets = await _new_offsets(cluster, group, arguments, plan)
+        if arguments.execute and offsets:
+            altered = await GroupOffsetAdmin(cluster).alter_group_offsets(group, offsets)
+            altered.raise_first()
+        moved[group] = offsets
+    _show(moved, arguments)
+    return code
+
+
+async def _state(cluster: Cluster, group: str) -> GroupState:
+    try:
+        return (await GroupAdmin(cluster).describe_group(group)).state
+    except GroupIdNotFound:  # It begins to exist with its offsets.
+        return GroupState.DEAD
+
+
+# -- where to ----------------------------------------------------------------------------------
+
+
+async def _new_offsets(
+    cluster: Cluster,
+    group: str,
+    arguments: argparse.Namespace,
+    plan: Mapping[str, Offsets] | None,
+) -> Offsets:
+    if plan is not None:
+        await _check_partitions(cluster, plan[group])
+        return await _within_log(cluster, plan[group])
+    partitions = await _scope(cluster, group, arguments)
+    await _check_partitions(cluster, partitions)
+    if arguments.to_offset is not None:
+        return await _within_log(cluster, dict.fromkeys(partitions, arguments.to_offset))
+    if arguments.shift_by is not None:
+        current = await _committed(cluster, group)
+        missing = sorted(str(each) for each in partitions if each not in current)
+        if missing:
+            raise UsageError(
+                f"--shift-by: group '{group}' has no offset of {', '.join(missing)} to begin from"
+            )
+        shifted = {each: current[each] + arguments.shift_by for each in partitions}
+        return await _within_log(cluster, shifted)
+    if arguments.to_current:
+        current = await _committed(cluster, group)
+        fresh = [each for each in partitions if each not in current]
+        known = {each: current[each] for each in partitions if each in current}
+        return known | await _listed(cluster, fresh, OffsetSpec.LATEST)
+    if arguments.to_datetime is not None:
+        return await _by_time(cluster, partitions, arguments.to_datetime, arguments)
+    if arguments.by_duration is not None:
+        now_ms = time.time_ns() // 1_000_000
+        time_ms = max(now_ms - arguments.by_duration, 0)
+        return await _by_time(cluster, partitions, time_ms, arguments)
+    to = OffsetSpec.EARLIEST if arguments.to_earliest else OffsetSpec.LATEST
+    return await _listed(cluster, partitions, to)
+
+
+async def _scope(
+    cluster: Cluster, group: str, arguments: argparse.Namespace
+) -> list[TopicPartition]:
+    """The partitions the options mean."""
+    if arguments.all_topics:
+        return sorted(await _committed(cluster, group))
+    partitions: list[TopicPartition] = []
+    for text in arguments.topic:
+        topic, numbers = parse_topic(text)
+        if numbers is None:
+            described = await TopicDescriptionAdmin(cluster).describe_topic(topic)
+            numbers = [each.partition for each in described.partitions]
+        partitions += [TopicPartition(topic, number) for number in numbers]
+    return sorted(set(partitions))
+
+
+async def _check_partitions(cluster: Cluster, partitions: Iterable[TopicPartition]) -> None:
+    """Raises UnknownTopicOrPartition, LeaderNotAvailable."""
+    wanted = sorted(set(partitions))
+    topics = sorted({partition.topic for partition in wanted})
+    described = (await TopicDescriptionAdmin(cluster).describe_topics(topics)).raise_first()
+    leaders = {
+        TopicPartition(topic.name, each.partition): each.leader
+        for topic in described.values()
+        for each in topic.partitions
+    }
+    absent = [str(each) for each in wanted if each not in leaders]
+    if absent:
+        raise UnknownTopicOrPartition(f"the partitions {', '.join(absent)} do not exist")
+    leaderless = [str(each) for each in wanted if leaders[each] is None]
+    if leaderless:
+        raise LeaderNotAvailable(f"the partitions {', '.join(leaderless)} have no leader")
+
+
+async def _committed(cluster: Cluster, group: str) -> Offsets:
+    offsets = await GroupOffsetAdmin(cluster).group_offsets(group)
+    return {partition: each.offset for partition, each in offsets.items() if each is not None}
+
+
+async def _listed(
+    cluster: Cluster, partitions: Iterable[TopicPartition], at: OffsetSpec | int
+) -> Offsets:
+    asked = dict.fromkeys(partitions, at)
+    if not asked:
+        return {}
+    found = (await RecordAdmin(cluster).list_offsets(asked)).raise_first()
+    return {partition: each.offset for partition, each in found.items()}
+
+
+async def _by_time(
+    cluster: Cluster,
+    partitions: Sequence[TopicPartition],
+    time_ms: int,
+    arguments: argparse.Namespace,
+) -> Offsets:
+    found = await _listed(cluster, partitions, time_ms)
+    later = [partition for partition, offset in found.items() if offset == _NO_OFFSET]
+    for topic, number in later:
+        print(
+            f"\nWarn: Partition {number} from topic {topic} is empty. Falling back to latest known "
+            "offset.",
+            file=sys.stderr if arguments.json or arguments.export else sys.stdout,
+        )
+    return found | await _listed(cluster, later, OffsetSpec.LATEST)
+
+
+async def _within_log(cluster: Cluster, offsets: Offsets) -> Offsets:
+    """The same, none before the beginning of its log or behind its end."""
+    first = await _listed(cluster, offsets, OffsetSpec.EARLIEST)
+    last = await _listed(cluster, offsets, OffsetSpec.LATEST)
+    bounded = {each: min(max(offset, first[each]), last[each]) for each, offset in offsets.items()}
+    for partition, offset in bounded.items():
+        if offset != offsets[partition]:
+            print(
+                f"plog: warning: offset {offsets[partition]} of {partition} is not in its log, "
+                f"which has {first[partition]} to {last[partition]}: {offset} is taken",
+                file=sys.stderr,
+            )
+    return bounded
+
+
+# -- CSV ---------------------------------------------------------------------------------------
+
+
+def _read_plan(arguments: argparse.Namespace) -> dict[str, Offsets] | None:
+    if arguments.from_file is None:
+        return None
+    with open(arguments.from_file, encoding="utf-8", newline="") as file:
+        return parse_plan(file.read(), arguments.group)
+
+
+def parse_plan(text: str, groups: Sequence[str]) -> dict[str, Offsets]:
+    """Offsets by group; without a group in the lines they are those of the only one.
+
+    Raises UsageError.
+
+    >>> parse_plan("orders,0,5\\n", ["billing"])
+    {'billing': {TopicPartition(topic='orders', partition=0): 5}}
+    """
+    plan: dict[str, Offsets] = {}
+    for number, row in enumerate(csv.reader(io.StringIO(text)), start=1):
+        if not row:
+            continue
+        cells = [cell.strip() for cell in row]
+        if len(cells) == 3 and len(groups) == 1:
+            cells.insert(0, groups[0])
+        try:
+            group, topic, partition, offset = cells
+            plan.setdefault(group, {})[TopicPartition(topic, int(partition))] = int(offset)
+        except ValueError:
+            wanted = f"{'' if len(groups) == 1 else 'group,'}topic,partition,offset"
+            raise UsageError(
+                f"--from-file, line {number}: '{','.join(row)}' is not {wanted}"
+            ) from None
+    return plan
+
+
+def _csv(moved: Mapping[str, Offsets], *, with_group: bool) -> str:
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    for group, offsets in moved.items():
+        for partition, offset in sorted(offsets.items()):
+            writer.writerow([*([group] if with_group else []), *partition, offset])
+    return out.getvalue()
+
+
+# -- telling -----------------------------------------------------------------------------------
+
+
+def _show(moved: Mapping[str, Offsets], arguments: argparse.Namespace) -> None:
+    if arguments.export:
+        sys.stdout.write(_csv(moved, with_group=len(arguments.group) != 1))
+        return
+    rows = [
+        (group, *partition, offset)
+        for group, offsets in moved.items()
+        for partition, offset in sorted(offsets.items())
+    ]
+    if arguments.json:
+        print_json(
+            [
+                dict(zip(("group", "topic", "partition", "new_offset"), row, strict=True))
+                for row in rows
+            ]
+        )
+        return
+    show(
+        lambda: reset_lines(list(moved), rows),
+        lambda: [Table(("GROUP", "TOPIC", "PARTITION", "NEW OFFSET"), rows)],
+        list,
+        as_json=False,
+    )
+
+
+def reset_lines(groups: Sequence[str], rows: Sequence[tuple[str, str, int, int]]) -> list[str]:
+    """Kafka's columns, with an empty line in front."""
+    if not groups:
+        return [""]
+    widths = [max([15, *map(len, groups)]), max([15, *(len(row[1]) for row in rows)]), 10]
+    lines = [""]
+    for *cells, offset in (("GROUP", "TOPIC", "PARTITION", "NEW-OFFSET"), *rows):
+        padded = [str(cell).ljust(width) for cell, width in zip(cells, widths, strict=True)]
+        lines.append(" ".join([*padded, str(offset)]))
+    return lines

@@ -1,0 +1,257 @@
+"""``plog consumer-perf-test``: how fast records are read.
+
+Names, flags and columns are those of Kafka's kafka-consumer-perf-test.sh. Source: Kafka 4.3
+ConsumerPerformance.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import time
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING, Final
+
+from plog.cli.client_properties import add_client_options, client_config, topic_pattern
+from plog.cli.perf.java_dates import formatted
+from plog.cli.options import UsageError, add_bootstrap_option, positive
+from plog.cli.parser import add_examples, fail
+from plog.cli.perf.statistics import metrics_lines
+from plog.cli.shutdown import Shutdown
+
+if TYPE_CHECKING:
+    from plog.client.faces.blocking import Consumer
+    from plog.types import TopicPartition
+
+_MIB: Final = 1024 * 1024
+_POLL_S: Final = 0.1
+_DATE_FORMAT: Final = "yyyy-MM-dd HH:mm:ss:SSS"
+_CLIENT_ID: Final = "perf-consumer-client"
+_MORE_COLUMNS: Final = ", rebalance.time.ms, fetch.time.ms, fetch.MB.sec, fetch.nMsg.sec"
+_COLUMNS: Final = (
+    "start.time, end.time, data.consumed.in.MB, MB.sec, data.consumed.in.nMsg, nMsg.sec"
+)
+_DETAILED: Final = "time, threadId, data.consumed.in.MB, MB.sec, data.consumed.in.nMsg, nMsg.sec"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Read many records, and print the throughput."""
+    add_bootstrap_option(parser, "--broker-list")
+    parser.add_argument("--topic", help="the topic to read")
+    parser.add_argument(
+        "--include",
+        type=topic_pattern,
+        metavar="REGEX",
+        help="read all topics of such a name instead",
+    )
+    parser.add_argument(
+        "--num-records",
+        "--messages",
+        dest="num_records",
+        required=True,
+        type=positive,
+        metavar="COUNT",
+        help="how many to read",
+    )
+    parser.add_argument("--group", help="the group to read in (default: one of a random name)")
+    # Kafka 3.9 takes them, and does nothing with them either.
+    parser.add_argument("--threads", "--num-fetch-threads", dest="_", help=argparse.SUPPRESS)
+    add_client_options(parser, "consumer")
+    _add_fetch_options(parser)
+    _add_output_options(parser)
+    add_examples(
+        parser,
+        (
+            "a million records",
+            "plog consumer-perf-test --bootstrap-server localhost:9092 --topic load"
+            " --num-records 1000000",
+        ),
+        (
+            "with a line every second",
+            "plog consumer-perf-test --bootstrap-server localhost:9092 --topic load"
+            " --num-records 10000000 --show-detailed-stats --reporting-interval 1000",
+        ),
+    )
+    parser.set_defaults(run=run)
+
+
+def _add_fetch_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--fetch-size",
+        type=positive,
+        default=_MIB,
+        metavar="BYTES",
+        help="most to fetch of a partition at once (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--socket-buffer-size",
+        type=positive,
+        default=2 * _MIB,
+        metavar="BYTES",
+        help="the socket's receive buffer (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--from-latest",
+        action="store_true",
+        help="begin with what comes next, unless the group has a place",
+    )
+    parser.add_argument(
+        "--timeout",
+        nargs="?",
+        type=positive,
+        const=10_000,
+        default=10_000,
+        metavar="MS",
+        help="end if no record came for so long (default: %(default)s)",
+    )
+
+
+def _add_output_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--show-detailed-stats", action="store_true", help="print lines meanwhile")
+    parser.add_argument(
+        "--reporting-interval",
+        type=positive,
+        default=5000,
+        metavar="MS",
+        help="ms between two of those (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--date-format",
+        default=_DATE_FORMAT,
+        metavar="FORMAT",
+        help="how times are shown, as Java's SimpleDateFormat",
+    )
+    parser.add_argument("--hide-header", action="store_true", help="print no names of columns")
+    parser.add_argument("--print-metrics", action="store_true", help="print the metrics at the end")
+
+
+@dataclass(slots=True)
+class Progress:
+    """What was read until some moment, and how much of the time went into joining the group."""
+
+    now_ms: int
+    records: int = 0
+    size_bytes: int = 0
+    joining_ms: int = 0
+
+
+@dataclass(slots=True)
+class JoinTimer:
+    """Listens to the group: how long this member had to wait for partitions."""
+
+    began_ms: int
+    total_ms: int = field(default=0)
+
+    def on_partitions_revoked(self, partitions: Collection[TopicPartition]) -> None:
+        self.began_ms = now_ms()
+
+    def on_partitions_assigned(self, partitions: Collection[TopicPartition]) -> None:
+        self.total_ms += now_ms() - self.began_ms
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Read the records; 1 if they did not come in time."""
+    if (arguments.topic is None) == (arguments.include is None):
+        raise UsageError("say exactly one of --topic or --include")
+    formatted(arguments.date_format, datetime.now())
+    flags = {
+        "group.id": arguments.group,
+        "receive.buffer.bytes": arguments.socket_buffer_size,
+        "max.partition.fetch.bytes": arguments.fetch_size,
+        "auto.offset.reset": "latest" if arguments.from_latest else "earliest",
+        "check.crcs": "false",
+    }
+    defaults = {
+        "client.id": _CLIENT_ID,
+        "group.id": f"perf-consumer-{random.randrange(100_000)}",
+    }
+    config = client_config(arguments, flags, defaults=defaults)
+    from plog.client.faces.blocking import Consumer
+
+    if not arguments.hide_header:
+        print((_DETAILED if arguments.show_detailed_stats else _COLUMNS) + _MORE_COLUMNS)
+    with Shutdown() as stopping, Consumer(config=config) as consumer:
+        start = Progress(now_ms())
+        end = read(consumer, arguments, start, stopping)
+        if not arguments.show_detailed_stats:
+            print(total_line(start, end, arguments.date_format))
+        if arguments.print_metrics:
+            client_id = str(config["client.id"])
+            metrics = consumer.metrics()
+            print("\n" + "\n".join(metrics_lines(metrics, "consumer-metrics", client_id)))
+    return stopping.exit_code or int(end.records < arguments.num_records)
+
+
+def read(
+    consumer: Consumer, arguments: argparse.Namespace, start: Progress, stopping: Shutdown
+) -> Progress:
+    """Read until there are enough, or none come any more."""
+    timer = JoinTimer(start.now_ms)
+    if arguments.topic is not None:
+        consumer.subscribe([arguments.topic], listener=timer)
+    else:
+        consumer.subscribe(pattern=arguments.include, listener=timer)
+    done = Progress(start.now_ms)
+    told, came_ms = start, start.now_ms
+    while done.records < arguments.num_records and not stopping.requested:
+        records = consumer.consume(None, _POLL_S)
+        now = now_ms()
+        if records:
+            came_ms = now
+        elif now - came_ms > arguments.timeout:
+            fail(
+                f"only {done.records} records came, and none for {arguments.timeout} ms;"
+                " --timeout waits longer"
+            )
+            break
+        size = sum(len(x.key or b"") + len(x.value or b"") for x in records)
+        done = Progress(now, done.records + len(records), done.size_bytes + size, timer.total_ms)
+        if arguments.show_detailed_stats and now - told.now_ms >= arguments.reporting_interval:
+            print(detailed_line(told, done, arguments.date_format), flush=True)
+            told = done
+    return done
+
+
+def total_line(start: Progress, end: Progress, date_format: str) -> str:
+    """The line of everything."""
+    elapsed_ms = end.now_ms - start.now_ms
+    fetching_ms = elapsed_ms - end.joining_ms
+    read_mb = end.size_bytes / _MIB
+    return (
+        f"{_date(date_format, start.now_ms)}, {_date(date_format, end.now_ms)},"
+        f" {read_mb:.4f}, {_rate(read_mb, elapsed_ms):.4f},"
+        f" {end.records}, {_rate(end.records, elapsed_ms):.4f},"
+        f" {end.joining_ms}, {fetching_ms},"
+        f" {_rate(read_mb, fetching_ms):.4f}, {_rate(end.records, fetching_ms):.4f}"
+    )
+
+
+def detailed_line(before: Progress, now: Progress, date_format: str) -> str:
+    """The line of the time since `before`; the amounts are those since the start."""
+    elapsed_ms = now.now_ms - before.now_ms
+    joining_ms = now.joining_ms - before.joining_ms
+    fetching_ms = elapsed_ms - joining_ms
+    read_mb = (now.size_bytes - before.size_bytes) / _MIB
+    count = now.records - before.records
+    return (
+        f"{_date(date_format, now.now_ms)}, 0,"
+        f" {now.size_bytes / _MIB:.4f}, {_rate(read_mb, elapsed_ms):.4f},"
+        f" {now.records}, {_rate(count, elapsed_ms):.4f},"
+        f" {joining_ms}, {fetching_ms},"
+        f" {_rate(read_mb, fetching_ms):.4f}, {_rate(count, fetching_ms):.4f}"
+    )
+
+
+def _rate(amount: float, elapsed_ms: int) -> float:
+    return 1000 * amount / elapsed_ms if elapsed_ms > 0 else 0.0
+
+
+def _date(date_format: str, ms: int) -> str:
+    return formatted(date_format, datetime.fromtimestamp(ms / 1000))
+
+
+def now_ms() -> int:
+    """The time of day."""
+    return time.time_ns() // 1_000_000

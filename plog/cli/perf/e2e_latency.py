@@ -1,0 +1,184 @@
+"""``plog e2e-latency``: how long a record takes from its producer to a consumer.
+
+Flags, the older order of arguments and the lines are those of Kafka's kafka-e2e-latency.sh. One
+record is under way at a time. Source: Kafka 4.3 EndToEndLatency, KIP-1172.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from plog.cli.client_properties import client_config, known_to
+from plog.cli.options import (
+    UsageError,
+    add_bootstrap_option,
+    add_command_config_option,
+    not_negative,
+    positive,
+)
+from plog.cli.parser import add_examples
+from plog.cli.perf.statistics import percentiles
+from plog.error_base import PlogError
+
+if TYPE_CHECKING:
+    from plog.client.faces.blocking import Consumer, Producer
+
+_TIMEOUT_S: Final = 60.0
+_POSITIONS: Final[tuple[tuple[str, Callable[[str], object]], ...]] = (
+    ("bootstrap_servers", str),
+    ("topic", str),
+    ("num_records", positive),
+    ("producer_acks", str),
+    ("record_size", not_negative),
+    ("command_config", str),
+)
+_REQUIRED: Final = 5
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Measure how long a record takes from a producer to a consumer."""
+    add_bootstrap_option(parser, required=False)
+    parser.add_argument("--topic", help="the topic to use; it is made if it does not exist")
+    parser.add_argument("--num-records", type=positive, metavar="COUNT", help="how many to send")
+    parser.add_argument("--producer-acks", choices=("1", "all"), help="acks of the producer")
+    parser.add_argument("--record-size", type=not_negative, metavar="BYTES", help="of each value")
+    add_command_config_option(parser)
+    for name, what in (
+        ("--record-key-size", "bytes of each key (default: no keys)"),
+        ("--num-headers", "headers of each record (default: none)"),
+        ("--record-header-key-size", "bytes of a header's name"),
+    ):
+        parser.add_argument(name, type=not_negative, default=0, metavar="NUMBER", help=what)
+    parser.add_argument(
+        "--record-header-size", type=int, default=0, metavar="BYTES", help="of a header; -1: null"
+    )
+    parser.add_argument(
+        "positions",
+        nargs="*",
+        metavar="ARGUMENT",
+        help="as it was before Kafka 4.2: bootstrap-server topic num-records producer-acks"
+        " record-size [command-config]",
+    )
+    add_examples(
+        parser,
+        (
+            "ten thousand records",
+            "plog e2e-latency --bootstrap-server localhost:9092 --topic latency"
+            " --num-records 10000 --producer-acks all --record-size 100",
+        ),
+        ("the same in the older way", "plog e2e-latency localhost:9092 latency 10000 all 100"),
+    )
+    parser.set_defaults(run=run)
+
+
+def settle(arguments: argparse.Namespace) -> None:
+    """Give positional arguments the names they have now. Raises UsageError."""
+    given = arguments.positions
+    if given:
+        if len(given) not in (_REQUIRED, len(_POSITIONS)):
+            raise UsageError(f"there are {len(given)} arguments without a name, not 5 or 6")
+        for text, (name, convert) in zip(given, _POSITIONS, strict=False):
+            try:
+                setattr(arguments, name, convert(text))
+            except argparse.ArgumentTypeError as error:
+                raise UsageError(f"{name.replace('_', '-')}: {error}") from None
+    for name, _ in _POSITIONS[:_REQUIRED]:
+        if getattr(arguments, name) is None:
+            flag = name.replace("bootstrap_servers", "bootstrap_server").replace("_", "-")
+            raise UsageError(f"say --{flag}")
+    if arguments.producer_acks not in ("1", "all"):
+        raise UsageError("--producer-acks is 1 or all: without answers nothing can be measured")
+    if arguments.record_header_size < -1:
+        raise UsageError("--record-header-size is -1 or more")
+
+
+class Sample(NamedTuple):
+    """A record to send."""
+
+    key: bytes | None
+    value: bytes
+    headers: tuple[tuple[str, bytes | None], ...]
+
+
+def make_sample(arguments: argparse.Namespace, chance: random.Random) -> Sample:
+    """The next record, of random letters."""
+
+    def letters(size: int) -> bytes:
+        return bytes([chance.randrange(26) + ord("A")]) * size
+
+    value_size = arguments.record_header_size
+    headers = tuple(
+        (
+            letters(arguments.record_header_key_size).decode(),
+            None if value_size < 0 else letters(value_size),
+        )
+        for _ in range(arguments.num_headers)
+    )
+    key = letters(arguments.record_key_size) if arguments.record_key_size else None
+    return Sample(key, letters(arguments.record_size), headers)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Send the records one by one, and print the latencies."""
+    settle(arguments)
+    of_both = client_config(arguments)
+    from plog.client.faces.blocking import Consumer, Producer
+    from plog.client.settings import AdminSettings, ConsumerSettings, ProducerSettings
+
+    of_producer = known_to(ProducerSettings, of_both)
+    of_producer |= {"linger.ms": 0, "acks": arguments.producer_acks}
+    of_consumer = known_to(ConsumerSettings, of_both) | {"auto.offset.reset": "latest"}
+    _make_topic(known_to(AdminSettings, of_both), arguments.topic)
+    chance = random.Random(0)
+    latencies_ns: list[int] = []
+    with Producer(config=of_producer) as producer, Consumer(config=of_consumer) as consumer:
+        _begin(consumer, arguments.topic)
+        for number in range(arguments.num_records):
+            sample = make_sample(arguments, chance)
+            latencies_ns.append(measure(producer, consumer, arguments.topic, sample))
+            if number % 1000 == 0:
+                print(f"{number}\t{latencies_ns[-1] / 1e6}", flush=True)
+    print(f"Avg latency: {sum(latencies_ns) / len(latencies_ns) / 1e6:.4f} ms")
+    p50, p99, p999 = percentiles([x // 1_000_000 for x in latencies_ns], (0.5, 0.99, 0.999))
+    print(f"Percentiles: 50th = {p50}, 99th = {p99}, 99.9th = {p999}")
+    return 0
+
+
+def measure(producer: Producer, consumer: Consumer, topic: str, sample: Sample) -> int:
+    """Send a record and read it; the ns that took. Raises PlogError if another one came."""
+    begin_ns = time.perf_counter_ns()
+    producer.send(topic, sample.value, sample.key, headers=sample.headers).result()
+    records = consumer.consume(None, _TIMEOUT_S)
+    elapsed_ns = time.perf_counter_ns() - begin_ns
+    if not records:
+        raise PlogError(f"the record did not come back in {_TIMEOUT_S:g} s")
+    got = Sample(records[0].key, records[0].value, tuple(records[0].headers))
+    if got != sample or len(records) != 1:
+        raise PlogError(f"somebody else writes to {topic}: choose a topic nobody uses")
+    return elapsed_ns
+
+
+def _begin(consumer: Consumer, topic: str) -> None:
+    from plog.types import TopicPartition
+
+    partitions = [TopicPartition(topic, x.index) for x in consumer.partitions_for(topic, 30)]
+    consumer.assign(partitions)
+    consumer.seek_to_end(partitions)
+    for partition in partitions:
+        consumer.position(partition)
+
+
+def _make_topic(config: dict[str, object], topic: str) -> None:
+    from plog.client.faces.blocking import Admin
+
+    with Admin(config=config) as admin:
+        if topic not in admin.list_topics():
+            print(
+                f'Topic "{topic}" does not exist. Will create topic with 1 partition(s) and'
+                " replication factor = 1"
+            )
+            admin.create_topic(topic, partitions=1, replication_factor=1)

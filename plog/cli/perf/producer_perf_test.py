@@ -1,0 +1,227 @@
+"""``plog producer-perf-test``: how fast records are taken, and how long each one takes.
+
+Names, flags and lines are those of Kafka's kafka-producer-perf-test.sh.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import string
+import time
+from collections.abc import Callable, Sequence
+from itertools import count as counter
+from typing import TYPE_CHECKING, Any, Final
+
+from plog.cli.client_properties import (
+    add_client_config_option,
+    add_client_property_list,
+    client_config,
+)
+from plog.cli.options import UsageError, add_bootstrap_option, not_negative, positive
+from plog.cli.send_results import SendResults
+from plog.cli.parser import add_examples, fail
+from plog.cli.perf.statistics import Statistics, metrics_lines
+from plog.cli.shutdown import Shutdown
+from plog.cli.throttle import Throttle
+from plog.error_base import PlogError
+
+if TYPE_CHECKING:
+    from plog.client.faces.blocking import Producer
+
+_LETTERS: Final = bytes(ord(string.ascii_uppercase[i % 26]) for i in range(256))
+_CLIENT_ID: Final = "perf-producer-client"
+_TOLD: Final = 10
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Send many records, and print throughput and latencies."""
+    add_bootstrap_option(parser, required=False)
+    parser.add_argument("--topic", required=True, help="the topic to send to")
+    parser.add_argument("--num-records", required=True, type=positive, help="how many to send")
+    parser.add_argument(
+        "--throughput",
+        required=True,
+        type=float,
+        metavar="RATE",
+        help="about how many records a second; -1 for as many as go",
+    )
+    payload = parser.add_mutually_exclusive_group(required=True)
+    payload.add_argument("--record-size", type=positive, metavar="BYTES", help="random letters")
+    payload.add_argument("--payload-file", metavar="FILE", help="parts of a file, at random")
+    payload.add_argument("--payload-monotonic", action="store_true", help="the numbers from 0 on")
+    parser.add_argument(
+        "--payload-delimiter",
+        default="\\n",
+        metavar="TEXT",
+        help="what stands between the parts of the file (default: a line's end)",
+    )
+    add_client_property_list(parser, "--producer-props", what="settings of the producer")
+    add_client_config_option(parser, "producer")
+    parser.add_argument("--print-metrics", action="store_true", help="print the metrics at the end")
+    parser.add_argument(
+        "--warmup-records",
+        type=not_negative,
+        default=0,
+        metavar="COUNT",
+        help="leave so many out of a second line of totals",
+    )
+    parser.add_argument(
+        "--reporting-interval",
+        type=positive,
+        default=5000,
+        metavar="MS",
+        help="ms between two lines (default: %(default)s)",
+    )
+    _add_transaction_options(parser)
+    add_examples(
+        parser,
+        (
+            "a million records as fast as they go",
+            "plog producer-perf-test --bootstrap-server localhost:9092 --topic load"
+            " --num-records 1000000 --record-size 200 --throughput -1",
+        ),
+        (
+            "the latency of a quiet producer, without its first second",
+            "plog producer-perf-test --bootstrap-server localhost:9092 --topic load"
+            " --num-records 10000 --record-size 200 --throughput 200 --warmup-records 200"
+            " --command-property linger.ms=0 acks=all",
+        ),
+    )
+    parser.set_defaults(run=run)
+
+
+def _add_transaction_options(parser: argparse.ArgumentParser) -> None:
+    for name in ("--transactional-id", "--transaction-duration-ms"):
+        parser.add_argument(
+            name, metavar=name[2:].upper(), help="refused: this tool measures no transactions"
+        )
+
+
+def check(arguments: argparse.Namespace) -> None:
+    """Refuse what cannot be. Raises UsageError."""
+    for name in ("transactional_id", "transaction_duration_ms"):
+        if getattr(arguments, name) is not None:
+            raise UsageError(
+                f"--{name.replace('_', '-')}: this tool measures no transactions;"
+                " Kafka's kafka-producer-perf-test.sh can measure them"
+            )
+    if arguments.warmup_records >= arguments.num_records:
+        raise UsageError("--warmup-records must be less than --num-records")
+
+
+def payloads(arguments: argparse.Namespace) -> Callable[[], bytes]:
+    """What makes the value of the next record. Raises UsageError and OSError."""
+    chance = random.Random(0)
+    if arguments.record_size is not None:
+        size = arguments.record_size
+        return lambda: chance.randbytes(size).translate(_LETTERS)
+    if arguments.payload_monotonic:
+        numbers = counter()
+        return lambda: b"%d" % next(numbers)
+    with open(arguments.payload_file, "rb") as file:
+        text = file.read()
+    if not text:
+        raise UsageError(f"{arguments.payload_file} is empty")
+    delimiter = arguments.payload_delimiter.replace("\\n", "\n").encode()
+    if not delimiter:
+        raise UsageError("--payload-delimiter is empty")
+    parts = text.split(delimiter)
+    while len(parts) > 1 and not parts[-1]:  # As Java splits.
+        parts.pop()
+    print(f"Number of records read: {len(parts)}")
+    return lambda: chance.choice(parts)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Send the records; 1 if one of them was not delivered."""
+    check(arguments)
+    config = client_config(arguments, defaults={"client.id": _CLIENT_ID})
+    next_payload = payloads(arguments)
+    from plog.client.faces.blocking import Producer
+
+    with Shutdown() as stopping, Producer(config=config) as producer:
+        test = PerfTest(arguments, producer)
+        test.send_all(next_payload, stopping)
+        producer.flush()
+        test.print_totals()
+        if arguments.print_metrics:
+            client_id = str(config["client.id"])
+            print(
+                "\n" + "\n".join(metrics_lines(producer.metrics(), "producer-metrics", client_id))
+            )
+    return stopping.exit_code or int(test.failed > 0)
+
+
+class PerfTest:
+    """Sends records and measures what becomes of them."""
+
+    def __init__(self, arguments: argparse.Namespace, producer: Producer) -> None:
+        self._arguments = arguments
+        self._producer = producer
+        self._statistics = Statistics(arguments.num_records, now_ms(), arguments.reporting_interval)
+        self._steady: Statistics | None = None
+        self.failed = 0
+
+    def send_all(self, next_payload: Callable[[], bytes], stopping: Shutdown) -> None:
+        """Send until there are enough or somebody stops it. Raises PlogError."""
+        arguments, send, topic = self._arguments, self._producer.send, self._arguments.topic
+        if arguments.warmup_records:
+            print(
+                f"Warmup first {arguments.warmup_records} records. Steady state results will print"
+                " after the complete test summary."
+            )
+        outcomes: SendResults[tuple[int, int, bool]] = SendResults(self._written, self._failed)
+        throttle = Throttle(
+            arguments.throughput, now_s=time.monotonic, wait=lambda s: stopping.wait(min(s, 1e6))
+        )
+        for number in range(arguments.num_records):
+            if number == arguments.warmup_records and number:
+                self._begin_steady_state()
+            payload = next_payload()
+            tag = (now_ms(), len(payload), self._steady is not None)
+            try:
+                outcomes.watch(tag, send(topic, payload))
+            except PlogError as error:
+                raise PlogError(f"stopped at record {number}: {error}") from error
+            throttle.pace(number + 1)
+            if stopping.requested:
+                return
+
+    def _begin_steady_state(self) -> None:
+        arguments = self._arguments
+        self._steady = Statistics(
+            arguments.num_records - arguments.warmup_records,
+            now_ms(),
+            arguments.reporting_interval,
+            is_steady=True,
+        )
+
+    def _written(self, tags: Sequence[tuple[int, int, bool]]) -> None:
+        now = now_ms()
+        for start_ms, size, is_steady in tags:
+            self._statistics.record(now - start_ms, size)
+            if is_steady and self._steady is not None:
+                self._steady.record(now - start_ms, size)
+        line = (self._steady or self._statistics).report(now)
+        if line is not None:
+            print(line, flush=True)
+
+    def _failed(self, tag: Any, error: Exception) -> None:
+        self.failed += 1
+        if self.failed <= _TOLD:
+            fail(f"a record was not delivered: {error}")
+
+    def print_totals(self) -> None:
+        """Print the line of everything, and the one without the warm-up."""
+        now = now_ms()
+        print(self._statistics.total(now))
+        if self._steady is not None:
+            print(self._steady.total(now))
+        if self.failed > _TOLD:
+            fail(f"{self.failed - _TOLD} more records were not delivered")
+
+
+def now_ms() -> int:
+    """The time of day, as Kafka's tool measures with it."""
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,433 @@
+"""``plog replay``: copies a range of a topic into another one, at a chosen speed.
+
+Kafka has no such tool. Keys, headers and timestamps stay, and the partition where both topics have
+as many. What is copied is fixed when it begins. With ``--state`` a run that ended early is taken up
+where it was; after a kill, records of up to a second come twice.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from plog.cli.client_properties import SERVERS, known_to, merged
+from plog.cli.options import (
+    UsageError,
+    add_bootstrap_option,
+    add_property_option,
+    not_negative,
+    number_list,
+    positive,
+)
+from plog.cli.send_results import SendResults
+from plog.cli.output import Table, kafka_columns, progress, show
+from plog.cli.parser import add_examples, fail
+from plog.cli.replay.plan import PartitionRange, State, make_plan, time_ms
+from plog.cli.shutdown import Shutdown
+from plog.cli.throttle import Throttle
+from plog.error_base import PlogError
+
+if TYPE_CHECKING:
+    from plog.cli.replay.pace import Speed
+    from plog.client.faces.blocking import Consumer, Producer
+    from plog.client.values import ConsumerRecord
+
+_CHECKPOINT_S: Final = 1.0
+_POLL_S: Final = 0.2
+_AT_ONCE: Final = 500
+_HELD_MAX: Final = 2000
+"""Records of a partition that wait for those of others; more are not fetched then."""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Copy a range of a topic into another one, at a chosen speed."""
+    add_bootstrap_option(parser)
+    parser.add_argument("--topic", required=True, help="the topic to read")
+    parser.add_argument("--to-topic", required=True, help="the topic to write to")
+    parser.add_argument(
+        "--to-bootstrap-server",
+        metavar="HOST:PORT[,HOST:PORT]",
+        help="the cluster to write to (default: the same)",
+    )
+    parser.add_argument("--command-config", metavar="FILE", help="settings for reading")
+    parser.add_argument(
+        "--to-command-config", metavar="FILE", help="settings for writing (default: the same file)"
+    )
+    add_property_option(
+        parser, "--consumer-property", dest="consumer_properties", what="a setting of the reader"
+    )
+    add_property_option(
+        parser, "--producer-property", dest="producer_properties", what="a setting of the writer"
+    )
+    _add_range_options(parser)
+    _add_way_options(parser)
+    add_examples(
+        parser,
+        (
+            "all of a topic, as fast as it goes",
+            "plog replay --bootstrap-server localhost:9092 --topic orders --to-topic orders-copy",
+        ),
+        (
+            "an hour of traffic in six minutes, into another cluster",
+            "plog replay --bootstrap-server live:9092 --to-bootstrap-server localhost:9092"
+            " --topic orders --to-topic orders --from-time 2026-03-01T12:00:00"
+            " --until-time 2026-03-01T13:00:00 --speed 10x",
+        ),
+        (
+            "what would be copied",
+            "plog replay --bootstrap-server localhost:9092 --topic orders --to-topic orders-copy"
+            " --from-offset 1000 --partitions 0,1 --dry-run",
+        ),
+    )
+    parser.set_defaults(run=run)
+
+
+def _add_range_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--partitions", type=number_list, metavar="NUMBER[,NUMBER]", help="these alone"
+    )
+    first = parser.add_mutually_exclusive_group()
+    first.add_argument("--from-offset", type=not_negative, help="the first offset")
+    first.add_argument(
+        "--from-time", type=time_ms, metavar="TIME", help="ISO 8601, UTC, or ms since 1970"
+    )
+    last = parser.add_mutually_exclusive_group()
+    last.add_argument("--until-offset", type=not_negative, help="the offset behind the last one")
+    last.add_argument("--until-time", type=time_ms, metavar="TIME", help="up to before this time")
+
+
+def _add_way_options(parser: argparse.ArgumentParser) -> None:
+    from plog.cli.replay.pace import Speed, speed
+
+    parser.add_argument(
+        "--speed",
+        type=speed,
+        default=Speed(),
+        help="1x as the records came once, 10x ten times as fast, 500/s, or max (default)",
+    )
+    parser.add_argument(
+        "--longest-pause",
+        type=positive,
+        default=3600,
+        metavar="SECONDS",
+        help="wait no longer than this for a record's time (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--timestamps",
+        choices=("keep", "now"),
+        default="keep",
+        help="whether records keep their timestamps (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--state",
+        type=Path,
+        metavar="FILE",
+        help="keep in this file how far it has come, and go on from there with its range; after a"
+        " kill, records of up to a second come twice",
+    )
+    parser.add_argument("--dry-run", action="store_true", help="only print what would be copied")
+    parser.add_argument("--json", action="store_true", help="print that as JSON, for programs")
+
+
+def check(arguments: argparse.Namespace) -> None:
+    """Refuse a range that ends before it begins. Raises UsageError."""
+    for kind in ("offset", "time"):
+        first = getattr(arguments, f"from_{kind}")
+        until = getattr(arguments, f"until_{kind}")
+        if first is not None and until is not None and until <= first:
+            raise UsageError(f"--until-{kind} has to be later than --from-{kind}")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Copy what the options name."""
+    check(arguments)
+    of_reader = _config(
+        arguments.bootstrap_servers, arguments.command_config, arguments.consumer_properties
+    )
+    of_reader.setdefault("isolation.level", "read_committed")
+    of_reader.setdefault("auto.offset.reset", "none")
+    of_reader["enable.auto.commit"] = "false"
+    of_writer = _config(
+        arguments.to_bootstrap_server or arguments.bootstrap_servers,
+        arguments.to_command_config or arguments.command_config,
+        arguments.producer_properties,
+    )
+    from plog.client.faces.blocking import Consumer, Producer
+    from plog.client.settings import AdminSettings
+
+    with Consumer(config=of_reader) as consumer:
+        source = Topic.find(known_to(AdminSettings, of_reader), arguments.topic)
+        target = Topic.find(known_to(AdminSettings, of_writer), arguments.to_topic)
+        if source.partitions is None:
+            raise UsageError(f"there is no topic {source.name} on {of_reader[SERVERS]}")
+        if str(source) == str(target):
+            raise UsageError(f"{source.name} cannot be copied into itself: choose another topic")
+        state = None
+        if arguments.state is not None:
+            state = State(arguments.state, str(source), str(target))
+        ranges = _ranges(consumer, arguments, source.partitions, state)
+        if arguments.dry_run:
+            show_plan(ranges, arguments, target)
+            return 0
+        if target.partitions is None:
+            target.create(known_to(AdminSettings, of_writer), source.partitions)
+        with Producer(config=of_writer) as producer, Shutdown() as stopping:
+            copier = Copier(arguments, ranges, producer, state, stopping)
+            copier.keeps_partitions = target.partitions == source.partitions
+            copier.copy_from(consumer)
+        return stopping.exit_code
+
+
+def _config(servers: str, file: str | None, given: Iterable[tuple[str, str]]) -> dict[str, object]:
+    return {"client.id": "replay", **merged(file, given), SERVERS: servers}
+
+
+def _ranges(
+    consumer: Consumer, arguments: argparse.Namespace, count: int, state: State | None
+) -> list[PartitionRange]:
+    held = None if state is None else state.load()
+    if held is not None:
+        return held
+    partitions = range(count) if arguments.partitions is None else arguments.partitions
+    missing = [x for x in partitions if x >= count]
+    if missing:
+        raise UsageError(f"{arguments.topic} has {count} partitions, and no {missing[0]}")
+    return make_plan(consumer, arguments, list(dict.fromkeys(partitions)))
+
+
+class Topic:
+    """One of the two topics: where it is, and how many partitions it has."""
+
+    def __init__(self, name: str, cluster_id: str, partitions: int | None) -> None:
+        self.name = name
+        self.partitions = partitions
+        self._cluster_id = cluster_id
+
+    def __str__(self) -> str:
+        return f"{self.name}@{self._cluster_id}"
+
+    @classmethod
+    def find(cls, config: dict[str, object], name: str) -> Topic:
+        """Ask a cluster; `partitions` is None where there is no such topic."""
+        from plog.client.faces.blocking import Admin
+
+        with Admin(config=config) as admin:
+            cluster_id = admin.describe_cluster().cluster_id
+            if name not in admin.list_topics(include_internal=True):
+                return cls(name, str(cluster_id), None)
+            return cls(name, str(cluster_id), len(admin.describe_topic(name).partitions))
+
+    def create(self, config: dict[str, object], partitions: int) -> None:
+        """Make it, with so many partitions, unless somebody has been faster."""
+        from plog.client.faces.blocking import Admin
+        from plog.errors import TopicAlreadyExists
+
+        with Admin(config=config) as admin:
+            try:
+                admin.create_topic(self.name, partitions=partitions)
+            except TopicAlreadyExists:  # A consumer, say, that waits for the copy.
+                self.partitions = len(admin.describe_topic(self.name).partitions)
+                return
+        self.partitions = partitions
+        print(f"Created topic {self.name} with {partitions} partitions.", file=sys.stderr)
+
+
+def show_plan(
+    ranges: Sequence[PartitionRange], arguments: argparse.Namespace, target: Topic
+) -> None:
+    """Print what would be copied."""
+    columns = ("TOPIC", "PARTITION", "FROM", "UNTIL", "RECORDS")
+    rows = [(arguments.topic, x.partition, x.next_offset, x.end_offset, x.left) for x in ranges]
+    show(
+        plain=lambda: kafka_columns([columns, *rows]),
+        table=lambda: [Table(columns, rows)],
+        data=lambda: [dict(zip(map(str.lower, columns), row, strict=True)) for row in rows],
+        as_json=arguments.json,
+    )
+    if target.partitions is None:
+        fail(f"topic {target.name} does not exist, and would be created")
+
+
+class Copier:
+    """Sends records on, in the order and at the speed that is wanted, and keeps the state."""
+
+    def __init__(
+        self,
+        arguments: argparse.Namespace,
+        ranges: Sequence[PartitionRange],
+        producer: Producer,
+        state: State | None,
+        stopping: Shutdown,
+    ) -> None:
+        from plog.cli.replay.pace import TimePace
+
+        self.keeps_partitions = True
+        self._source: str = arguments.topic
+        self._target: str = arguments.to_topic
+        self._keeps_times = arguments.timestamps == "keep"
+        self._ranges = {x.partition: x for x in ranges}
+        self._producer = producer
+        self._state = state
+        self._stopping = stopping
+        self._outcomes: SendResults[tuple[int, int]] = SendResults(lambda _: None, self._failed)
+        self._error: PlogError | None = None
+        self._saved_s = time.monotonic()
+        self._sent = 0
+        speed: Speed = arguments.speed
+        self._by_time = (
+            None if speed.factor is None else TimePace(speed.factor, arguments.longest_pause)
+        )
+        self._throttle = Throttle(
+            -1 if speed.rate is None else speed.rate, now_s=time.monotonic, wait=self._wait
+        )
+
+    def copy_from(self, consumer: Consumer) -> None:
+        """Copy all, or until somebody stops it. Raises PlogError."""
+        total = sum(x.left for x in self._ranges.values())
+        try:
+            with progress(total, "records") as advance:
+                Reader(
+                    consumer, self._source, self._ranges, in_time_order=self._by_time is not None
+                ).give(lambda record: self._send(record, advance), lambda: self._stopping.requested)
+        finally:
+            self._save()
+        left = sum(x.left for x in self._ranges.values())
+        if left and self._state is not None:
+            fail("stopped; the same command goes on from here")
+        print(f"Copied {self._sent} records.", file=sys.stderr)
+
+    def _send(self, record: ConsumerRecord, advance: Callable[[int], object]) -> None:
+        if self._by_time is not None:
+            self._wait(self._by_time.wait_s(record.timestamp, time.monotonic()))
+        else:
+            self._throttle.pace(self._sent)
+        if self._stopping.requested:
+            return
+        has_time = self._keeps_times and record.timestamp >= 0
+        where = (record.partition, record.offset)
+        try:
+            handle = self._producer.send(
+                self._target,
+                record.value,
+                record.key,
+                partition=record.partition if self.keeps_partitions else None,
+                timestamp=record.timestamp if has_time else None,
+                headers=record.headers,
+            )
+        except PlogError as error:
+            self._failed(where, error)
+        else:
+            self._outcomes.watch(where, handle)
+        self._raise_error()
+        self._sent += 1
+        of_it = self._ranges[record.partition]
+        advance(record.offset + 1 - of_it.next_offset)
+        of_it.next_offset = record.offset + 1
+        if time.monotonic() - self._saved_s >= _CHECKPOINT_S:
+            self._save()
+
+    def _wait(self, seconds: float) -> None:
+        """Wait, and keep the state meanwhile; not beyond a request to stop."""
+        deadline_s = time.monotonic() + seconds
+        while (left_s := deadline_s - time.monotonic()) > 0:
+            if self._stopping.wait(min(left_s, _CHECKPOINT_S)):
+                return
+            if left_s > _CHECKPOINT_S:
+                self._save()
+
+    def _save(self) -> None:
+        """Note how far it has come, once all of that is written. Raises PlogError."""
+        self._producer.flush()
+        self._saved_s = time.monotonic()
+        self._raise_error()
+        if self._state is not None:
+            self._state.save(list(self._ranges.values()))
+
+    def _failed(self, where: tuple[int, int], error: Exception) -> None:
+        if self._error is None:
+            partition, offset = where
+            self._error = PlogError(
+                f"stopped: the record at offset {offset} of {self._source}-{partition} was not"
+                f" written: {error}"
+            )
+
+    def _raise_error(self) -> None:
+        if self._error is not None:
+            raise self._error
+
+
+class Reader:
+    """Reads ranges of partitions, by arrival or in the order of time."""
+
+    def __init__(
+        self,
+        consumer: Consumer,
+        topic: str,
+        ranges: dict[int, PartitionRange],
+        *,
+        in_time_order: bool,
+    ) -> None:
+        from plog.cli.replay.pace import TimeOrder
+        from plog.types import TopicPartition
+
+        self._consumer = consumer
+        self._ends = {number: x.end_offset for number, x in ranges.items() if x.left}
+        self._partitions = {number: TopicPartition(topic, number) for number in self._ends}
+        self._open = set(self._ends)
+        self._order = TimeOrder(self._ends) if in_time_order else None
+        consumer.assign(list(self._partitions.values()))
+        for number, partition in self._partitions.items():
+            consumer.seek(partition, ranges[number].next_offset)
+
+    def give(self, send: Callable[[ConsumerRecord], Any], is_stopped: Callable[[], bool]) -> None:
+        """Call `send` with each record, until there are no more or it is stopped."""
+        order = self._order
+        while self._open and not is_stopped():
+            for record in self._read():
+                if order is None:
+                    send(record)
+                else:
+                    order.add(record)
+                if is_stopped():
+                    return
+            while order is not None and (earliest := order.pop()) is not None:
+                send(earliest)
+                if is_stopped():
+                    return
+            self._hold_back()
+
+    def _read(self) -> list[ConsumerRecord]:
+        """What has come of the ranges; ends those of which nothing more will."""
+        records = self._consumer.consume(_AT_ONCE, _POLL_S)
+        within = [x for x in records if x.offset < self._ends[x.partition]]
+        for record in records:
+            if record.offset + 1 >= self._ends[record.partition]:
+                self._finish(record.partition)
+        if not records:  # Behind the last record there may be control records, or a gap.
+            for number in list(self._open):
+                if self._consumer.position(self._partitions[number]) >= self._ends[number]:
+                    self._finish(number)
+        return within
+
+    def _finish(self, number: int) -> None:
+        if number in self._open:
+            self._open.discard(number)
+            self._consumer.pause([self._partitions[number]])
+            if self._order is not None:
+                self._order.finish(number)
+
+    def _hold_back(self) -> None:
+        """Fetch no more of partitions of which much waits for others."""
+        if self._order is None:
+            return
+        for number in self._open:
+            partition = self._partitions[number]
+            is_paused = partition in self._consumer.paused
+            if not is_paused and self._order.held(number) > _HELD_MAX:
+                self._consumer.pause([partition])
+            elif is_paused and self._order.held(number) < _AT_ONCE:
+                self._consumer.resume([partition])

@@ -1,0 +1,136 @@
+"""What ``plog replay`` is to copy: a range of offsets of each partition, and how far it has come.
+
+The plan is made once, so that a replay ends even while others write; the file of ``--state`` holds
+it, and the next run with that file goes on with it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from plog.cli.options import UsageError
+
+if TYPE_CHECKING:
+    from plog.client.faces.blocking import Consumer
+
+
+@dataclass(slots=True)
+class PartitionRange:
+    """Offsets of a partition that are still to be copied."""
+
+    partition: int
+    next_offset: int
+    end_offset: int
+
+    @property
+    def left(self) -> int:
+        """Offsets to go: as many records, unless some are compacted away or control records."""
+        return max(0, self.end_offset - self.next_offset)
+
+
+def time_ms(text: str) -> int:
+    """A time: milliseconds since 1970, or ISO 8601, in UTC if it does not say where.
+
+    >>> time_ms("1970-01-01T00:00:01.5"), time_ms("1970-01-01T02:00:00+02:00"), time_ms("7")
+    (1500, 0, 7)
+    """
+    if text.isdecimal():
+        return int(text)
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"'{text}' is no time such as 2026-03-01T12:00:00 or milliseconds since 1970"
+        ) from None
+    if time.tzinfo is None:
+        time = time.replace(tzinfo=UTC)
+    return round(time.timestamp() * 1000)
+
+
+def make_plan(
+    consumer: Consumer, arguments: argparse.Namespace, partitions: Sequence[int]
+) -> list[PartitionRange]:
+    """The ranges that the options name, within what is there."""
+    from plog.types import TopicPartition
+
+    all_of_them = [TopicPartition(arguments.topic, partition) for partition in partitions]
+    begin = consumer.beginning_offsets(all_of_them)
+    end = consumer.end_offsets(all_of_them)
+
+    def bound(of_offset: int | None, of_time: int | None) -> dict[TopicPartition, int] | None:
+        if of_offset is not None:
+            return dict.fromkeys(all_of_them, of_offset)
+        if of_time is None:
+            return None
+        found = consumer.offsets_for_times(dict.fromkeys(all_of_them, of_time))
+        return {x: end[x] if (at := found.get(x)) is None else at.offset for x in all_of_them}
+
+    first = bound(arguments.from_offset, arguments.from_time) or begin
+    last = bound(arguments.until_offset, arguments.until_time) or end
+    return [
+        PartitionRange(x.partition, *_within(first[x], last[x], begin[x], end[x]))
+        for x in all_of_them
+    ]
+
+
+def _within(first: int, last: int, begin: int, end: int) -> tuple[int, int]:
+    """A range cut to what is there.
+
+    >>> _within(3, 20, 5, 10), _within(30, 20, 5, 10)
+    ((5, 10), (10, 10))
+    """
+    first = min(max(first, begin), end)
+    return first, max(first, min(last, end))
+
+
+class State:
+    """The plan in a file, written again and again while it is carried out."""
+
+    def __init__(self, path: Path, source: str, target: str) -> None:
+        """`source` and `target` name topics with their clusters."""
+        self._path = path
+        self._between = {"source": source, "target": target}
+
+    def load(self) -> list[PartitionRange] | None:
+        """What an earlier run has left; None if there was none. Raises UsageError."""
+        try:
+            text = self._path.read_text()
+        except FileNotFoundError:
+            return None
+        try:
+            held = json.loads(text)
+            between = {name: held[name] for name in self._between}
+            ranges = [
+                PartitionRange(int(number), int(each["next"]), int(each["end"]))
+                for number, each in held["partitions"].items()
+            ]
+        except (ValueError, KeyError, TypeError, AttributeError):
+            raise UsageError(f"{self._path} is no state of a replay: name another file") from None
+        if between != self._between:
+            raise UsageError(
+                f"{self._path} is of a replay from {between['source']} to {between['target']}:"
+                " name another file"
+            )
+        return ranges
+
+    def save(self, ranges: Sequence[PartitionRange]) -> None:
+        """Write it, whole or not at all."""
+        held = {
+            **self._between,
+            "partitions": {
+                str(x.partition): {"next": x.next_offset, "end": x.end_offset} for x in ranges
+            },
+        }
+        temporary = self._path.with_name(self._path.name + ".tmp")
+        with open(temporary, "w", encoding="utf-8") as file:
+            file.write(json.dumps(held, indent=2) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(self._path)

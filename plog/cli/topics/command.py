@@ -1,0 +1,344 @@
+"""``plog topics``: create, change, delete, list and describe topics, as kafka-topics.sh does.
+
+What a description looks like is in report.py. Source: Kafka 4.3 TopicCommand.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections.abc import Sequence
+
+from plog.cli.admin_client import run_admin, tell_errors, topic_filter
+from plog.cli.options import (
+    UsageError,
+    add_admin_options,
+    comma_list,
+    is_given,
+    key_value,
+    one_of,
+    only_with,
+    positive,
+)
+from plog.cli.output import Table, show, tell
+from plog.cli.parser import add_examples
+from plog.cli.topics.report import REPORTS, describe
+from plog.client.admin.topic_descriptions import TopicDescriptionAdmin
+from plog.client.admin.topics import TopicAdmin
+from plog.client.admin.values import NewPartitions, NewTopic, TopicListing
+from plog.client.network.cluster import Cluster
+from plog.errors import TopicAlreadyExists
+from plog.types import uuid_from_text, uuid_to_text
+
+_ACTIONS = ("--list", "--describe", "--create", "--alter", "--delete")
+_MAX_REPLICATION_FACTOR = 0x7FFF
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Create, change, delete, list and describe topics."""
+    add_admin_options(parser)
+    actions = parser.add_argument_group("actions, one of which is needed")
+    actions.add_argument("--list", action="store_true", help="list the topics there are")
+    actions.add_argument("--describe", action="store_true", help="tell all about topics")
+    actions.add_argument("--create", action="store_true", help="create a topic")
+    actions.add_argument("--alter", action="store_true", help="give a topic more partitions")
+    actions.add_argument("--delete", action="store_true", help="delete topics")
+    _add_topic_options(parser)
+    _add_description_options(parser)
+    add_examples(
+        parser,
+        (
+            "a topic of three partitions that keeps a week",
+            "plog topics --bootstrap-server localhost:9092 --create --topic orders "
+            "--partitions 3 --config retention.ms=604800000",
+        ),
+        ("the topics there are", "plog topics --bootstrap-server localhost:9092 --list"),
+        (
+            "what a topic looks like",
+            "plog topics --bootstrap-server localhost:9092 --describe --topic orders",
+        ),
+        (
+            "more partitions",
+            "plog topics --bootstrap-server localhost:9092 --alter --topic orders --partitions 6",
+        ),
+    )
+    parser.set_defaults(run=run)
+
+
+def _add_topic_options(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("which topic, and how")
+    group.add_argument(
+        "--topic",
+        metavar="TOPIC",
+        help="the topic; to list and describe, a list of regular expressions; to alter and "
+        "delete, a list of names, or of regular expressions with characters no name can have",
+    )
+    group.add_argument(
+        "--regex",
+        action="store_true",
+        help="--alter, --delete: --topic is a list of regular expressions, even if it is a name",
+    )
+    group.add_argument("--topic-id", metavar="ID", help="the id of the topic to describe")
+    group.add_argument(
+        "--partitions",
+        type=positive,
+        metavar="NUMBER",
+        help="how many partitions it is to have in all (default: the broker's num.partitions); "
+        "with more of them keys move to other partitions",
+    )
+    group.add_argument(
+        "--replication-factor",
+        type=positive,
+        metavar="NUMBER",
+        help="how many brokers hold each partition (default: the broker's setting)",
+    )
+    group.add_argument(
+        "--replica-assignment",
+        type=replica_assignment,
+        metavar="BROKER:BROKER,...",
+        help="the brokers of each partition instead, the preferred leader first",
+    )
+    group.add_argument(
+        "--config",
+        action="append",
+        default=[],
+        type=key_value,
+        metavar="NAME=VALUE",
+        help="a setting of the topic to create; may be repeated ('plog configs' changes them)",
+    )
+    group.add_argument("--delete-config", metavar="NAME", help=argparse.SUPPRESS)
+    group.add_argument(
+        "--if-exists",
+        action="store_true",
+        help="a topic that is not there is no error, except to --create",
+    )
+    group.add_argument(
+        "--if-not-exists", action="store_true", help="--create: a topic that is there is no error"
+    )
+    group.add_argument(
+        "--exclude-internal",
+        action="store_true",
+        help="leave out topics of brokers, such as __consumer_offsets",
+    )
+
+
+def _add_description_options(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("what to describe")
+    for name, what in (
+        ("--under-replicated-partitions", "partitions with too few replicas in sync"),
+        ("--unavailable-partitions", "partitions without a leader that lives"),
+        ("--under-min-isr-partitions", "partitions with fewer in sync than min.insync.replicas"),
+        ("--at-min-isr-partitions", "partitions with exactly min.insync.replicas in sync"),
+        ("--topics-with-overrides", "topics with settings of their own"),
+    ):
+        group.add_argument(name, action="store_true", help=f"only {what}")
+    group.add_argument(
+        "--partition-size-limit-per-response",
+        type=positive,
+        default=2000,
+        metavar="NUMBER",
+        help="partitions to ask for at once (default: %(default)s)",
+    )
+
+
+def replica_assignment(text: str) -> list[list[int]]:
+    """The brokers of each partition.
+
+    >>> replica_assignment("1:2,2:1")
+    [[1, 2], [2, 1]]
+    """
+    try:
+        brokers = [[int(broker) for broker in part.split(":")] for part in text.split(",")]
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"'{text}' is not brokers of partitions, such as 1:2,2:1"
+        ) from None
+    for number, replicas in enumerate(brokers):
+        if len(set(replicas)) < len(replicas):
+            raise argparse.ArgumentTypeError(f"partition {number} names a broker twice")
+        if len(replicas) != len(brokers[0]):
+            raise argparse.ArgumentTypeError(
+                f"partition {number} has {len(replicas)} brokers, partition 0 {len(brokers[0])}"
+            )
+    return brokers
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Carry out the one action."""
+    action = one_of(arguments, _ACTIONS)
+    check(arguments, action)
+    match action:
+        case "--create":
+            return run_admin(arguments, lambda cluster: create(cluster, arguments))
+        case "--alter":
+            return run_admin(arguments, lambda cluster: alter(cluster, arguments))
+        case "--delete":
+            return run_admin(arguments, lambda cluster: delete(cluster, arguments))
+        case "--list":
+            return run_admin(arguments, lambda cluster: list_topics(cluster, arguments))
+    return run_admin(arguments, lambda cluster: describe_topics(cluster, arguments))
+
+
+def check(arguments: argparse.Namespace, action: str) -> None:
+    """Refuse options that do not go together. Raises UsageError."""
+    if action in ("--create", "--alter", "--delete") and not arguments.topic:
+        raise UsageError(f"{action} needs --topic")
+    if action == "--alter" and arguments.partitions is None:
+        raise UsageError("--alter needs --partitions; 'plog configs --alter' changes settings")
+    if is_given(arguments, "--delete-config"):
+        raise UsageError("--delete-config is not known any more: use 'plog configs --alter'")
+    only_with(arguments, ["--create"], "--config", "--replication-factor", "--if-not-exists")
+    only_with(arguments, ["--create", "--alter"], "--partitions", "--replica-assignment")
+    only_with(arguments, ["--alter", "--delete", "--describe"], "--if-exists")
+    only_with(arguments, ["--alter", "--delete"], "--regex")
+    only_with(arguments, ["--list", "--describe"], "--exclude-internal")
+    only_with(arguments, ["--describe"], "--topic-id", "--topics-with-overrides", *REPORTS)
+    if arguments.create and arguments.replica_assignment:
+        for name in ("--partitions", "--replication-factor"):
+            if is_given(arguments, name):
+                raise UsageError(f"--replica-assignment says what {name} says: leave one out")
+    if arguments.topics_with_overrides and any(is_given(arguments, name) for name in REPORTS):
+        raise UsageError("--topics-with-overrides tells of topics, the others of partitions")
+    if (arguments.replication_factor or 0) > _MAX_REPLICATION_FACTOR:
+        raise UsageError(f"--replication-factor is at most {_MAX_REPLICATION_FACTOR}")
+
+
+async def create(cluster: Cluster, arguments: argparse.Namespace) -> int:
+    """``--create``."""
+    name = arguments.topic
+    if "." in name or "_" in name:
+        print(
+            "WARNING: Due to limitations in metric names, topics with a period ('.') or underscore "
+            "('_') could collide. To avoid issues it is best to use either, but not both.",
+            file=sys.stderr if arguments.json else sys.stdout,
+        )
+    assignments = arguments.replica_assignment
+    topic = NewTopic(
+        name=name,
+        partitions=arguments.partitions,
+        replication_factor=arguments.replication_factor,
+        assignments=dict(enumerate(assignments)) if assignments else None,
+        configs=dict(arguments.config),
+    )
+    created = (await TopicAdmin(cluster).create_topics([topic]))[name]
+    if isinstance(created, TopicAlreadyExists) and arguments.if_not_exists:
+        tell("", {"created": []}, as_json=arguments.json)
+        return 0
+    if isinstance(created, Exception):
+        raise created
+    tell(f"Created topic {name}.", {"created": [name]}, as_json=arguments.json)
+    return 0
+
+
+async def alter(cluster: Cluster, arguments: argparse.Namespace) -> int:
+    """``--alter``."""
+    admin = TopicDescriptionAdmin(cluster)
+    names = await _named(admin, arguments)
+    totals: dict[str, int | NewPartitions] = {}
+    for name in names:
+        totals[name] = arguments.partitions
+        if arguments.replica_assignment:
+            count = len((await admin.describe_topic(name)).partitions)
+            totals[name] = NewPartitions(
+                total=arguments.partitions, assignments=arguments.replica_assignment[count:]
+            )
+    if totals:
+        (await TopicAdmin(cluster).create_partitions(totals)).raise_first()
+    tell("", {"altered": names}, as_json=arguments.json)
+    return 0
+
+
+async def delete(cluster: Cluster, arguments: argparse.Namespace) -> int:
+    """``--delete``."""
+    names = await _named(TopicDescriptionAdmin(cluster), arguments)
+    results = await TopicAdmin(cluster).delete_topics(names)
+    deleted = [name for name in names if name not in results.errors]
+    text = "\n".join(f"Deleted topic {name}." for name in deleted)
+    tell(text, {"deleted": deleted}, as_json=arguments.json)
+    refused = (name for name in names if name in results.errors)
+    return tell_errors((f"Topic '{name}'", results.errors[name]) for name in refused)
+
+
+async def list_topics(cluster: Cluster, arguments: argparse.Namespace) -> int:
+    """``--list``."""
+    topics = await _matching(TopicDescriptionAdmin(cluster), arguments)
+    show(
+        lambda: [topic.name for topic in topics],
+        lambda: [Table(("TOPIC",), [(topic.name,) for topic in topics])],
+        lambda: [
+            {
+                "topic": topic.name,
+                "topic_id": None if topic.topic_id is None else uuid_to_text(topic.topic_id),
+                "internal": topic.is_internal,
+            }
+            for topic in topics
+        ],
+        as_json=arguments.json,
+    )
+    return 0
+
+
+async def describe_topics(cluster: Cluster, arguments: argparse.Namespace) -> int:
+    """``--describe``."""
+    admin = TopicDescriptionAdmin(cluster)
+    if arguments.topic_id is not None:
+        topic_id = _topic_id(arguments.topic_id)
+        listed = await admin.list_topics(include_internal=not arguments.exclude_internal)
+        names = [topic.name for topic in listed.values() if topic.topic_id == topic_id]
+        if not names and not arguments.if_exists:
+            raise UsageError(f"TopicId '{arguments.topic_id}' does not exist as expected")
+    else:
+        names = await _existing(admin, arguments)
+    return await describe(cluster, names, arguments)
+
+
+def _topic_id(text: str) -> bytes:
+    try:
+        return uuid_from_text(text)
+    except ValueError:
+        raise UsageError(f"'{text}' is no topic id: it has 22 letters, digits, - and _") from None
+
+
+async def _named(admin: TopicDescriptionAdmin, arguments: argparse.Namespace) -> list[str]:
+    """The topics that --topic of an action with consequences means.
+
+    In ``web.log`` the period is one, unless --regex says otherwise: a mistake deletes records.
+    Raises UsageError for a name or a pattern without a topic, unless --if-exists is given.
+    """
+    if arguments.regex:
+        return await _existing(admin, arguments)
+    listed = await admin.list_topics(include_internal=True)
+    if arguments.topic in listed:
+        return [arguments.topic]
+    named: dict[str, None] = {}
+    for part in comma_list(arguments.topic):
+        if _is_name(part):
+            found = [part] if part in listed else []
+        else:
+            found = [name for name in sorted(listed) if topic_filter(part)(name)]
+        if not found and not arguments.if_exists:
+            raise UsageError(f"Topic '{part}' does not exist as expected")
+        named.update(dict.fromkeys(found))
+    return list(named)
+
+
+def _is_name(text: str) -> bool:
+    """Whether a topic could have this name; a pattern has a character that none can have."""
+    return re.fullmatch(r"[a-zA-Z0-9._-]+", text) is not None
+
+
+async def _existing(admin: TopicDescriptionAdmin, arguments: argparse.Namespace) -> list[str]:
+    """The names --topic means. Raises UsageError if there is none and there has to be."""
+    names = [topic.name for topic in await _matching(admin, arguments)]
+    if arguments.topic and not names and not arguments.if_exists:
+        raise UsageError(f"Topic '{arguments.topic}' does not exist as expected")
+    return names
+
+
+async def _matching(
+    admin: TopicDescriptionAdmin, arguments: argparse.Namespace
+) -> Sequence[TopicListing]:
+    wanted = topic_filter(arguments.topic)
+    listed = await admin.list_topics(include_internal=not arguments.exclude_internal)
+    return [listed[name] for name in sorted(listed) if wanted(name)]

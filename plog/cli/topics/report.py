@@ -1,0 +1,254 @@
+"""What ``plog topics --describe`` tells: Kafka's lines with tabs, tables, or JSON."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from plog.cli.output import Table, show
+from plog.client.admin.brokers import BrokerAdmin
+from plog.client.admin.configs import ConfigAdmin
+from plog.client.admin.partitions import PartitionAdmin
+from plog.client.admin.topic_descriptions import TopicDescriptionAdmin
+from plog.client.admin.values import (
+    ConfigEntry,
+    ConfigResource,
+    PartitionDescription,
+    Reassignment,
+    TopicDescription,
+)
+from plog.client.network.cluster import Cluster
+from plog.errors import ClusterAuthorizationFailed, UnsupportedVersion
+from plog.types import TopicPartition, uuid_to_text
+
+REPORTS = (
+    "--under-replicated-partitions",
+    "--unavailable-partitions",
+    "--under-min-isr-partitions",
+    "--at-min-isr-partitions",
+)
+"""Options that leave only partitions that are not as they should be."""
+_MIN_ISR = "min.insync.replicas"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Partition:
+    """A partition with what is needed to judge it."""
+
+    about: PartitionDescription
+    reassignment: Reassignment | None
+    min_isr: int
+    live_brokers: frozenset[int]
+
+    @property
+    def replication_factor(self) -> int:
+        """How many replicas it is to have: those that a move adds do not count yet."""
+        moving = self.reassignment
+        if moving is None:
+            return len(self.about.replicas)
+        changing = {*moving.adding_replicas, *moving.removing_replicas}
+        if not changing.intersection(self.about.replicas):
+            return len(self.about.replicas)
+        return len(moving.replicas) - len(moving.adding_replicas)
+
+    def is_reported(self, options: Iterable[str]) -> bool:
+        """Whether one of the REPORTS finds it."""
+        in_sync, leader = len(self.about.isr), self.about.leader
+        found = {
+            "--under-replicated-partitions": in_sync < self.replication_factor,
+            "--unavailable-partitions": leader is None or leader not in self.live_brokers,
+            "--under-min-isr-partitions": leader is None or in_sync < self.min_isr,
+            "--at-min-isr-partitions": in_sync == self.min_isr,
+        }
+        return any(found[option] for option in options)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Topic:
+    """A topic as it is described."""
+
+    about: TopicDescription
+    configs: Mapping[str, ConfigEntry]
+    partitions: Sequence[Partition]
+
+    @property
+    def overrides(self) -> list[str]:
+        """Settings somebody has chosen, as Kafka shows them."""
+        return [
+            f"{entry.name}={entry.value}" for entry in self.configs.values() if not entry.is_default
+        ]
+
+
+async def describe(cluster: Cluster, names: Sequence[str], arguments: argparse.Namespace) -> int:
+    """Print the description of these topics."""
+    topics = await _read(cluster, names, arguments.partition_size_limit_per_response)
+    options = [name for name in REPORTS if getattr(arguments, name[2:].replace("-", "_"))]
+    if arguments.topics_with_overrides:
+        topics = [topic for topic in topics if topic.overrides]
+    shown = [
+        (
+            topic,
+            [each for each in topic.partitions if not options or each.is_reported(options)]
+            if not arguments.topics_with_overrides
+            else [],
+        )
+        for topic in topics
+    ]
+    show(
+        lambda: (line for topic, some in shown for line in lines(topic, some, head=not options)),
+        lambda: tables(shown, head=not options),
+        lambda: [as_data(topic, some) for topic, some in shown if some or not options],
+        as_json=arguments.json,
+    )
+    return 0
+
+
+async def _read(cluster: Cluster, names: Sequence[str], page_partitions: int) -> list[Topic]:
+    """Ask for all there is to tell. Raises the first error."""
+    if not names:
+        return []
+    described = await TopicDescriptionAdmin(cluster).describe_topics(
+        names, page_partitions=page_partitions
+    )
+    topics: list[TopicDescription] = list(described.raise_first().values())
+    resources = [ConfigResource.topic(topic.name) for topic in topics]
+    configs = (await ConfigAdmin(cluster).describe_configs(resources)).raise_first()
+    brokers = (await BrokerAdmin(cluster).describe_cluster()).brokers
+    moving = await _reassignments(cluster, topics)
+    return [
+        Topic(
+            about=topic,
+            configs=configs[resource],
+            partitions=[
+                Partition(
+                    about=partition,
+                    reassignment=moving.get(TopicPartition(topic.name, partition.partition)),
+                    min_isr=_min_isr(configs[resource]),
+                    live_brokers=frozenset(brokers),
+                )
+                for partition in topic.partitions
+            ],
+        )
+        for topic, resource in zip(topics, resources, strict=True)
+    ]
+
+
+def _min_isr(configs: Mapping[str, ConfigEntry]) -> int:
+    entry = configs.get(_MIN_ISR)
+    return int(entry.value or 1) if entry else 1
+
+
+async def _reassignments(
+    cluster: Cluster, topics: Iterable[TopicDescription]
+) -> dict[TopicPartition, Reassignment]:
+    """Moves under way; none if this client or that broker knows nothing of them."""
+    partitions = [
+        TopicPartition(topic.name, each.partition) for topic in topics for each in topic.partitions
+    ]
+    try:
+        return await PartitionAdmin(cluster).list_partition_reassignments(partitions)
+    except (UnsupportedVersion, ClusterAuthorizationFailed):
+        return {}
+
+
+# -- forms -------------------------------------------------------------------------------------
+
+
+def lines(topic: Topic, partitions: Sequence[Partition], *, head: bool) -> Iterator[str]:
+    """Kafka's lines about one topic."""
+    about = topic.about
+    if head:
+        topic_id = f"\tTopicId: {uuid_to_text(about.topic_id)}" if about.topic_id else ""
+        factor = topic.partitions[0].replication_factor if topic.partitions else 0
+        yield (
+            f"Topic: {about.name}{topic_id}\tPartitionCount: {len(about.partitions)}"
+            f"\tReplicationFactor: {factor}\tConfigs: {','.join(topic.overrides)}"
+        )
+    for partition in partitions:
+        yield _partition_line(about.name, partition)
+
+
+def _partition_line(name: str, partition: Partition) -> str:
+    about, moving = partition.about, partition.reassignment
+    line = (
+        f"\tTopic: {name}\tPartition: {about.partition}"
+        f"\tLeader: {'none' if about.leader is None else about.leader}"
+        f"\tReplicas: {_joined(about.replicas)}\tIsr: {_joined(about.isr)}"
+    )
+    if moving is not None:
+        line += (
+            f"\tAdding Replicas: {_joined(moving.adding_replicas)}"
+            f"\tRemoving Replicas: {_joined(moving.removing_replicas)}"
+        )
+    return line + (
+        f"\tElr: {_joined(about.eligible_leaders)}"
+        f"\tLastKnownElr: {_joined(about.last_known_eligible_leaders)}"
+    )
+
+
+def _joined(brokers: Iterable[int] | None) -> str:
+    return "N/A" if brokers is None else ",".join(map(str, brokers))
+
+
+def tables(shown: Sequence[tuple[Topic, Sequence[Partition]]], *, head: bool) -> Iterator[Table]:
+    """A table of the topics, and one of their partitions."""
+    if head:
+        yield Table(
+            ("TOPIC", "ID", "PARTITIONS", "REPLICATION", "SETTINGS"),
+            [
+                (
+                    topic.about.name,
+                    uuid_to_text(topic.about.topic_id) if topic.about.topic_id else None,
+                    len(topic.about.partitions),
+                    topic.about.replication_factor,
+                    ", ".join(topic.overrides) or None,
+                )
+                for topic, _ in shown
+            ],
+        )
+    rows = [
+        (
+            topic.about.name,
+            each.about.partition,
+            each.about.leader,
+            _joined(each.about.replicas),
+            _joined(each.about.isr),
+        )
+        for topic, some in shown
+        for each in some
+    ]
+    if rows or not head:
+        yield Table(("TOPIC", "PARTITION", "LEADER", "REPLICAS", "IN SYNC"), rows)
+
+
+def as_data(topic: Topic, partitions: Sequence[Partition]) -> dict[str, Any]:
+    """A topic for ``--json``."""
+    about = topic.about
+    return {
+        "topic": about.name,
+        "topic_id": uuid_to_text(about.topic_id) if about.topic_id else None,
+        "internal": about.is_internal,
+        "partition_count": len(about.partitions),
+        "replication_factor": about.replication_factor,
+        "configs": {
+            entry.name: entry.value for entry in topic.configs.values() if not entry.is_default
+        },
+        "partitions": [
+            {
+                "partition": each.about.partition,
+                "leader": each.about.leader,
+                "replicas": list(each.about.replicas),
+                "isr": list(each.about.isr),
+                "offline_replicas": list(each.about.offline_replicas),
+                "adding_replicas": list(each.reassignment.adding_replicas)
+                if each.reassignment
+                else [],
+                "removing_replicas": list(each.reassignment.removing_replicas)
+                if each.reassignment
+                else [],
+            }
+            for each in partitions
+        ],
+    }

@@ -1,0 +1,210 @@
+"""``plog verifiable-consumer``: a member of a group that tells of each of its steps.
+
+Flags and events are those of Kafka's kafka-verifiable-consumer.sh. Source: Kafka 4.3
+VerifiableConsumer.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from plog.cli.client_properties import add_client_config_option, client_config
+from plog.cli.verifiable.json_events import Events
+from plog.cli.options import add_bootstrap_option, positive
+from plog.cli.parser import add_examples
+from plog.cli.shutdown import Shutdown
+from plog.error_base import PlogError
+
+if TYPE_CHECKING:
+    from plog.client.faces.blocking import Consumer
+    from plog.client.values import ConsumerRecord
+    from plog.types import TopicPartition
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Read in a group, and print an event of JSON for each step."""
+    add_bootstrap_option(parser, "--broker-list")
+    parser.add_argument("--topic", required=True, help="the topic to read")
+    parser.add_argument("--group-id", required=True, metavar="GROUP", help="the group to join")
+    parser.add_argument("--group-instance-id", metavar="ID", help="makes it a static member")
+    parser.add_argument(
+        "--group-protocol", default="classic", type=str.lower, help="classic (default)"
+    )
+    parser.add_argument(
+        "--group-remote-assignor", metavar="NAME", help="of the protocol consumer alone"
+    )
+    parser.add_argument(
+        "--max-messages",
+        type=int,
+        default=-1,
+        metavar="COUNT",
+        help="how many to read; -1 goes on until it is stopped (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--session-timeout", type=positive, metavar="MS", help="the setting session.timeout.ms"
+    )
+    parser.add_argument("--verbose", action="store_true", help="print an event for each record")
+    parser.add_argument(
+        "--enable-autocommit", action="store_true", help="leave commits to the client"
+    )
+    parser.add_argument(
+        "--reset-policy",
+        default="earliest",
+        choices=("earliest", "latest", "none"),
+        help="where to begin without a commit (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--assignment-strategy",
+        default="org.apache.kafka.clients.consumer.RangeAssignor",
+        metavar="NAME",
+        help="a class of Java's, or range, roundrobin, sticky, cooperative-sticky (default: range)",
+    )
+    add_client_config_option(parser, "consumer")
+    add_examples(
+        parser,
+        (
+            "a member that tells of its records",
+            "plog verifiable-consumer --bootstrap-server localhost:9092 --topic checked"
+            " --group-id checkers --verbose",
+        ),
+    )
+    parser.set_defaults(run=run)
+
+
+def settings_of(arguments: argparse.Namespace) -> dict[str, object]:
+    """The consumer's settings; here the flags win over the file, as in Kafka's tool."""
+    is_classic = arguments.group_protocol == "classic"
+    flags = {
+        "group.id": arguments.group_id,
+        "group.instance.id": arguments.group_instance_id,
+        "enable.auto.commit": str(arguments.enable_autocommit).lower(),
+        "auto.offset.reset": arguments.reset_policy,
+        "session.timeout.ms": arguments.session_timeout,
+        "group.protocol": None if is_classic else arguments.group_protocol,
+        "group.remote.assignor": arguments.group_remote_assignor,
+        "partition.assignment.strategy": arguments.assignment_strategy if is_classic else None,
+    }
+    return client_config(arguments, flags)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Read until there are enough or somebody stops it."""
+    config = settings_of(arguments)
+    from plog.client.faces.blocking import Consumer
+
+    consumer = Consumer(config=config)
+    reader = VerifiableReader(arguments, consumer, Events())
+    with Shutdown(consumer.wakeup) as stopping:
+        try:
+            reader.read_all(stopping)
+        finally:
+            consumer.close()
+            reader.conclude()
+    return stopping.exit_code
+
+
+class VerifiableReader:
+    """Reads, commits what it has read, and prints what happens; it listens to its group."""
+
+    def __init__(self, arguments: argparse.Namespace, consumer: Consumer, events: Events) -> None:
+        self._consumer = consumer
+        self._events = events
+        self._topic: str = arguments.topic
+        self._limit: int = arguments.max_messages
+        self._is_verbose: bool = arguments.verbose
+        self._commits = not arguments.enable_autocommit
+        self._count = 0
+
+    def read_all(self, stopping: Shutdown) -> None:
+        """Read until there are enough or somebody stops it. Raises what the consumer raises."""
+        from plog.client.errors import WokenUp
+
+        self._events.print("startup_complete")
+        self._consumer.subscribe([self._topic], listener=self)
+        while not stopping.requested and (self._limit < 0 or self._count < self._limit):
+            left = None if self._limit < 0 else min(500, self._limit - self._count)
+            try:
+                records = self._consumer.consume(left, None)
+            except WokenUp:
+                break
+            offsets = self._tell(records)
+            if self._commits:
+                self._commit(offsets)
+        if stopping.requested:
+            self._events.print("shutdown_requested")
+
+    def _tell(self, records: Sequence[ConsumerRecord]) -> dict[TopicPartition, int]:
+        """Print what came; what to commit."""
+        by_partition: dict[tuple[str, int], list[ConsumerRecord]] = {}
+        for record in records:
+            by_partition.setdefault((record.topic, record.partition), []).append(record)
+        if self._is_verbose:
+            for record in records:
+                self._events.print("record_data", **record_fields(record))
+        self._count += len(records)
+        self._events.print(
+            "records_consumed",
+            count=len(records),
+            partitions=[
+                {
+                    "topic": topic,
+                    "partition": partition,
+                    "count": len(of_it),
+                    "minOffset": of_it[0].offset,
+                    "maxOffset": of_it[-1].offset,
+                }
+                for (topic, partition), of_it in by_partition.items()
+            ],
+        )
+        from plog.types import TopicPartition
+
+        return {
+            TopicPartition(*where): of_it[-1].offset + 1 for where, of_it in by_partition.items()
+        }
+
+    def _commit(self, offsets: Mapping[TopicPartition, int]) -> None:
+        from plog.client.errors import WokenUp
+
+        error: PlogError | None = None
+        try:
+            try:
+                self._consumer.commit(offsets)
+            except WokenUp:  # It is to end, but this comes first.
+                self._consumer.commit(offsets)
+        except PlogError as caught:
+            error = caught
+        shown = [{**partition_fields(x), "offset": offset} for x, offset in offsets.items()]
+        problem = {} if error is None else {"error": str(error)}
+        self._events.print("offsets_committed", offsets=shown, **problem, success=error is None)
+
+    def on_partitions_assigned(self, partitions: Collection[TopicPartition]) -> None:
+        """The group has given us these."""
+        shown = [partition_fields(x) for x in sorted(partitions)]
+        self._events.print("partitions_assigned", partitions=shown)
+
+    def on_partitions_revoked(self, partitions: Collection[TopicPartition]) -> None:
+        """These go to others."""
+        shown = [partition_fields(x) for x in sorted(partitions)]
+        self._events.print("partitions_revoked", partitions=shown)
+
+    def conclude(self) -> None:
+        """Print the last event."""
+        self._events.print("shutdown_complete")
+
+
+def partition_fields(partition: TopicPartition) -> dict[str, object]:
+    """A partition, in an event."""
+    return {"topic": partition.topic, "partition": partition.partition}
+
+
+def record_fields(record: ConsumerRecord) -> dict[str, object]:
+    """A record, in an event."""
+    return {
+        "key": None if record.key is None else record.key.decode("utf-8", "replace"),
+        "value": None if record.value is None else record.value.decode("utf-8", "replace"),
+        "topic": record.topic,
+        "partition": record.partition,
+        "offset": record.offset,
+    }

@@ -1,0 +1,210 @@
+"""``plog verifiable-producer``: sends growing numbers, and tells of each whether it arrived.
+
+Flags and events are those of Kafka's kafka-verifiable-producer.sh. Source: Kafka 4.3
+VerifiableProducer.
+"""
+
+from __future__ import annotations
+
+import argparse
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from plog.cli.client_properties import add_client_config_option, client_config
+from plog.cli.verifiable.json_events import Events, java_class_of
+from plog.cli.options import add_bootstrap_option, positive
+from plog.cli.parser import add_examples
+from plog.cli.shutdown import Shutdown
+from plog.cli.throttle import Throttle
+from plog.error_base import PlogError
+
+if TYPE_CHECKING:
+    from plog.client.faces.blocking import Producer
+    from plog.client.values import RecordMetadata
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Send growing numbers, and print an event of JSON for each."""
+    add_bootstrap_option(parser, "--broker-list")
+    parser.add_argument("--topic", required=True, help="the topic to send to")
+    parser.add_argument(
+        "--max-messages",
+        type=int,
+        default=-1,
+        metavar="COUNT",
+        help="how many to send; -1 goes on until it is stopped (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--throughput",
+        type=int,
+        default=-1,
+        metavar="RATE",
+        help="about how many a second; -1 for as many as go (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--acks", choices=("0", "1", "-1"), default="-1", help="acks (default: %(default)s)"
+    )
+    add_client_config_option(parser, "producer")
+    parser.add_argument(
+        "--message-create-time",
+        type=int,
+        default=-1,
+        metavar="MS",
+        help="the first record's time, from which the others go on (default: now)",
+    )
+    parser.add_argument(
+        "--value-prefix", type=int, metavar="NUMBER", help="what each value begins with, and a dot"
+    )
+    parser.add_argument(
+        "--repeating-keys",
+        type=positive,
+        metavar="COUNT",
+        help="keys from 0 on, so many, again and again (default: no keys)",
+    )
+    add_examples(
+        parser,
+        (
+            "a thousand numbers",
+            "plog verifiable-producer --bootstrap-server localhost:9092 --topic checked"
+            " --max-messages 1000",
+        ),
+    )
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Send until there are enough or somebody stops it; then tell how many."""
+    # In Kafka's tool the file wins over the flags, and there are no retries unless it says so.
+    # An idempotent producer is one that retries.
+    config = client_config(arguments, defaults={"acks": arguments.acks, "retries": 0})
+    from plog.client.faces.blocking import Producer
+
+    begin_s = time.monotonic()
+    producer = Producer(config=config)
+    closing = Closing(producer.close)
+    with Shutdown(closing.begin) as stopping:
+        sender = VerifiableSender(arguments, producer, Events())
+        try:
+            sender.send_all(stopping)
+        finally:
+            try:
+                closing.finish()
+            finally:
+                sender.conclude(time.monotonic() - begin_s)
+    return stopping.exit_code
+
+
+class Closing:
+    """Closes the producer once, from a thread of its own: as Kafka's tool does on a signal.
+
+    So a send that waits for a broker ends at once, and what was sent before is waited for.
+    """
+
+    def __init__(self, close: Callable[[], object]) -> None:
+        self._thread = threading.Thread(target=close, name="closing", daemon=True)
+        self._has_begun = False
+
+    def begin(self) -> None:
+        """Close it, and do not wait for the end. A signal may call this, at any moment."""
+        if not self._has_begun:
+            self._has_begun = True
+            self._thread.start()
+
+    def finish(self) -> None:
+        """Close it, and wait until all that was sent has its outcome."""
+        self.begin()
+        self._thread.join()
+
+
+class VerifiableSender:
+    """Sends numbers, and prints what becomes of them."""
+
+    def __init__(self, arguments: argparse.Namespace, producer: Producer, events: Events) -> None:
+        self._arguments = arguments
+        self._producer = producer
+        self._events = events
+        self._topic: str = arguments.topic
+        self._begin_s = time.monotonic()
+        self._sent = 0
+        self._acked = 0
+
+    def send_all(self, stopping: Shutdown) -> None:
+        """Send until there are enough or somebody stops it."""
+        self._events.print("startup_complete")
+        rate = self._arguments.throughput
+        throttle = Throttle(rate, now_s=time.monotonic, wait=lambda s: stopping.wait(min(s, 1e6)))
+        for key, value in messages(self._arguments):
+            if stopping.requested:
+                return
+            self._send(key, value)
+            throttle.pace(self._sent)
+
+    def _send(self, key: str | None, value: str) -> None:
+        def told(metadata: RecordMetadata | None, error: Exception | None) -> None:
+            if metadata is None:
+                assert error is not None
+                self._print_failure(key, value, error)
+                return
+            self._acked += 1
+            self._events.print(
+                "producer_send_success",
+                key=key,
+                value=value,
+                topic=metadata.topic,
+                partition=metadata.partition,
+                offset=metadata.offset,
+            )
+
+        create_ms = self._arguments.message_create_time
+        self._sent += 1
+        try:
+            self._producer.send(
+                self._topic,
+                value.encode(),
+                None if key is None else key.encode(),
+                timestamp=None if create_ms == -1 else create_ms + self._elapsed_ms(),
+                on_delivery=told,
+            )
+        except PlogError as error:
+            self._print_failure(key, value, error)
+
+    def _elapsed_ms(self) -> int:
+        return int(1000 * (time.monotonic() - self._begin_s))
+
+    def _print_failure(self, key: str | None, value: str, error: Exception) -> None:
+        self._events.print(
+            "producer_send_error",
+            key=key,
+            value=value,
+            topic=self._topic,
+            exception=java_class_of(error),
+            message=str(error),
+        )
+
+    def conclude(self, elapsed_s: float) -> None:
+        """Print the last two events."""
+        self._events.print("shutdown_complete")
+        self._events.print(
+            "tool_data",
+            sent=self._sent,
+            acked=self._acked,
+            target_throughput=self._arguments.throughput,
+            avg_throughput=self._acked / elapsed_s if elapsed_s > 0 else 0.0,
+        )
+
+
+def messages(arguments: argparse.Namespace) -> Iterator[tuple[str | None, str]]:
+    """Keys and values, without end if no number is given.
+
+    >>> options = argparse.Namespace(max_messages=3, value_prefix=7, repeating_keys=2)
+    >>> list(messages(options))
+    [('0', '7.0'), ('1', '7.1'), ('0', '7.2')]
+    """
+    number = 0
+    while arguments.max_messages < 0 or number < arguments.max_messages:
+        prefix = "" if arguments.value_prefix is None else f"{arguments.value_prefix}."
+        keys = arguments.repeating_keys
+        yield (None if keys is None else str(number % keys)), f"{prefix}{number}"
+        number += 1

@@ -1,0 +1,117 @@
+"""config and reconfig: which servers the ensemble has.
+
+Over ports.py; reads the file that `reconfig -file` is given.
+Source: ZooKeeper 3.8 GetConfigCommand, ReconfigCommand, ConfigUtils, QuorumPeerConfig.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from plog.cli.options import read_properties
+from plog.cli.zookeeper.ports import Command, Console
+from plog.cli.zookeeper.text_format import CommandRefused, Given, stat_lines
+from plog.error_base import PlogError
+
+_ANY_INTERFACE: Final = "0.0.0.0"
+_KEYS: Final = ("server.", "group.", "weight.")
+_LONG: Final = range(-(1 << 63), 1 << 63)
+
+
+def _config(console: Console, given: Given) -> Iterator[str]:
+    data, stat = console.client.config(watch="w" in given.options)
+    text = _shown(data)
+    yield client_string(text) if "c" in given.options else text
+    if "s" in given.options:
+        yield from stat_lines(stat)
+
+
+def client_string(config: str) -> str:
+    """The configuration's version, and where clients connect to.
+
+    >>> client_string("server.1=a:2888:3888:participant;2181\\nversion=10")
+    '10 0.0.0.0:2181'
+    """
+    version = ""
+    addresses = []
+    for line in config.splitlines():
+        name, _, value = line.partition("=")
+        if name.strip() == "version":
+            version = value.strip()
+        elif name.strip().startswith("server."):
+            address = value.partition(";")[2].strip()
+            # Only a port: every interface.
+            addresses.append(f"{_ANY_INTERFACE}:{address}" if address.isdecimal() else address)
+    return f"{version} {','.join(addresses)}"
+
+
+def _check_members(given: Given) -> None:
+    options = given.options
+    whole = [each for each in ("file", "members") if each in options]
+    parts = [each for each in ("add", "remove") if each in options]
+    if not (whole or parts):
+        raise CommandRefused(f"reconfig {RECONFIG.usage}")
+    _version(given)
+    if whole and parts:
+        raise CommandRefused(
+            "Can't use -file or -members together with -add or -remove (mixing incremental"
+            " and non-incremental modes is not allowed)"
+        )
+    if len(whole) > 1:
+        raise CommandRefused(
+            "Can't use -file and -members together (conflicting non-incremental modes)"
+        )
+
+
+def _reconfig(console: Console, given: Given) -> Iterator[str]:
+    options = {name: value.lower() for name, value in given.options.items()}
+    members = options.get("members")
+    if "file" in options:
+        members = _members_of(given.options["file"])
+    data, stat = console.client.reconfigure(
+        options.get("add"), options.get("remove"), members, _version(given)
+    )
+    yield "Committed new configuration:"
+    yield _shown(data)
+    if "s" in options:
+        yield from stat_lines(stat)
+
+
+def _version(given: Given) -> int:
+    """That of the configuration, in hexadecimal; -1, which is any, unless told."""
+    text = given.options.get("v", "-1")
+    try:
+        version = int(text, 16)
+    except ValueError:
+        version = _LONG.stop
+    if version not in _LONG:
+        raise CommandRefused("-v must be followed by a long (configuration version)")
+    return version
+
+
+def _members_of(path: str) -> str:
+    """The servers that a file of properties tells. Raises CommandRefused."""
+    try:
+        settings = read_properties(path)
+    except (OSError, PlogError) as error:
+        raise CommandRefused(f"Error processing {path}: {error}") from error
+    for name in settings:
+        if not name.startswith(_KEYS) and name != "version":
+            raise CommandRefused(f"Error processing {path}: Unrecognised parameter: {name}")
+    return "\n".join(f"{name}={value}" for name, value in settings.items())
+
+
+def _shown(data: bytes | None) -> str:
+    return (b"null" if data is None else data).decode(errors="replace")
+
+
+CONFIG: Final = Command("[-c] [-w] [-s]", _config, flags="cws")
+RECONFIG: Final = Command(
+    "[-s] [-v version] [[-file path] | [-members serverID=host:port1:port2;port3[,...]*]] | "
+    "[-add serverId=host:port1:port2;port3[,...]]* [-remove serverId[,...]*]",
+    _reconfig,
+    flags="s",
+    with_value=("v", "file", "members", "add", "remove"),
+    check=_check_members,
+)

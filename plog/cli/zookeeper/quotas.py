@@ -1,0 +1,225 @@
+"""setquota, listquota and delquota: how many znodes and bytes a tree may have.
+
+Pure over ports.py. A quota is two znodes below ``/zookeeper/quota`` and the tree's path:
+the limits, and what the servers have counted. A soft limit only makes a server warn in its log, a
+hard one binds where servers have ``enforceQuota``. One tree may not have a quota inside another.
+
+Source: ZooKeeper 3.8 SetQuotaCommand, ListQuotaCommand, DelQuotaCommand, StatsTrack, Quotas.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from plog.cli.zookeeper.ports import (
+    ANY_VERSION,
+    OPEN_TO_ALL,
+    Command,
+    Console,
+    ZooKeeper,
+    paths_below,
+)
+from plog.cli.zookeeper.text_format import CommandRefused, Given, NoSuchNode, check_path, join_path
+
+_ROOT: Final = "/zookeeper/quota"
+_LIMITS: Final = "zookeeper_limits"
+_COUNTED: Final = "zookeeper_stats"
+_FIELDS: Final = {"n": "count", "b": "bytes", "N": "countHardLimit", "B": "byteHardLimit"}
+_OPTIONS: Final = {
+    "n": "num soft quota",
+    "b": "bytes soft quota",
+    "N": "num hard quota",
+    "B": "bytes hard quota",
+}
+_INT_MAX: Final = (1 << 31) - 1
+_LONG_MAX: Final = (1 << 63) - 1
+
+Track = dict[str, int]
+"""Limits, or what is counted, by the names of _FIELDS; one that is not there is -1: no limit."""
+
+
+def parse_track(data: bytes | None) -> Track:
+    """The numbers in a znode. Raises CommandRefused.
+
+    >>> parse_track(b"count=5,bytes=-1=;byteHardLimit=7")
+    {'count': 5, 'bytes': -1, 'byteHardLimit': 7}
+    """
+    text = (data or b"").decode(errors="replace")
+    track: Track = {}
+    for pair in text.replace(";", ",").split(","):
+        name, _, value = pair.partition("=")
+        # An old server stops at what follows the bytes, which for that has one more equals sign.
+        value = value.rstrip("=")
+        try:
+            track.update({name: int(value or "-1")} if name else {})
+        except ValueError:
+            raise CommandRefused(f"'{text}' is not what a quota looks like") from None
+    return track
+
+
+def track_text(track: Track) -> str:
+    """As it stands in a znode.
+
+    >>> track_text({"byteHardLimit": 7, "count": 5})
+    'count=5,bytes=-1=;byteHardLimit=7'
+    """
+    more = sorted(track.keys() - {"count", "bytes"})
+    text = f"count={track.get('count', -1)},bytes={track.get('bytes', -1)}"
+    return text + ("=" if more else "") + "".join(f";{name}={track[name]}" for name in more)
+
+
+# -- setting -----------------------------------------------------------------------------------
+
+
+def _check_one(given: Given) -> None:
+    """At least one limit, and no second one."""
+    if not given.options:
+        options = ", ".join(f"-{letter} {text}" for letter, text in _OPTIONS.items())
+        raise CommandRefused(f"Missing required option: [{options}]")
+    _check_at_most_one(given)
+
+
+def _check_at_most_one(given: Given) -> None:
+    options = list(given.options)
+    if len(options) > 1:
+        raise CommandRefused(
+            f"The option '{options[1]}' was specified but an option from this group "
+            f"has already been selected: '{options[0]}'"
+        )
+
+
+def _set(console: Console, given: Given) -> Iterator[str]:
+    path = given.words[0]
+    if path.startswith(_ROOT):
+        console.note(f"cannot set a quota under the path: {_ROOT}")
+        return
+    [(option, text)] = given.options.items()
+    problem = _limit_problem(option, text)
+    if problem:
+        console.note(problem)
+        return
+    client = console.client
+    if client.exists(check_path(path)) is None:
+        raise CommandRefused(f"{path} does not exist.")
+    _refuse_quota_inside(client, path)
+    _refuse_quota_around(client, path)
+    folder = _make_folders(client, path)
+    limits_path, counted_path = f"{folder}/{_LIMITS}", f"{folder}/{_COUNTED}"
+    limit = {_FIELDS[option]: int(text)}
+    is_new = client.exists(limits_path) is None
+    if is_new:
+        # Each znode of a new quota names all four limits.
+        limits = dict.fromkeys(_FIELDS.values(), -1) | limit
+        _create(client, limits_path, track_text(limits).encode())
+        _create(client, counted_path, track_text({"count": 0, "bytes": 0}).encode())
+    else:
+        limits = parse_track(client.get(limits_path)[0]) | limit
+    yield from _warnings(limits, parse_track(client.get(counted_path)[0]))
+    if not is_new:
+        client.set(limits_path, track_text(limits).encode(), ANY_VERSION)
+
+
+def _limit_problem(option: str, text: str) -> str | None:
+    is_count = option in "nN"
+    try:
+        limit = int(text)
+    except ValueError:
+        limit = None
+    if limit is None or not -_LONG_MAX <= limit <= (_INT_MAX if is_count else _LONG_MAX):
+        return "NumberFormatException happens when parsing the option value"
+    if is_count and limit <= 0:
+        return "the num quota must be greater than zero"
+    if limit < 0:
+        return "the bytes quota must be greater than or equal to zero"
+    return None
+
+
+def _refuse_quota_inside(client: ZooKeeper, path: str) -> None:
+    own = check_path(_ROOT + path)
+    for each in (own, *paths_below(client, own)):
+        if each != own and client.exists(f"{each}/{_LIMITS}") is not None:
+            inner = each.removeprefix(_ROOT)
+            raise CommandRefused(f"{path} has a child {inner} which has a quota")
+
+
+def _refuse_quota_around(client: ZooKeeper, path: str) -> None:
+    names = path.split("/")[1:-1]
+    outer = ""
+    for name in names:
+        outer += f"/{name}"
+        if client.exists(f"{_ROOT}{outer}/{_LIMITS}") is not None:
+            raise CommandRefused(f"{path} has a parent {outer} which has a quota")
+
+
+def _make_folders(client: ZooKeeper, path: str) -> str:
+    """Where the two znodes of a quota are; made if it is not there."""
+    folder = ""
+    for name in f"{_ROOT}{path}".split("/")[1:]:
+        folder += f"/{name}"
+        if client.exists(folder) is None:
+            _create(client, folder, None)
+    return folder
+
+
+def _create(client: ZooKeeper, path: str, data: bytes | None) -> None:
+    client.create(path, data, [OPEN_TO_ALL], "", 0)
+
+
+def _warnings(limits: Track, counted: Track) -> Iterator[str]:
+    """A line for each thing of which there is more already."""
+    for noun, soft, hard in (
+        ("count", "count", "countHardLimit"),
+        ("bytes", "bytes", "byteHardLimit"),
+    ):
+        existing = counted.get(noun, -1)
+        if any(-1 < limits.get(each, -1) < existing for each in (soft, hard)):
+            yield (
+                f"[Warning]: the {noun} quota you create is less than the existing "
+                f"{noun}:{existing}"
+            )
+
+
+# -- telling and deleting ----------------------------------------------------------------------
+
+
+def _list(console: Console, given: Given) -> Iterator[str]:
+    path = given.words[0]
+    limits_path = f"{_ROOT}{path}/{_LIMITS}"
+    console.note(f"absolute path is {limits_path}")
+    try:
+        limits, _ = console.client.get(check_path(limits_path))
+        counted, _ = console.client.get(f"{_ROOT}{path}/{_COUNTED}")
+    except NoSuchNode:
+        console.note(f"quota for {path} does not exist.")
+        return
+    yield f"Output quota for {path} {track_text(parse_track(limits))}"
+    yield f"Output stat for {path} {track_text(parse_track(counted))}"
+
+
+def _delete(console: Console, given: Given) -> Iterator[str]:
+    path, client = given.words[0], console.client
+    folder = _ROOT + path
+    limits_path = check_path(f"{folder}/{_LIMITS}")
+    if client.exists(limits_path) is None:
+        yield f"Quota does not exist for {path}"
+    elif given.options:
+        no_limits = {_FIELDS[option]: -1 for option in given.options}
+        limits = parse_track(client.get(limits_path)[0]) | no_limits
+        client.set(limits_path, track_text(limits).encode(), ANY_VERSION)
+    else:
+        names, _ = client.children(folder)
+        for name in names:
+            client.delete(join_path(folder, name), ANY_VERSION)
+        while folder != _ROOT and not client.children(folder)[0]:
+            client.delete(folder, ANY_VERSION)
+            folder = folder.rpartition("/")[0]
+
+
+SET: Final = Command(
+    "-n|-b|-N|-B val path", _set, with_value=tuple("nbNB"), check=_check_one, least=1
+)
+LIST: Final = Command("path", _list, least=1)
+DELETE: Final = Command(
+    "[-n|-b|-N|-B] path", _delete, flags="nbNB", check=_check_at_most_one, least=1
+)

@@ -1,0 +1,189 @@
+"""One sitting at ZooKeeper's shell: its lines, their history, and the connection they go to.
+
+Pure: `connect` and `say` are given. Commands that concern the shell itself are here, all others in
+commands.py. Source: ZooKeeper 3.8 ZooKeeperMain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+from plog.cli.zookeeper.commands import COMMANDS, run_command
+from plog.cli.zookeeper.ports import Console, ZooKeeper
+from plog.cli.zookeeper.text_format import (
+    CommandRefused,
+    NoSuchCommand,
+    event_lines,
+    join_path,
+    split_words,
+)
+from plog.error_base import PlogError
+
+OnEvent = Callable[[str, str, "str | None"], None]
+CLOSED: Final = "CLOSED"
+_NOT_CONNECTED: Final = "Not connected"
+_RENAMED: Final = {"rmr": "deleteall"}
+"""Names that Kafka's documentation still has, and ZooKeeper 3.8 has not."""
+_SHOWN: Final = 11
+"""Commands that `history` tells."""
+_OWN: Final = {
+    "close": "",
+    "connect": "host:port",
+    "exit": "",
+    "help": "",
+    "history": "",
+    "printwatches": "on|off",
+    "quit": "",
+    "redo": "cmdno",
+}
+
+
+class Session:
+    """A shell: who is asked, and what was said so far."""
+
+    def __init__(
+        self,
+        connect: Callable[[str, OnEvent], ZooKeeper],
+        *,
+        say: Callable[[str], None],
+        note: Callable[[str], None],
+    ) -> None:
+        self._connect = connect
+        self._say = say
+        self._note = note
+        self._client: ZooKeeper | None = None
+        self._host = ""
+        self._history: list[str] = []
+        self._tells_events = True
+        self.exit_code = 0
+        """That of the last command."""
+        self.is_over = False
+
+    @property
+    def prompt(self) -> str:
+        """Whose shell it is, and the number of the next command."""
+        state = CLOSED if self._client is None else self._client.state
+        return f"[zk: {self._host}({state}) {len(self._history)}] "
+
+    def connect(self, host: str) -> None:
+        """Connect to `host` instead. Raises PlogError."""
+        self.close()
+        self._host = host
+        self._client = self._connect(host, self._on_event)
+        self._on_event("SyncConnected", "None", None)
+
+    def close(self) -> None:
+        """End the connection, if there is one."""
+        client, self._client = self._client, None
+        if client is not None:
+            client.close()
+
+    def execute(self, line: str) -> None:
+        """Run a line and remember it; what is wrong with it is told."""
+        words = split_words(line)
+        if words:
+            self._history.append(line)
+            self.process(words)
+
+    def process(self, words: Sequence[str]) -> None:
+        """Run a command; what is wrong with it is told."""
+        self.exit_code = 0
+        try:
+            for each in self._run(words):
+                self._say(each)
+        except CommandRefused as error:
+            self.exit_code = error.exit_code
+            self._note(str(error))
+        except PlogError as error:
+            self.exit_code = 1
+            self._note(f"plog: {error}")
+
+    def completions(self, text: str) -> Iterator[str]:
+        """What a word that begins like this may become: a path or a command."""
+        if not text.startswith("/"):
+            yield from (f"{name} " for name in all_commands() if name.startswith(text))
+            return
+        parent, _, beginning = text.rpartition("/")
+        if self._client is None:
+            return
+        try:
+            names, _stat = self._client.children(parent or "/")
+        except CommandRefused:
+            return
+        yield from (join_path(parent, name) for name in sorted(names) if name.startswith(beginning))
+
+    def _run(self, words: Sequence[str]) -> Iterator[str]:
+        name = words[0]
+        if name in _RENAMED:
+            name = _RENAMED[name]
+            self._note(f"'{words[0]}' has been deprecated. Please use '{name}' instead.")
+            words = [name, *words[1:]]
+        match name:
+            case "quit" | "exit":
+                self.is_over = True
+                self._close_and_tell()
+            case "help":
+                yield from usage_lines()
+            case "history":
+                first = max(len(self._history) - _SHOWN, 0)
+                for number, line in enumerate(self._history[first:], first):
+                    yield f"{number} - {line}"
+            case "printwatches" if len(words) == 1:
+                yield f"printwatches is {'on' if self._tells_events else 'off'}"
+            case "printwatches":
+                self._tells_events = words[1] == "on"
+            case "connect":
+                self.connect(words[1] if len(words) > 1 else self._host)
+            case "redo":
+                yield from self._run(self._redone(words[1:]))
+            case "close":
+                if not self._close_and_tell():
+                    yield _NOT_CONNECTED
+            case _ if name not in COMMANDS:
+                for line in usage_lines():
+                    self._note(line)
+                raise NoSuchCommand(f"Command not found: Command not found {name}")
+            case _ if self._client is None or self._client.state == CLOSED:
+                yield _NOT_CONNECTED
+            case _:
+                yield from run_command(Console(self._client, self._note), words)
+
+    def _redone(self, arguments: Sequence[str]) -> list[str]:
+        """The words of an earlier line, which takes the place of this one in the history."""
+        if len(arguments) != 1 or not arguments[0].isdecimal():
+            raise CommandRefused("redo cmdno")
+        number = int(arguments[0])
+        if number >= len(self._history) - 1:
+            raise CommandRefused("Command index out of range")
+        line = self._history[number]
+        words = split_words(line)
+        if words[0] == "redo":
+            raise CommandRefused("No redoing redos")
+        self._history[-1] = line
+        return words
+
+    def _close_and_tell(self) -> bool:
+        """Close the connection; whether there was one."""
+        was_open = self._client is not None and self._client.state != CLOSED
+        self.close()
+        if was_open:
+            self._on_event("Closed", "None", None)
+        return was_open
+
+    def _on_event(self, state: str, kind: str, path: str | None) -> None:
+        if self._tells_events:
+            for line in event_lines(state, kind, path):
+                self._say(line)
+
+
+def all_commands() -> dict[str, str]:
+    """Every command with its usage, by name."""
+    return dict(sorted({**_OWN, **{name: each.usage for name, each in COMMANDS.items()}}.items()))
+
+
+def usage_lines() -> Iterator[str]:
+    """What `help` tells."""
+    yield "plog zookeeper-shell HOST:PORT[/CHROOT] [-zk-tls-config-file FILE] [COMMAND ARGUMENT...]"
+    for name, usage in all_commands().items():
+        yield f"\t{name} {usage}".rstrip()

@@ -1,0 +1,201 @@
+"""``plog zookeeper-shell``: ZooKeeper's own shell, against a real ZooKeeper.
+
+One command as arguments, lines of standard input, or a prompt. session.py runs them.
+Ends with the exit code of the last command, as ZooKeeper's. A connection that cannot be made is an
+error within ten seconds; ZooKeeper's goes on trying behind its prompt.
+ZooKeeper's SASL is not there: for it kazoo needs one more package; addauth logs in by password.
+Source: Kafka 3.9 ZooKeeperMainWithTlsSupportForKafka, ZooKeeper 3.8 ZooKeeperMain.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from plog.cli.options import UsageError, positive, read_properties
+from plog.cli.parser import Parser, add_examples
+from plog.cli.zookeeper.session import Session
+
+if TYPE_CHECKING:
+    from plog.client.network.tls_context import Security
+
+_PREFIX: Final = "zookeeper."
+_SESSION_TIMEOUT_MS: Final = 30_000
+_ALSO_CALLED: Final = {"ssl.protocol": "ssl.enabled.protocols"}
+_NOT_NEEDED: Final = ("clientCnxnSocket", "ssl.client.enable", "ssl.truststore.password")
+_TLS_FILE: Final = "-zk-tls-config-file"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Look at ZooKeeper's znodes, and change them."""
+    parser.add_argument(
+        "server",
+        metavar="HOST:PORT[,HOST:PORT][/CHROOT]",
+        help="servers of the ensemble, and the path that is the root here",
+    )
+    _add_connection_options(parser)
+    parser.add_argument(
+        "command",
+        nargs=argparse.REMAINDER,
+        metavar="COMMAND",
+        help="run one command and end; without one, those of standard input; `help` lists them",
+    )
+    add_examples(
+        parser,
+        ("where a partition is", _example("get /brokers/topics/orders/partitions/0/state")),
+        ("the brokers there are", _example("ls /brokers/ids")),
+        ("elect another controller", _example("deleteall /controller")),
+        ("what a tree may hold", _example("setquota -N 100 /brokers/topics")),
+        ("a shell", _example("")),
+    )
+    parser.set_defaults(run=run)
+
+
+def _example(command: str) -> str:
+    return f"plog zookeeper-shell localhost:2181 {command}".rstrip()
+
+
+def _add_connection_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        _TLS_FILE,
+        f"-{_TLS_FILE}",
+        dest="tls_file",
+        metavar="FILE",
+        help="properties file with zookeeper.ssl.* settings: TLS, with stores in PEM form",
+    )
+    parser.add_argument(
+        "-timeout",
+        dest="timeout_ms",
+        metavar="MS",
+        type=positive,
+        default=_SESSION_TIMEOUT_MS,
+        help="how long a session outlives its connection (default: %(default)s)",
+    )
+    parser.add_argument(
+        "-r", dest="read_only", action="store_true", help="a server without a quorum will do"
+    )
+    parser.add_argument(
+        "-waitforconnection",
+        action="store_true",
+        help="wait for the connection before a command; always so here",
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the one command, or a shell."""
+    _take_late_options(arguments)
+    security = _security(arguments.tls_file)
+    from plog.cli.zookeeper import client as zookeeper_client
+
+    session = Session(
+        lambda host, on_event: zookeeper_client.connect(
+            host,
+            on_event,
+            security=security,
+            session_timeout_s=arguments.timeout_ms / 1000,
+            read_only=arguments.read_only,
+        ),
+        say=_say,
+        note=_note,
+    )
+    _say(f"Connecting to {arguments.server}")
+    if not arguments.command:
+        _say("Welcome to ZooKeeper!")
+    try:
+        session.connect(arguments.server)
+        if arguments.command:
+            session.process(arguments.command)
+        else:
+            _interact(session)
+    finally:
+        session.close()
+    return session.exit_code
+
+
+def _take_late_options(arguments: argparse.Namespace) -> None:
+    """Options may stand behind the server, and that of TLS behind the command as well."""
+    command = arguments.command
+    if _TLS_FILE in command:
+        at = command.index(_TLS_FILE)
+        if at + 1 == len(command):
+            raise UsageError(f"{_TLS_FILE} needs the name of a file")
+        arguments.tls_file = command[at + 1]
+        command = command[:at] + command[at + 2 :]
+    parser = Parser(prog="plog zookeeper-shell", add_help=False)
+    _add_connection_options(parser)
+    parser.add_argument("command", nargs=argparse.REMAINDER)
+    given = {name: value for name, value in vars(arguments).items() if name != "command"}
+    parser.set_defaults(**given)
+    parser.parse_args(command, arguments)
+
+
+def _security(path: str | None) -> Security | None:
+    """TLS as a file of Kafka's says it. Raises UsageError, ConfigError, OSError."""
+    if path is None:
+        return None
+    from plog.client.network.tls_context import Security
+    from plog.client.settings import ClientSettings
+
+    settings = tls_settings(read_properties(path))
+    return Security.of(ClientSettings.from_options(settings, bootstrap_servers="-:1"))
+
+
+def tls_settings(properties: Mapping[str, str]) -> dict[str, str]:
+    """Our own names for what ``zookeeper.ssl.*`` says.
+
+    >>> tls_settings({"zookeeper.ssl.truststore.location": "ca.pem"})
+    {'security.protocol': 'SSL', 'ssl.truststore.location': 'ca.pem'}
+    """
+    settings = {"security.protocol": "SSL"}
+    for name, value in properties.items():
+        short = name.removeprefix(_PREFIX)
+        if short == name or short in _NOT_NEEDED:
+            continue
+        if short == "ssl.keystore.password":
+            # Of a PEM file, ZooKeeper takes it for that of the key.
+            settings["ssl.key.password"] = value
+        else:
+            settings[_ALSO_CALLED.get(short, short)] = value
+    return settings
+
+
+def _interact(session: Session) -> None:
+    """Read lines until there are no more."""
+    is_terminal = sys.stdin.isatty()
+    if is_terminal:
+        _use_readline(session)
+    while not session.is_over:
+        try:
+            line = input(session.prompt if is_terminal else "")
+        except EOFError:
+            if is_terminal:
+                _say("")
+            break
+        session.execute(line)
+
+
+def _use_readline(session: Session) -> None:
+    """Let the terminal's line have a history, and complete paths and commands."""
+    try:
+        import readline
+    except ImportError:  # A Python built without it.
+        return
+
+    def complete(text: str, state: int) -> str | None:
+        found = list(session.completions(text))
+        return found[state] if state < len(found) else None
+
+    readline.set_completer(complete)
+    readline.set_completer_delims(" \t\n")
+    readline.parse_and_bind("tab: complete")
+
+
+def _say(line: str) -> None:
+    # At once: watches fire in another thread, and remarks go to another stream.
+    print(line, flush=True)
+
+
+def _note(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)

@@ -1,0 +1,136 @@
+"""Fetched records as an Arrow record batch, made of the codec's columns without copying them.
+
+pyarrow comes with the extra ``plog[arrow]`` and is imported on first use. The columns:
+
+============== =========================================== =====================================
+topic          dictionary of int32 to string
+partition      int32
+offset         int64
+timestamp      timestamp in ms, UTC                        null where the record has none
+timestamp_type int8                                        0 the producer's, 1 the broker's
+key, value     binary                                      null for null
+headers        list of struct of key: string,
+               value: binary                               empty without headers
+leader_epoch   int32                                       -1 where the batch does not tell it
+============== =========================================== =====================================
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from plog.client.errors import MissingExtra
+from plog.client.consumer.completed_fetch import ColumnRun
+from plog.records.record_columns import RecordColumns
+
+if TYPE_CHECKING:
+    import pyarrow
+
+
+def _pyarrow() -> Any:
+    try:
+        import pyarrow
+    except ImportError:
+        raise MissingExtra(
+            "records as Arrow columns need pyarrow: pip install 'plog[arrow]'"
+        ) from None
+    return pyarrow
+
+
+@lru_cache(maxsize=1)
+def record_schema() -> pyarrow.Schema:
+    """The columns of `record_batch`. Raises MissingExtra without pyarrow."""
+    pa = _pyarrow()
+    header = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
+    return pa.schema(
+        [
+            pa.field("topic", pa.dictionary(pa.int32(), pa.string()), nullable=False),
+            pa.field("partition", pa.int32(), nullable=False),
+            pa.field("offset", pa.int64(), nullable=False),
+            pa.field("timestamp", pa.timestamp("ms", tz="UTC")),
+            pa.field("timestamp_type", pa.int8(), nullable=False),
+            pa.field("key", pa.binary()),
+            pa.field("value", pa.binary()),
+            pa.field("headers", pa.list_(header), nullable=False),
+            pa.field("leader_epoch", pa.int32(), nullable=False),
+        ]
+    )
+
+
+def record_batch(columns: RecordColumns, runs: Sequence[ColumnRun]) -> pyarrow.RecordBatch:
+    """The records in `columns`, whose batches are `runs`; `columns` must not change any more.
+
+    Raises MissingExtra without pyarrow.
+    """
+    pa = _pyarrow()
+    rows = len(columns)
+    schema = record_schema()
+    topics = list(dict.fromkeys(run.partition.topic for run in runs))
+    indexes = [topics.index(run.partition.topic) for run in runs]
+    arrays = [
+        pa.DictionaryArray.from_arrays(
+            _repeated(pa, pa.int32(), indexes, runs), pa.array(topics, pa.string())
+        ),
+        _repeated(pa, pa.int32(), [run.partition.partition for run in runs], runs),
+        _fixed(pa, pa.int64(), columns.offsets),
+        _timestamps(pa, schema.field("timestamp").type, columns.timestamps),
+        _repeated(pa, pa.int8(), [int(run.timestamp_type) for run in runs], runs),
+        _binary(pa, columns.has_key, columns.key_ends, columns.keys),
+        _binary(pa, columns.has_value, columns.value_ends, columns.values),
+        _headers(pa, schema.field("headers").type, columns, rows),
+        _repeated(pa, pa.int32(), [run.leader_epoch for run in runs], runs),
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _fixed(pa: Any, kind: Any, numbers: array[int], valid: Any = None) -> Any:
+    return pa.Array.from_buffers(kind, len(numbers), [valid, pa.py_buffer(numbers)])
+
+
+def _repeated(pa: Any, kind: Any, values: Sequence[int], runs: Sequence[ColumnRun]) -> Any:
+    """One value for all rows of a run."""
+    if len(set(values)) == 1:
+        return pa.repeat(pa.scalar(values[0], kind), sum(run.rows for run in runs))
+    parts = [
+        pa.repeat(pa.scalar(value, kind), run.rows) for value, run in zip(values, runs, strict=True)
+    ]
+    return pa.concat_arrays(parts)
+
+
+def _bitmap(pa: Any, present: bytearray | bytes) -> Any:
+    """Bytes of 0 and 1 as the bits Arrow wants; None if all are 1."""
+    if 0 not in present:
+        return None
+    flags = pa.Array.from_buffers(pa.uint8(), len(present), [None, pa.py_buffer(present)])
+    return flags.cast(pa.bool_()).buffers()[1]
+
+
+def _timestamps(pa: Any, kind: Any, times: array[int]) -> Any:
+    has_all = min(times, default=0) >= 0
+    valid = None if has_all else _bitmap(pa, bytes(time >= 0 for time in times))
+    return _fixed(pa, kind, times, valid)
+
+
+def _binary(pa: Any, present: bytearray, ends: array[int], data: bytearray) -> Any:
+    buffers = [_bitmap(pa, present), pa.py_buffer(ends), pa.py_buffer(data)]
+    return pa.Array.from_buffers(pa.binary(), len(present), buffers)
+
+
+def _headers(pa: Any, kind: Any, columns: RecordColumns, rows: int) -> Any:
+    if columns.headers:
+        none: Sequence[Any] = ()
+        lists = [columns.headers.get(row, none) for row in range(rows)]
+        # What is not UTF-8 has no place in a column of text.
+        named = [
+            [
+                {"key": key.encode("utf-8", "replace").decode(), "value": value}
+                for key, value in headers
+            ]
+            for headers in lists
+        ]
+        return pa.array(named, kind)
+    ends = pa.Array.from_buffers(pa.int32(), rows + 1, [None, pa.py_buffer(bytes(4 * (rows + 1)))])
+    return pa.ListArray.from_arrays(ends, pa.array([], kind.value_type), type=kind)

@@ -1,0 +1,74 @@
+"""The metrics of fetching, under Kafka's names (group consumer-fetch-manager-metrics).
+
+Fetches are recorded on the engine's thread, what is taken on the consuming one; each sensor belongs
+to one of the two. Times are in milliseconds.
+"""
+
+from __future__ import annotations
+
+from plog.client.network.ports import Network
+from plog.client.consumer.subscription_state import SubscriptionState
+from plog.client.sensors import Sensor
+
+_NAN = float("nan")
+
+
+class FetchMetrics:
+    """See the module's text."""
+
+    def __init__(self, network: Network, positions: SubscriptionState) -> None:
+        self._network = network
+        self._positions = positions
+        now_s = network.now_s()
+        self._latency_ms = Sensor(now_s)
+        self._size_bytes = Sensor(now_s)
+        self._throttle_ms = Sensor(now_s)
+        self._records_by_fetch = Sensor(now_s)
+        self._records = Sensor(now_s)
+        self._bytes = Sensor(now_s)
+
+    def fetched(self, *, latency_s: float, size_bytes: int, throttle_ms: int) -> None:
+        """A fetch was answered."""
+        now_s = self._network.now_s()
+        self._latency_ms.record(latency_s * 1000, now_s)
+        self._throttle_ms.record(throttle_ms, now_s)
+        self._size_bytes.record(size_bytes, now_s)
+
+    def took(self, records: int) -> None:
+        """So many records were handed out by one call."""
+        self._records.record(records, self._network.now_s())
+
+    def used_up(self, size_bytes: int, records: int) -> None:
+        """All that a fetch brought of a partition has been handed out."""
+        now_s = self._network.now_s()
+        self._bytes.record(size_bytes, now_s)
+        self._records_by_fetch.record(records, now_s)
+
+    def values(self) -> dict[str, float]:
+        """All of them; a partition's are named ``records-lag{topic=…,partition=…}``."""
+        now_s = self._network.now_s()
+        values = {
+            "fetch-latency-avg": self._latency_ms.average(now_s),
+            "fetch-latency-max": self._latency_ms.maximum(now_s),
+            "fetch-rate": self._latency_ms.frequency(now_s),
+            "fetch-total": float(self._latency_ms.count),
+            "fetch-size-avg": self._size_bytes.average(now_s),
+            "fetch-size-max": self._size_bytes.maximum(now_s),
+            "fetch-throttle-time-avg": self._throttle_ms.average(now_s),
+            "fetch-throttle-time-max": self._throttle_ms.maximum(now_s),
+            "bytes-consumed-rate": self._bytes.rate(now_s),
+            "bytes-consumed-total": self._bytes.total,
+            "records-consumed-rate": self._records.rate(now_s),
+            "records-consumed-total": self._records.total,
+            "records-per-request-avg": self._records_by_fetch.average(now_s),
+        }
+        lags = self._positions.lags()
+        known_lags = [lag for lag, _ in lags.values() if lag is not None]
+        known_leads = [lead for _, lead in lags.values() if lead is not None]
+        values["records-lag-max"] = float(max(known_lags, default=_NAN))
+        values["records-lead-min"] = float(min(known_leads, default=_NAN))
+        for (topic, partition), (lag, lead) in lags.items():
+            tags = f"{{topic={topic},partition={partition}}}"
+            values[f"records-lag{tags}"] = _NAN if lag is None else float(lag)
+            values[f"records-lead{tags}"] = _NAN if lead is None else float(lead)
+        return values

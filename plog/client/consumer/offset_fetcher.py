@@ -1,0 +1,319 @@
+"""Finding positions: what was committed, what a reset leads to, whether a leader's log still holds.
+
+One coroutine looks which partitions want something, and asks each broker concerned beside the
+others, so that one that is silent holds up nobody else. Answers are applied only to the generation
+they were asked for (subscription_state.py). What asking again may cure is asked again, after a while; of all
+else the application is told by `take`, and then it is asked again, too: a permission may be given.
+
+Source: KIP-320 (truncation); Kafka 3.9 OffsetFetcher, SubscriptionState.maybeCompleteValidation.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
+from typing import Any
+
+from plog.client.network.cluster import Cluster
+from plog.client.errors import ClosedError, LogTruncated, NoOffsetForPartition, error_about
+from plog.client.network.ports import Cancelled, Network, Task
+from plog.client.consumer.offset_lookup import CONSUMER, MAY_PASS, OffsetLookup, TimeQuestion
+from plog.client.consumer.offset_reset import LATEST
+from plog.client.consumer.partition_state import NO_EPOCH, Inquiry, PartitionState, Phase
+from plog.client.consumer.subscription_state import SubscriptionState
+from plog.client.values import OffsetAndMetadata
+from plog.errors import (
+    ErrorCode,
+    KafkaError,
+    PlogError,
+    UnknownTopicOrPartition,
+    error_from_code,
+)
+from plog.types import TopicPartition
+from plog.wire.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+
+log = logging.getLogger("plog.client")
+
+Committed = Callable[
+    [Collection[TopicPartition]], Awaitable[Mapping[TopicPartition, OffsetAndMetadata | None]]
+]
+
+
+class OffsetFetcher:
+    """See the module's text. For the engine's thread.
+
+    `on_found` is called when a position was found, `on_error` when there is one to be told.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        network: Network,
+        positions: SubscriptionState,
+        lookup: OffsetLookup,
+        *,
+        committed: Committed | None,
+        request_timeout_s: float,
+        patience_s: float,
+        delay_s: Callable[[int], float],
+        on_found: Callable[[], None],
+        on_error: Callable[[], None],
+    ) -> None:
+        self._cluster = cluster
+        self._network = network
+        self._positions = positions
+        self._lookup = lookup
+        self._committed = committed
+        self._request_timeout_s = request_timeout_s
+        self._patience_s = patience_s
+        """How long a partition may be unknown to the cluster before the application hears of it."""
+        self._delay_s = delay_s
+        self._on_found = on_found
+        self._on_error = on_error
+        self._signal = network.signal()
+        self._tasks: list[Task] = []
+
+    def start(self) -> None:
+        """Begin to look."""
+        self._spawn(self._run(), "finding positions")
+
+    def wake(self) -> None:
+        """Something may be wanted now."""
+        self._signal.set()
+
+    def close(self) -> None:
+        """Stop, whatever is under way."""
+        for task in self._tasks:
+            task.cancel()
+
+    def _spawn(self, coroutine: Coroutine[Any, Any, None], what: str) -> None:
+        task = self._network.spawn(coroutine, what)  # It may come here again before this returns.
+        self._tasks = [other for other in self._tasks if not other.done]
+        self._tasks.append(task)
+
+    async def _ask(
+        self,
+        coroutine: Coroutine[Any, Any, None],
+        about: Sequence[tuple[PartitionState, int]],
+    ) -> None:
+        """Whatever becomes of a question: what it was about is not left waiting."""
+        try:
+            await coroutine
+        except (Cancelled, ClosedError):
+            raise
+        except Exception as error:
+            if not isinstance(error, PlogError):
+                log.exception("a bug while looking for positions")
+            for state, generation in about:
+                self._back_off(state, generation)
+                self._positions.fail(state, generation, error)
+            self._on_error()
+            self.wake()
+
+    async def _run(self) -> None:
+        while True:
+            self._signal.clear()
+            now_s = self._network.now_s()
+            initial = self._positions.begin_initial(now_s)
+            if initial:
+                finding = self._ask(self._find_initial(initial), initial)
+                self._spawn(finding, "looking up committed offsets")
+            by_leader: dict[tuple[int, bool], list[Inquiry]] = {}
+            for inquiry in self._positions.begin_inquiries(now_s):
+                kind = (inquiry.leader, inquiry.reset is not None)
+                by_leader.setdefault(kind, []).append(inquiry)
+            for (leader, is_reset), inquiries in by_leader.items():
+                find = self._find_offsets if is_reset else self._validate
+                about = [(one.state, one.generation) for one in inquiries]
+                asking = self._ask(find(leader, inquiries), about)
+                self._spawn(asking, f"asking broker {leader} about positions")
+            self._tell_of_unknown(now_s)
+            await self._signal.wait(self._next_look_s())
+
+    def _next_look_s(self) -> float | None:
+        phases = (Phase.NO_OFFSET, Phase.RESETTING, Phase.VALIDATING)
+        now_s = self._network.now_s()
+        times = [
+            time_s
+            for time_s in (
+                self._positions.next_retry_s(phases, now_s),
+                self._positions.next_unknown_s(self._patience_s),
+            )
+            if time_s is not None
+        ]
+        return max(0.0, min(times) - now_s) if times else None
+
+    def _tell_of_unknown(self, now_s: float) -> None:
+        told = False
+        for state, generation in self._positions.unknown_for(self._patience_s, now_s):
+            error = UnknownTopicOrPartition(
+                f"{state.partition} has not existed for {self._patience_s:g} s; correct the name,"
+                " or create it: it is read as soon as it exists"
+            )
+            told |= self._positions.fail(state, generation, error)
+        if told:
+            self._on_error()
+
+    # -- committed offsets ------------------------------------------------------------------------
+
+    async def _find_initial(self, wanted: Sequence[tuple[PartitionState, int]]) -> None:
+        committed: Mapping[TopicPartition, OffsetAndMetadata | None] = {}
+        if self._committed is not None:
+            try:
+                committed = await self._committed([state.partition for state, _ in wanted])
+            except KafkaError as error:
+                for state, generation in wanted:
+                    self._failed(state, generation, error)
+                return
+        lacking: list[tuple[PartitionState, int]] = []
+        for state, generation in wanted:
+            found = committed.get(state.partition)
+            if found is not None:
+                self._positions.place(state, generation, found.offset, found.leader_epoch)
+            elif not self._positions.reset_by_default(state, generation):
+                lacking.append((state, generation))
+        self._tell_of_lacking(lacking)
+        self._found()
+
+    def _tell_of_lacking(self, lacking: Sequence[tuple[PartitionState, int]]) -> None:
+        partitions = [state.partition for state, _ in lacking]
+        names = ", ".join(str(partition) for partition in sorted(partitions))
+        error = NoOffsetForPartition(
+            f"{names}: no offset is committed, and auto.offset.reset is none: seek to where to "
+            "begin",
+            partitions,
+        )
+        for state, generation in lacking:
+            if self._positions.fail(state, generation, error):
+                self._back_off(state, generation)
+                self._on_error()
+
+    # -- resets -----------------------------------------------------------------------------------
+
+    async def _find_offsets(self, leader: int, inquiries: Sequence[Inquiry]) -> None:
+        now_ms = self._network.wall_ms()
+        questions = [
+            TimeQuestion(one.state.partition, one.reset.timestamp_at(now_ms), one.leader_epoch)
+            for one in inquiries
+            if one.reset is not None
+        ]
+        answers = await self._lookup.ask(leader, questions, self._request_timeout_s)
+        for one in inquiries:
+            partition = one.state.partition
+            error = answers.failed.get(partition)
+            if error is not None:
+                self._failed(one.state, one.generation, error)
+                continue
+            found = answers.found[partition]
+            if found is not None:
+                log.info("%s: begins at offset %d, %s", partition, found.offset, one.reset)
+                self._positions.place(one.state, one.generation, found.offset)
+            elif one.reset != LATEST:  # No record is as late as that.
+                self._positions.reset_elsewhere(one.state, one.generation, LATEST)
+            else:
+                error = error_from_code(ErrorCode.OFFSET_NOT_AVAILABLE, f"{partition} has no end")
+                self._failed(one.state, one.generation, error)
+        self._found()
+
+    # -- validation -------------------------------------------------------------------------------
+
+    async def _validate(self, leader: int, inquiries: Sequence[Inquiry]) -> None:
+        try:
+            connection = await self._cluster.connection(leader)
+            if not connection.speaks(OffsetForLeaderEpochRequest):
+                ends = None
+            else:
+                response = await self._cluster.ask_node(
+                    leader, _epochs_request(inquiries), OffsetForLeaderEpochResponse
+                )
+                ends = {
+                    TopicPartition(topic.topic, one.partition): one
+                    for topic in response.topics
+                    for one in topic.partitions
+                }
+        except KafkaError as error:
+            for one in inquiries:
+                self._failed(one.state, one.generation, error)
+            return
+        for one in inquiries:
+            if ends is None:
+                self._positions.validated(one.state, one.generation)
+            else:
+                self._take_in_end(one, ends.get(one.state.partition))
+        self._found()
+
+    def _take_in_end(self, one: Inquiry, end: EpochEndOffset | None) -> None:
+        """What the end of a position's epoch, in its leader's log, says about that position."""
+        partition, position = one.state.partition, one.position
+        assert position is not None
+        if end is None or end.error_code:
+            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if end is None else end.error_code
+            error = error_about(code, f"{partition}: its position cannot be validated")
+            self._failed(one.state, one.generation, error)
+        elif end.leader_epoch > NO_EPOCH and position <= end.end_offset:
+            self._positions.validated(one.state, one.generation)
+        else:
+            self._truncated(one, end, position)
+
+    def _truncated(self, one: Inquiry, end: EpochEndOffset, position: int) -> None:
+        partition = one.state.partition
+        is_known = end.leader_epoch > NO_EPOCH and end.end_offset >= 0
+        what = f"{partition}: the log was cut off before offset {position}"
+        if is_known:
+            what += f", at {end.end_offset}"
+        if self._positions.default_reset is None:
+            error = LogTruncated(
+                f"{what}, where this consumer had read already; seek to where to go on"
+            )
+            if self._positions.fail(one.state, one.generation, error):
+                self._back_off(one.state, one.generation)
+                self._on_error()
+            return
+        log.warning("%s; goes on there", what)
+        if is_known:
+            self._positions.place(one.state, one.generation, end.end_offset, end.leader_epoch)
+        else:
+            self._positions.reset_by_default(one.state, one.generation)
+
+    # -- failures ---------------------------------------------------------------------------------
+
+    def _failed(self, state: PartitionState, generation: int, error: KafkaError) -> None:
+        self._back_off(state, generation)
+        if error.retriable or error.code in MAY_PASS:
+            log.debug("%s: %s", state.partition, error)
+            self._cluster.request_update()
+        elif self._positions.fail(state, generation, error):
+            self._on_error()
+        self.wake()
+
+    def _back_off(self, state: PartitionState, generation: int) -> None:
+        self._positions.back_off(state, generation, self._network.now_s(), self._delay_s)
+
+    def _found(self) -> None:
+        self.wake()
+        self._on_found()
+
+
+def _epochs_request(inquiries: Sequence[Inquiry]) -> OffsetForLeaderEpochRequest:
+    topics: dict[str, list[OffsetForLeaderPartition]] = {}
+    for one in inquiries:
+        topics.setdefault(one.state.partition.topic, []).append(
+            OffsetForLeaderPartition(
+                partition=one.state.partition.partition,
+                current_leader_epoch=one.leader_epoch,
+                leader_epoch=one.position_epoch,
+            )
+        )
+    return OffsetForLeaderEpochRequest(
+        replica_id=CONSUMER,
+        topics=[
+            OffsetForLeaderTopic(topic=topic, partitions=partitions)
+            for topic, partitions in topics.items()
+        ],
+    )

@@ -1,0 +1,237 @@
+"""Asking the leaders which offset belongs to a time, or to the beginning or end of a log.
+
+The questions and answers of ListOffsets as plain values, and `OffsetLookup`, which asks all leaders
+concerned, again where a leader has changed, until all partitions have an answer or time is over.
+With isolation.level=read_committed the end is the last stable offset. Source: KIP-79, KIP-207,
+KIP-320; Kafka 3.9 OffsetFetcher.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from plog.client.network.cluster import Cluster
+from plog.client.network.deadline import Deadline
+from plog.client.errors import error_about
+from plog.client.network.ports import Network
+from plog.client.consumer.offset_reset import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
+from plog.client.values import OffsetAndTimestamp
+from plog.errors import (
+    ErrorCode,
+    KafkaError,
+    UnknownTopicOrPartition,
+    UnsupportedVersion,
+    error_from_code,
+)
+from plog.types import TopicPartition
+from plog.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+
+CONSUMER = -1
+"""The replica id of who is none."""
+UNKNOWN_OFFSET = -1
+MAY_PASS = (ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.BROKER_NOT_AVAILABLE)
+"""Not called retriable by Kafka, but no reason to bother an application that can only wait, too."""
+_FIRST_VERSION_OF = {-3: 7, -4: 8, -5: 9, -6: 11}
+"""Special times that old brokers would take for ordinary ones."""
+
+
+class TimeQuestion(NamedTuple):
+    """A time to look up in a partition, and the epoch its leader is known by, -1 for any."""
+
+    partition: TopicPartition
+    timestamp: int
+    leader_epoch: int = -1
+
+
+class TimeAnswers(NamedTuple):
+    """What came of some questions; None stands for a time behind the last record."""
+
+    found: dict[TopicPartition, OffsetAndTimestamp | None]
+    failed: dict[TopicPartition, KafkaError]
+
+
+def list_offsets_request(
+    questions: Iterable[TimeQuestion], *, isolation_level: int, timeout_ms: int
+) -> ListOffsetsRequest:
+    """One request for questions to the same leader."""
+    topics: dict[str, list[ListOffsetsPartition]] = {}
+    for question in questions:
+        topics.setdefault(question.partition.topic, []).append(
+            ListOffsetsPartition(
+                partition_index=question.partition.partition,
+                current_leader_epoch=question.leader_epoch,
+                timestamp=question.timestamp,
+            )
+        )
+    return ListOffsetsRequest(
+        replica_id=CONSUMER,
+        isolation_level=isolation_level,
+        topics=[ListOffsetsTopic(name=name, partitions=asked) for name, asked in topics.items()],
+        timeout_ms=timeout_ms,
+    )
+
+
+def read_list_offsets(
+    questions: Iterable[TimeQuestion], response: ListOffsetsResponse
+) -> TimeAnswers:
+    """What `response` says to `questions`; a partition it leaves out has failed."""
+    told = {
+        TopicPartition(topic.name, one.partition_index): one
+        for topic in response.topics
+        for one in topic.partitions
+    }
+    answers = TimeAnswers({}, {})
+    for question in questions:
+        partition = question.partition
+        one = told.get(partition)
+        if one is None:
+            answers.failed[partition] = error_from_code(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{partition}: the leader has not answered"
+            )
+        elif one.error_code == ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT:
+            answers.found[partition] = None  # Its records have no times: none is late enough.
+        elif one.error_code:
+            text = f"{partition}: its offsets cannot be looked up"
+            answers.failed[partition] = error_about(one.error_code, text)
+        elif one.offset == UNKNOWN_OFFSET:
+            answers.found[partition] = None
+        else:
+            epoch = one.leader_epoch if one.leader_epoch >= 0 else None
+            answers.found[partition] = OffsetAndTimestamp(one.offset, one.timestamp, epoch)
+    return answers
+
+
+class OffsetLookup:
+    """See the module's text."""
+
+    def __init__(self, cluster: Cluster, network: Network, *, isolation_level: int) -> None:
+        self._cluster = cluster
+        self._network = network
+        self._isolation_level = isolation_level
+
+    async def beginnings(
+        self, partitions: Collection[TopicPartition], *, timeout_s: float
+    ) -> dict[TopicPartition, int]:
+        """The offset of the first record there is in each; raises as `at_times`."""
+        return await self._ends(partitions, EARLIEST_TIMESTAMP, timeout_s)
+
+    async def ends(
+        self, partitions: Collection[TopicPartition], *, timeout_s: float
+    ) -> dict[TopicPartition, int]:
+        """The offset behind the last record this consumer can read; raises as `at_times`."""
+        return await self._ends(partitions, LATEST_TIMESTAMP, timeout_s)
+
+    async def _ends(
+        self, partitions: Collection[TopicPartition], timestamp: int, timeout_s: float
+    ) -> dict[TopicPartition, int]:
+        found = await self.at_times(dict.fromkeys(partitions, timestamp), timeout_s=timeout_s)
+        return {partition: one.offset for partition, one in found.items() if one is not None}
+
+    async def at_times(
+        self, timestamps: Mapping[TopicPartition, int], *, timeout_s: float
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """The first record at the given time or later, None where there is none.
+
+        Raises TopicAuthorizationFailed; for what is not answered within `timeout_s` what is in the
+        way: UnknownTopicOrPartition, LeaderNotAvailable, ConnectionFailed, ...
+        """
+        found: dict[TopicPartition, OffsetAndTimestamp | None] = {}
+        left = dict(timestamps)
+        backoff = self._cluster.backoff(self._cluster.deadline(timeout_s))
+        while True:
+            answers = await self._ask_leaders(left, backoff.deadline)
+            found |= answers.found
+            for partition in answers.found:
+                del left[partition]
+            if not left:
+                return {partition: found[partition] for partition in timestamps}
+            for error in answers.failed.values():
+                if not (error.retriable or error.code in MAY_PASS):
+                    raise error
+            error = next(iter(answers.failed.values()))
+            await backoff.wait_or_raise(error)
+            await self._refresh(left, backoff.deadline)
+            if backoff.is_over:
+                await backoff.wait_or_raise(error)
+
+    async def _refresh(self, partitions: Iterable[TopicPartition], deadline: Deadline) -> None:
+        topics = {partition.topic for partition in partitions}
+        try:
+            await self._cluster.refresh(topics, deadline=deadline)
+        except KafkaError as error:
+            if not error.retriable:
+                raise
+            # The known metadata has to do; the errors of the next try say more.
+
+    async def _ask_leaders(
+        self, timestamps: Mapping[TopicPartition, int], deadline: Deadline
+    ) -> TimeAnswers:
+        """Try once, asking all leaders concurrently."""
+        if any(p.topic not in self._cluster.metadata.topics for p in timestamps):
+            await self._refresh(timestamps, deadline)
+        metadata = self._cluster.metadata
+        answers = TimeAnswers({}, {})
+        by_leader: dict[int, list[TimeQuestion]] = {}
+        for partition, timestamp in timestamps.items():
+            known = metadata.partition(partition)
+            leader = metadata.leader_of(partition)
+            if known is None or leader is None:
+                answers.failed[partition] = self.why_no_leader(partition)
+                continue
+            question = TimeQuestion(partition, timestamp, known.leader_epoch)
+            by_leader.setdefault(leader, []).append(question)
+        timeout_s = max(0.001, deadline.left_s)
+        asked = [
+            self.ask(node, about, timeout_s, deadline=deadline) for node, about in by_leader.items()
+        ]
+        for one in await self._network.gather(asked):
+            answers.found.update(one.found)
+            answers.failed.update(one.failed)
+        return answers
+
+    def why_no_leader(self, partition: TopicPartition) -> KafkaError:
+        """The error for a partition that has no leader, as far as is known."""
+        topic = self._cluster.metadata.topics.get(partition.topic)
+        if topic is not None and topic.error:
+            return error_about(topic.error, f"topic {partition.topic}")
+        if topic is None and self._cluster.trouble is not None:
+            return self._cluster.trouble  # No broker has said what there is.
+        if topic is None or partition.partition >= len(topic.partitions):
+            return UnknownTopicOrPartition(f"{partition} does not exist")
+        return error_from_code(ErrorCode.LEADER_NOT_AVAILABLE, f"{partition} has no leader")
+
+    async def ask(
+        self,
+        node_id: int,
+        questions: Sequence[TimeQuestion],
+        timeout_s: float,
+        *,
+        deadline: Deadline | None = None,
+    ) -> TimeAnswers:
+        """Ask one broker, which may take `timeout_s`; if it cannot answer, every question fails."""
+        request = list_offsets_request(
+            questions,
+            isolation_level=self._isolation_level,
+            timeout_ms=min(int(timeout_s * 1000), 0x7FFFFFFF),
+        )
+        try:
+            connection = await self._cluster.connection(node_id, deadline=deadline)
+            version = connection.version_of(ListOffsetsRequest)
+            for question in questions:
+                if version < _FIRST_VERSION_OF.get(question.timestamp, 0):
+                    raise UnsupportedVersion(
+                        f"the broker at {connection.address} is too old to look up the time "
+                        f"{question.timestamp}"
+                    )
+            response = await self._cluster.ask_node(
+                node_id, request, ListOffsetsResponse, deadline=deadline
+            )
+        except KafkaError as error:
+            return TimeAnswers({}, {question.partition: error for question in questions})
+        return read_list_offsets(questions, response)

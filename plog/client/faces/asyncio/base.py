@@ -1,0 +1,121 @@
+"""What the asyncio clients have in common: an engine made on first use, in the running loop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import warnings
+from collections.abc import Callable, Coroutine
+from types import TracebackType
+from typing import Any, Generic, Self, TypeVar
+
+from twisted.internet.defer import Deferred
+
+from plog.client.network.cluster import Cluster
+from plog.client.errors import ClosedError, IllegalState
+from plog.client.faces.method_adapters import EXIT_TIMEOUT_S, NoCopy, described
+from plog.client.network.loop_reactor import LoopReactor
+from plog.client.settings import ClientSettings
+from plog.client.network.twisted_network import TwistedNetwork
+
+log = logging.getLogger("plog.client")
+
+T = TypeVar("T")
+Core = TypeVar("Core")
+
+
+class Client(NoCopy, Generic[Core]):
+    """What the three have in common: an engine made on first use, in the running loop."""
+
+    def __init__(
+        self,
+        settings: ClientSettings,
+        make_core: Callable[[Cluster, TwistedNetwork], Core],
+        *,
+        auto_create_topics: bool = False,
+    ) -> None:
+        self._settings = settings
+        self._make_core = make_core
+        self._auto_create_topics = auto_create_topics
+        self._made: Core | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._loop_reactor: LoopReactor | None = None
+        self._cluster: Cluster | None = None
+        self._is_closed = False
+
+    @property
+    def _core(self) -> Core:
+        if self._made is None:
+            self._made = self._make()
+        return self._made
+
+    def _make(self) -> Core:
+        if self._is_closed:
+            raise ClosedError("the client is closed: make a new one")
+        self._loop = asyncio.get_running_loop()
+        self._loop_reactor = LoopReactor.acquire()
+        settings = self._settings
+        network = TwistedNetwork.of(self._loop_reactor.reactor, settings)
+        self._cluster = Cluster(network, settings, auto_create_topics=self._auto_create_topics)
+        return self._make_core(self._cluster, network)
+
+    def _check_loop(self) -> None:
+        """Raise IllegalState outside the loop in which the engine runs: nobody would wake us."""
+        if self._loop is not None and asyncio.get_running_loop() is not self._loop:
+            raise IllegalState(
+                f"{self!r} belongs to another event loop, the one in which it was first used:"
+                " make a client in each"
+            )
+
+    def _run(
+        self, method: Callable[..., Coroutine[Any, Any, T]], *arguments: Any, **options: Any
+    ) -> asyncio.Future[T]:
+        core = self._core
+        self._check_loop()
+        assert self._loop is not None
+        return Deferred.fromCoroutine(method(core, *arguments, **options)).asFuture(self._loop)
+
+    async def __aenter__(self) -> Self:
+        _ = self._core
+        return self
+
+    async def __aexit__(
+        self, kind: object, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if error is None:
+            await self.close()
+            return
+        try:
+            await self.close(EXIT_TIMEOUT_S)
+        except Exception as failure:  # The first one says more.
+            log.warning("closing %r after an error failed: %s", self, failure)
+
+    def __repr__(self) -> str:
+        return described("plog.aio", self, self._settings, "closed" if self._is_closed else "")
+
+    def __del__(self) -> None:
+        if getattr(self, "_made", None) is not None and not self._is_closed:
+            warnings.warn(
+                f"{self!r} was not closed: `await close()`, or use `async with`",
+                ResourceWarning,
+                source=self,
+                stacklevel=1,
+            )
+
+    async def close(self, timeout_s: float | None = None) -> None:
+        """Close the client; harmless when it is closed."""
+        if self._is_closed:
+            return
+        self._check_loop()
+        self._is_closed = True
+        if self._made is None:
+            return
+        assert self._cluster is not None and self._loop_reactor is not None
+        try:
+            await self._close_core(timeout_s)
+        finally:
+            await self._cluster.close()
+            await self._loop_reactor.release()
+
+    async def _close_core(self, timeout_s: float | None) -> None:
+        """End what is of this kind of client."""

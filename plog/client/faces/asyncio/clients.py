@@ -1,0 +1,325 @@
+"""The asyncio face: `Producer`, `Consumer` and `Admin` for coroutines, on any loop.
+
+The engine runs in the loop's own thread, on a reactor made over the loop (loop_reactor.py). A
+client may be made anywhere; it belongs to the loop in which it is first used, or entered by ``async
+with``. What is said of a method here is all that differs from the other faces.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import AsyncIterator, Callable, Generator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from twisted.internet.defer import Deferred
+
+from plog.client.faces.asyncio.admin import Admin
+from plog.client.faces.asyncio.base import Client
+from plog.client.network.cluster import Cluster
+from plog.client.faces.consumer_face import ReactorConsumerFace
+from plog.client.faces.method_adapters import awaitable, check_topics, here
+from plog.client.callback_checks import (
+    check_assignors,
+    check_functions,
+    check_interceptors,
+    check_partitioner,
+)
+from plog.client.producer.interceptors import ProducerInterceptor
+from plog.client.settings.settings_loader import Servers
+from plog.client.producer.partitioner import Partitioner
+from plog.client.faces.polling_consumer import ARROW_RECORDS_MAX, PollingConsumer
+from plog.client.producer.core import ProducerCore
+from plog.client.producer.producer_batch import OnDelivery, RecordHandle, call_when_done, metadata_of
+from plog.client.consumer.rebalance_listener import ConsumerRebalanceListener, check_listener
+from plog.client.producer.record_checks import Headers, Serializer
+from plog.client.settings import (
+    ConsumerSettings,
+    ProducerSettings,
+)
+from plog.client.transactions.faces import AsyncioTransactions
+from plog.client.transactions.transactional_producer import producer_core
+from plog.client.network.twisted_network import TwistedNetwork
+from plog.client.values import ConsumerRecord, RecordMetadata
+
+if TYPE_CHECKING:
+    import pyarrow
+
+    from plog.client.assignors import Assignor
+
+T = TypeVar("T")
+
+
+class RecordAwaitable(RecordHandle):
+    """A record on its way: await it for where the record is, as often as you like."""
+
+    __slots__ = ()
+
+    def __await__(self) -> Generator[Any, Any, RecordMetadata]:
+        if not self.done():
+            future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            call_when_done(self, lambda _: _wake(future))
+            yield from future
+        return metadata_of(self)
+
+    async def result(self) -> RecordMetadata:
+        """The same, as a coroutine."""
+        return await self
+
+
+def _wake(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+class Producer(Client[ProducerCore[RecordAwaitable]], AsyncioTransactions):
+    """Sends records to topics.
+
+        async with Producer(bootstrap_servers="localhost:9092") as producer:
+            sent = await producer.send("page-views", b"/index.html", key=b"alice")
+            print((await sent).offset)
+
+    Settings have Kafka's names, with underscores as keywords, or with dots in `config`.
+
+    Raises ConfigError for settings that are wrong.
+    """
+
+    def __init__(
+        self,
+        *,
+        bootstrap_servers: Servers = None,
+        key_serializer: Serializer | None = None,
+        value_serializer: Serializer | None = None,
+        partitioner: Partitioner | Callable[..., int] | None = None,
+        interceptors: Sequence[ProducerInterceptor] = (),
+        config: Mapping[str, object] | None = None,
+        **settings: object,
+    ) -> None:
+        check_functions(key_serializer=key_serializer, value_serializer=value_serializer)
+        check_partitioner(partitioner)
+        check_interceptors(interceptors)
+        made = ProducerSettings.from_options(
+            config, bootstrap_servers=bootstrap_servers, **settings
+        )
+        super().__init__(
+            made,
+            lambda cluster, network: producer_core(
+                cluster,
+                network,
+                made,
+                key_serializer=key_serializer,
+                value_serializer=value_serializer,
+                partitioner=partitioner,
+                interceptors=interceptors,
+                make_handle=RecordAwaitable,
+            ),
+            auto_create_topics=True,
+        )
+
+    async def send(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        *,
+        partition: int | None = None,
+        timestamp: int | None = None,
+        headers: Headers = (),
+        on_delivery: OnDelivery | None = None,
+    ) -> RecordAwaitable:
+        """Send a record; waits only for a topic that is not known yet, and for memory.
+
+        `value` and `key` are bytes, or what the serializers take, `headers` a dict or pairs of name
+        and bytes, `timestamp` is in ms since 1970, now by default. `on_delivery` is called with
+        metadata and None, or None and an error, in the loop's thread.
+
+        Raises:
+            SerializationFailed: a serializer failed, or key or value are no bytes.
+            RecordTooLarge: it is larger than max.request.size or buffer.memory.
+            UnknownTopicOrPartition, RequestTimedOut: the topic did not come in max.block.ms.
+            BufferExhausted: memory stayed full for as long.
+        """
+        record = (topic, value, key, partition, timestamp, headers, on_delivery)
+        core = self._core
+        if asyncio.get_running_loop() is not self._loop:  # Here for speed: mostly it is.
+            self._check_loop()
+        sent = None if core.has_line else core.send(*record)
+        if sent is not None:
+            return sent
+        return await self._run(lambda core: core.send_soon(*record))
+
+    async def send_and_wait(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        *,
+        partition: int | None = None,
+        timestamp: int | None = None,
+        headers: Headers = (),
+    ) -> RecordMetadata:
+        """Send a record, and wait for where it is. Raises as `send`, and why it failed."""
+        sent = await self.send(
+            topic, value, key, partition=partition, timestamp=timestamp, headers=headers
+        )
+        return await sent
+
+    flush = awaitable(ProducerCore.flush)
+    partitions_for = awaitable(ProducerCore.partitions_for)
+    metrics = here(ProducerCore.metrics)
+
+    async def _close_core(self, timeout_s: float | None) -> None:
+        await self._run(lambda core: core.close(timeout_s))
+
+
+async def _call_user(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Call a listener; it may be a coroutine function."""
+    result = function(*arguments)
+    if inspect.isawaitable(result):
+        result = await Deferred.fromFuture(asyncio.ensure_future(result))
+    return result
+
+
+class Consumer(Client[PollingConsumer], ReactorConsumerFace):
+    """Reads records of topics; used by one task at a time.
+
+        async with Consumer("page-views", bootstrap_servers="localhost:9092") as consumer:
+            async for record in consumer:
+                print(record.offset, record.value)
+
+    With a `group_id` the group shares the partitions, and remembers how far they have been read;
+    without one this consumer reads all of them, from where ``auto.offset.reset`` says. A listener's
+    methods may be coroutine functions.
+
+    Raises ConfigError for settings that are wrong.
+    """
+
+    def __init__(
+        self,
+        *topics: str,
+        bootstrap_servers: Servers = None,
+        group_id: str | None = None,
+        pattern: str | None = None,
+        listener: ConsumerRebalanceListener | None = None,
+        key_deserializer: Callable[[bytes], Any] | None = None,
+        value_deserializer: Callable[[bytes], Any] | None = None,
+        assignors: Sequence[str | Assignor | type[Assignor]] | None = None,
+        config: Mapping[str, object] | None = None,
+        **settings: object,
+    ) -> None:
+        check_topics(topics)
+        check_functions(key_deserializer=key_deserializer, value_deserializer=value_deserializer)
+        check_listener(listener)
+        assignors = check_assignors(assignors)
+        made = ConsumerSettings.from_options(
+            config, bootstrap_servers=bootstrap_servers, group_id=group_id, **settings
+        )
+
+        def make(cluster: Cluster, network: TwistedNetwork) -> PollingConsumer:
+            core = PollingConsumer(
+                cluster,
+                network,
+                made,
+                key_deserializer=key_deserializer,
+                value_deserializer=value_deserializer,
+                assignors=assignors,
+                call_user=_call_user,
+            )
+            if topics or pattern is not None:
+                core.subscribe(topics or None, pattern=pattern, listener=listener)
+            return core
+
+        super().__init__(made, make, auto_create_topics=made.allow_auto_create_topics)
+
+    # -- records ------------------------------------------------------------------------------
+
+    async def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
+        """Records without end; waits where there are none."""
+        unread = self._core.unread
+        while True:
+            if not unread:
+                unread.put(await self.consume())
+            for record in unread.records():
+                yield record
+
+    async def __anext__(self) -> ConsumerRecord:
+        """The next record; waits until there is one."""
+        unread = self._core.unread
+        if not unread:
+            unread.put(await self.consume())
+        return next(unread.records())
+
+    async def poll(self, timeout_s: float = 0.0) -> ConsumerRecord | None:
+        """The next record, None if there is none within `timeout_s`."""
+        records = await self.consume(1, timeout_s)
+        return records[0] if records else None
+
+    async def consume(
+        self, max_records: int | None = None, timeout_s: float | None = None
+    ) -> list[ConsumerRecord]:
+        """Return up to `max_records` (``max.poll.records``), as soon as there are any.
+
+        Without `timeout_s` it waits for ever; otherwise the list is empty when that is over. Raises
+        what was found out in the meantime: OffsetOutOfRange, CorruptRecords, SerializationFailed,
+        UnknownTopicOrPartition for a topic that does not exist and may not be created, errors of
+        the group's coordinator and of a listener; WokenUp after `wakeup`.
+        """
+        core = self._core
+        self._check_loop()
+        count = core.max_records if max_records is None else max_records
+        if core.unread:
+            return core.unread.take(count)
+        core.polled()
+        if not core.needs_prepare and (records := core.take(count)):
+            return records
+        return await self._await_taken(lambda: core.take(count), timeout_s)
+
+    async def consume_arrow(
+        self, max_records: int | None = None, timeout_s: float | None = None
+    ) -> pyarrow.RecordBatch | None:
+        """As `consume`, as columns: topic, partition, offset, timestamp, key, value, headers …
+
+        Deserializers are not applied. Needs the extra ``plog[arrow]``.
+        """
+        core = self._core
+        count = ARROW_RECORDS_MAX if max_records is None else max_records
+        core.give_back_unread()
+        return await self._await_taken(lambda: core.take_arrow(count), timeout_s)
+
+    async def _await_taken(self, take: Callable[[], T], timeout_s: float | None) -> T:
+        """What `take` gives, asked again until it is something or the time is over.
+
+        In the task that asks: one that is cancelled as its records come would lose them otherwise,
+        and they would take a way round by the engine.
+        """
+        self._check_loop()
+        loop = asyncio.get_running_loop()
+        if timeout_s is not None and timeout_s <= 0:
+            await asyncio.sleep(0)  # The engine's turn: it runs in this loop, too.
+
+        def here(awaitable: Any) -> asyncio.Future[Any]:
+            if not isinstance(awaitable, Deferred):
+                awaitable = Deferred.fromCoroutine(awaitable)
+            future: asyncio.Future[Any] = awaitable.asFuture(loop)
+            return future
+
+        return await self._core.until_taken(take, timeout_s, here=here)
+
+    # -- what to read, and how far ------------------------------------------------------------
+
+    unsubscribe = awaitable(PollingConsumer.unsubscribe)
+    position = awaitable(PollingConsumer.position)
+    committed = awaitable(PollingConsumer.committed)
+    seek_to_committed = awaitable(PollingConsumer.seek_to_committed)
+    commit = awaitable(PollingConsumer.commit)
+    beginning_offsets = awaitable(PollingConsumer.beginning_offsets)
+    end_offsets = awaitable(PollingConsumer.end_offsets)
+    offsets_for_times = awaitable(PollingConsumer.offsets_for_times)
+    partitions_for = awaitable(PollingConsumer.partitions_for)
+    topics = awaitable(PollingConsumer.topics)
+
+    async def _close_core(self, timeout_s: float | None) -> None:
+        await self._run(PollingConsumer.close, timeout_s)
+
+
+__all__ = ["Admin", "Consumer", "Producer", "RecordAwaitable"]

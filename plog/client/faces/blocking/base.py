@@ -1,0 +1,69 @@
+"""What the blocking clients have in common: a network on the private reactor, and closing."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Coroutine
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from plog.client.network.cluster import Cluster
+from plog.client.errors import ClosedError, ForkedError
+from plog.client.faces.method_adapters import EXIT_TIMEOUT_S, NoCopy, described
+from plog.client.network.private_reactor import PrivateReactor
+from plog.client.settings import ClientSettings
+from plog.client.network.twisted_network import TwistedNetwork
+
+log = logging.getLogger("plog.client")
+
+T = TypeVar("T")
+
+
+class Client(NoCopy):
+    """A client that blocks: its cluster and network, on the process' private reactor."""
+
+    def __init__(self, settings: ClientSettings, *, auto_create_topics: bool = False) -> None:
+        self._settings = settings
+        self._private = PrivateReactor.current()
+        self._network = TwistedNetwork.of(self._private.reactor, settings)
+        self._cluster = Cluster(self._network, settings, auto_create_topics=auto_create_topics)
+        self._is_closed = self._is_forked = False
+        self._private.add(self)
+
+    def _run(
+        self, function: Callable[..., Coroutine[Any, Any, T]], *arguments: Any, **options: Any
+    ) -> T:
+        self._check()
+        return self._private.run(function, *arguments, **options)
+
+    def _forked(self) -> None:
+        """In the child of a fork: nothing of this client works here."""
+        self._is_forked = True
+
+    def _check(self) -> None:
+        if self._is_forked:
+            raise ForkedError("the client was made before a fork: make a new one in the child")
+        if self._is_closed:
+            raise ClosedError("the client is closed: make a new one")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: object, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if error is None:
+            self.close()
+            return
+        try:
+            self.close(EXIT_TIMEOUT_S)
+        except Exception as failure:  # The first one says more.
+            log.warning("closing %r after an error failed: %s", self, failure)
+
+    def __repr__(self) -> str:
+        state = "of before a fork" if self._is_forked else "closed" if self._is_closed else ""
+        return described("plog", self, self._settings, state)
+
+    def close(self, timeout_s: float | None = None) -> None:
+        """Close the client; harmless when it is closed."""
+        raise NotImplementedError

@@ -1,0 +1,321 @@
+"""The blocking face's `Consumer`; see faces/blocking.
+
+It decodes records in the caller's thread, and calls listeners and callbacks there, while the caller
+waits. Everything else is a coroutine of the engine.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import warnings
+import weakref
+from collections import deque
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from plog.client.faces.blocking.base import Client
+from plog.client.faces.consumer_face import ConsumerFace
+from plog.client.errors import WrongThread
+from plog.client.faces.method_adapters import blocking, check_topics, elsewhere
+from plog.client.callback_checks import (
+    check_assignors,
+    check_callback,
+    check_functions,
+)
+from plog.client.settings.settings_loader import Servers
+from plog.client.faces.polling_consumer import ARROW_RECORDS_MAX, PollingConsumer
+from plog.client.consumer.rebalance_listener import ConsumerRebalanceListener, check_listener
+from plog.client.settings import ConsumerSettings
+from plog.client.faces.application_callback import ApplicationCallback
+from plog.client.values import ConsumerRecord, OffsetAndMetadata
+from plog.types import TopicPartition
+
+if TYPE_CHECKING:
+    import pyarrow
+
+    from plog.client.assignors import Assignor
+
+T = TypeVar("T")
+
+_LEAVE_TIMEOUT_S = 2.0
+
+
+class Consumer(Client, ConsumerFace):
+    """Reads records of topics; used by one thread at a time.
+
+        for record in Consumer("page-views", bootstrap_servers="localhost:9092"):
+            print(record.offset, record.value)
+
+    With a `group_id` the group shares the partitions, and remembers how far they have been read;
+    without one this consumer reads all of them, from where ``auto.offset.reset`` says. A listener's
+    methods are called in the consuming thread, while it waits here.
+
+    Raises ConfigError for settings that are wrong.
+    """
+
+    def __init__(
+        self,
+        *topics: str,
+        bootstrap_servers: Servers = None,
+        group_id: str | None = None,
+        pattern: str | None = None,
+        listener: ConsumerRebalanceListener | None = None,
+        key_deserializer: Callable[[bytes], Any] | None = None,
+        value_deserializer: Callable[[bytes], Any] | None = None,
+        assignors: Sequence[str | Assignor | type[Assignor]] | None = None,
+        config: Mapping[str, object] | None = None,
+        **settings: object,
+    ) -> None:
+        check_topics(topics)
+        check_functions(key_deserializer=key_deserializer, value_deserializer=value_deserializer)
+        check_listener(listener)
+        assignors = check_assignors(assignors)
+        made = ConsumerSettings.from_options(
+            config, bootstrap_servers=bootstrap_servers, group_id=group_id, **settings
+        )
+        super().__init__(made, auto_create_topics=made.allow_auto_create_topics)
+        self._calls: deque[ApplicationCallback] = deque()
+        self._news = threading.Event()
+        self._user: dict[str, int] = {}
+        self._depth = 0
+        self._wakeups = 0
+
+        async def make() -> PollingConsumer:
+            return PollingConsumer(
+                self._cluster,
+                self._network,
+                made,
+                key_deserializer=key_deserializer,
+                value_deserializer=value_deserializer,
+                assignors=assignors,
+                call_user=self._call_user,
+            )
+
+        self._core = self._private.run(make)
+        _consumers.add(self)
+        self._core.on_room = lambda: self._private.soon(self._core.fetch_more)
+        self._unread = self._core.unread
+        if topics or pattern is not None:
+            self.subscribe(topics or None, pattern=pattern, listener=listener)
+
+    # -- records ------------------------------------------------------------------------------
+
+    def __iter__(self) -> Iterator[ConsumerRecord]:
+        """Records without end; waits where there are none."""
+        while True:
+            if not self._unread:
+                self._unread.put(self.consume())
+            yield from self._unread.records()
+
+    def __next__(self) -> ConsumerRecord:
+        """The next record; waits until there is one."""
+        if not self._unread:
+            self._unread.put(self.consume())
+        return next(self._unread.records())
+
+    def poll(self, timeout_s: float = 0.0) -> ConsumerRecord | None:
+        """The next record, None if there is none within `timeout_s`."""
+        records = self.consume(1, timeout_s)
+        return records[0] if records else None
+
+    def consume(
+        self, max_records: int | None = None, timeout_s: float | None = None
+    ) -> list[ConsumerRecord]:
+        """Return up to `max_records` (``max.poll.records``), as soon as there are any.
+
+        Without `timeout_s` it waits for ever; otherwise the list is empty when that is over. Raises
+        what was found out in the meantime: OffsetOutOfRange, CorruptRecords, SerializationFailed,
+        UnknownTopicOrPartition for a topic that does not exist and may not be created, errors of
+        the group's coordinator and of a listener; WokenUp after `wakeup`.
+        """
+        count = self._core.max_records if max_records is None else max_records
+        with self._use():
+            if self._unread:
+                return self._unread.take(count)
+            return self._await_taken(lambda: self._core.take(count), timeout_s)
+
+    def consume_arrow(
+        self, max_records: int | None = None, timeout_s: float | None = None
+    ) -> pyarrow.RecordBatch | None:
+        """As `consume`, as columns: topic, partition, offset, timestamp, key, value, headers …
+
+        Deserializers are not applied. Needs the extra ``plog[arrow]``.
+        """
+        count = ARROW_RECORDS_MAX if max_records is None else max_records
+        with self._use():
+            self._core.give_back_unread()
+            return self._await_taken(lambda: self._core.take_arrow(count), timeout_s)
+
+    def _await_taken(self, take: Callable[[], T], timeout_s: float | None) -> T:
+        """What `take` gives, asked again until it is something or the time is over."""
+        core = self._core
+        core.polled()
+        if not core.needs_prepare and (taken := take()):
+            return taken
+        deadline_s = None if timeout_s is None else time.monotonic() + timeout_s
+        while True:
+            left_s = None if deadline_s is None else deadline_s - time.monotonic()
+            came = self._run(core.wait_for_data, left_s)
+            taken = take()
+            if taken or not came:
+                return taken
+
+    # -- what to read -------------------------------------------------------------------------
+
+    subscribe = elsewhere(PollingConsumer.subscribe)
+    unsubscribe = blocking(PollingConsumer.unsubscribe)
+    assign = elsewhere(PollingConsumer.assign)
+    seek = elsewhere(PollingConsumer.seek)
+    seek_to_beginning = elsewhere(PollingConsumer.seek_to_beginning)
+    seek_to_end = elsewhere(PollingConsumer.seek_to_end)
+    seek_to_time = elsewhere(PollingConsumer.seek_to_time)
+    pause = elsewhere(PollingConsumer.pause)
+    resume = elsewhere(PollingConsumer.resume)
+
+    # -- how far ------------------------------------------------------------------------------
+
+    position = blocking(PollingConsumer.position)
+    committed = blocking(PollingConsumer.committed)
+    seek_to_committed = blocking(PollingConsumer.seek_to_committed)
+    commit = blocking(PollingConsumer.commit)
+    beginning_offsets = blocking(PollingConsumer.beginning_offsets)
+    end_offsets = blocking(PollingConsumer.end_offsets)
+    offsets_for_times = blocking(PollingConsumer.offsets_for_times)
+    partitions_for = blocking(PollingConsumer.partitions_for)
+    topics = blocking(PollingConsumer.topics)
+
+    def commit_async(
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata | int] | None = None,
+        callback: Callable[..., Any] | None = None,
+    ) -> None:
+        """Commit without waiting; a later call here calls `callback` with offsets and error.
+
+        The error is None if the commit succeeded.
+        """
+        check_callback("callback", callback)
+        with self._use():
+            self._private.soon(self._core.commit_async, self._core.to_commit(offsets), callback)
+
+    # -- the end ------------------------------------------------------------------------------
+
+    def wakeup(self) -> None:
+        """End a call that waits in another thread: it raises WokenUp. From any thread.
+
+        Where none does, the next one that asks for records. `close` and `unsubscribe` go on.
+        """
+        self._private.soon(self._wake)
+
+    def _wake(self) -> None:
+        self._wakeups += 1
+        self._core.wake_up()
+        self._news.set()
+
+    def close(self, timeout_s: float | None = None) -> None:
+        """Commit what was read, if that is automatic, leave the group, and end."""
+        if self._is_closed or self._is_forked:
+            return
+        try:
+            self._run(self._core.close, timeout_s)
+        finally:
+            self._is_closed = True
+            self._private.run(self._cluster.close)
+
+    def _abandon(self) -> None:
+        """Leave the group at the end of the process, as the application has not called `close`."""
+        if self._is_closed or self._is_forked:
+            return
+        warnings.warn(f"{self!r} was not closed", ResourceWarning, source=self, stacklevel=1)
+        with suppress(Exception):  # No one is left to be helped by it.
+            self._private.wait_for(self._private.begin(self._core.abandon), _LEAVE_TIMEOUT_S)
+
+    # -- threads ------------------------------------------------------------------------------
+
+    def _use(self) -> _Use:
+        return _Use(self)
+
+    async def _call_user(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Have a function of the application called by the consuming thread; in the engine's."""
+        call = ApplicationCallback(function, arguments)
+        self._calls.append(call)
+        self._news.set()
+        try:
+            return await call.outcome
+        finally:
+            if call in self._calls:  # The wait was interrupted before it was made.
+                self._calls.remove(call)
+
+    def _run(
+        self, function: Callable[..., Coroutine[Any, Any, T]], *arguments: Any, **options: Any
+    ) -> T:
+        """Wait for a coroutine of the engine, and do what it wants done here meanwhile."""
+        self._check()
+        with self._use():
+            running = self._private.begin(function, *arguments, **options)
+            outcome = running.outcome
+            outcome.add_done_callback(lambda _: self._news.set())
+            wakeups = self._wakeups
+            try:
+                while not outcome.done():
+                    self._news.wait()
+                    self._news.clear()
+                    self._make_calls()
+                    if self._wakeups != wakeups and function in _WOKEN and not outcome.done():
+                        self._core.raise_if_woken()
+            except BaseException:
+                self._private.soon(running.cancel)
+                raise
+            self._make_calls()
+            return outcome.result()
+
+    def _make_calls(self) -> None:
+        while self._calls:
+            self._calls.popleft().make(self._private.soon)
+
+
+_WOKEN = frozenset(
+    {
+        PollingConsumer.position,
+        PollingConsumer.committed,
+        PollingConsumer.commit,
+        PollingConsumer.beginning_offsets,
+        PollingConsumer.end_offsets,
+        PollingConsumer.offsets_for_times,
+        PollingConsumer.partitions_for,
+        PollingConsumer.topics,
+    }
+)
+"""What `wakeup` ends; those that ask for records hear of it by themselves."""
+
+
+class _Use:
+    """One thread at a time; a listener's calls are of the same thread, within another."""
+
+    __slots__ = ("_consumer",)
+
+    def __init__(self, consumer: Consumer) -> None:
+        self._consumer = consumer
+
+    def __enter__(self) -> None:
+        consumer, thread = self._consumer, threading.get_ident()
+        if consumer._user.setdefault("thread", thread) != thread:  # In one step, without a lock.
+            raise WrongThread(
+                "this consumer is in use in another thread: use it in one at a time, or make one"
+                " for each; only wakeup() may be called from everywhere"
+            )
+        consumer._depth += 1
+
+    def __exit__(self, *_: object) -> None:
+        self._consumer._depth -= 1
+        if not self._consumer._depth:
+            del self._consumer._user["thread"]
+
+
+_consumers: weakref.WeakSet[Consumer] = weakref.WeakSet()
+
+
+def known_consumers() -> list[Consumer]:
+    """All that still exist, closed ones too."""
+    return list(_consumers)

@@ -1,0 +1,93 @@
+"""Asking a group how far it has come; committing that is offset_commits.py's.
+
+Source: Kafka 4.3 ConsumerCoordinator.OffsetFetchResponseHandler; KIP-447, KIP-709.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from plog.client.network.cluster import Cluster
+from plog.client.group.coordinator_connection import CoordinatorConnection
+from plog.client.errors import error_about
+from plog.client.network.ports import Network
+from plog.client.group.offset_messages import fetch_request, fetch_results
+from plog.client.settings import ConsumerSettings
+from plog.client.values import OffsetAndMetadata
+from plog.errors import (
+    ErrorCode,
+    GroupAuthorizationFailed,
+    KafkaError,
+    UnknownTopicOrPartition,
+    UnstableOffsetCommit,
+)
+from plog.types import TopicPartition
+from plog.wire.messages.offset_fetch import OffsetFetchResponse
+
+
+class CommittedOffsets:
+    """See the module's text."""
+
+    def __init__(
+        self, cluster: Cluster, network: Network, settings: ConsumerSettings, link: CoordinatorConnection
+    ) -> None:
+        self._cluster = cluster
+        self._network = network
+        self._settings = settings
+        self._link = link
+
+    async def committed(
+        self, partitions: Collection[TopicPartition], *, timeout_s: float | None = None
+    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        """The committed offset of each, None where there is none.
+
+        Whatever isolation.level is, it waits for transactions that commit offsets to end: the
+        group's next reader has to begin where they lead (KIP-447). Raises RequestTimedOut and the
+        like after ``default.api.timeout.ms`` unless told,
+        GroupAuthorizationFailed, TopicAuthorizationFailed, UnknownTopicOrPartition.
+        """
+        if not partitions:
+            return {}
+        limit_s = self._settings.default_api_timeout_ms / 1000 if timeout_s is None else timeout_s
+        backoff = self._cluster.backoff(self._cluster.deadline(limit_s))
+        while True:
+            try:
+                answer = await self._link.ask(
+                    lambda connection: fetch_request(
+                        self._link.group_id, partitions, connection, require_stable=True
+                    ),
+                    OffsetFetchResponse,
+                    deadline=backoff.deadline,
+                )
+                return self._offsets(answer, partitions)
+            except KafkaError as error:
+                self._link.moved(error)
+                if not error.retriable or isinstance(error, UnknownTopicOrPartition):
+                    raise
+                await backoff.wait_or_raise(error)
+
+    def _offsets(
+        self, answer: OffsetFetchResponse, partitions: Collection[TopicPartition]
+    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        group_id = self._link.group_id
+        code, results = fetch_results(answer, group_id)
+        if code == ErrorCode.GROUP_AUTHORIZATION_FAILED:
+            raise GroupAuthorizationFailed(
+                f"group {group_id}: this user may not see its offsets: an ACL has to allow DESCRIBE"
+            )
+        if code:
+            raise error_about(code, f"group {group_id}: committed offsets")
+        offsets: dict[TopicPartition, OffsetAndMetadata | None] = dict.fromkeys(partitions)
+        for partition, (partition_code, offset) in results.items():
+            if partition_code == ErrorCode.UNSTABLE_OFFSET_COMMIT:
+                raise UnstableOffsetCommit(
+                    f"group {group_id}: a transaction that commits an offset of {partition} has not"
+                    " ended"
+                )
+            if partition_code:
+                raise error_about(
+                    partition_code, f"group {group_id}: the committed offset of {partition}"
+                )
+            if partition in offsets:
+                offsets[partition] = offset
+        return offsets

@@ -1,0 +1,180 @@
+"""A member's heartbeats, and what makes them end: its own application not polling any more.
+
+A task of its own beside everything else, so that records may take long to work on. It beats while
+the member is in a generation, at ``heartbeat.interval.ms``; an answer may say that the group
+rebalances, or that this member is out of it. When the application has not polled for
+``max.poll.interval.ms``, the member leaves, or its partitions would wait for it for ever.
+
+Source: Kafka 4.3 AbstractCoordinator.HeartbeatThread, Heartbeat; KIP-62.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from plog.client.group.coordinator_connection import CoordinatorConnection
+from plog.client.group.member_state import Generation, Membership, MemberState
+from plog.client.network.ports import Network, Task
+from plog.client.settings import ConsumerSettings
+from plog.errors import (
+    ErrorCode,
+    FencedInstanceId,
+    KafkaError,
+    error_from_code,
+)
+from plog.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+
+log = logging.getLogger("plog.client.group")
+
+_LOST = frozenset({ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID})
+
+
+class Heartbeats:
+    """See the module's text. `fail` is told what the application has to hear of."""
+
+    def __init__(
+        self,
+        network: Network,
+        link: CoordinatorConnection,
+        membership: Membership,
+        settings: ConsumerSettings,
+        *,
+        poll_expired: Callable[[], None],
+        fail: Callable[[Exception], None],
+    ) -> None:
+        self.last_answer_s: float | None = None
+        """When the coordinator last knew of this member."""
+        self._network = network
+        self._link = link
+        self._membership = membership
+        self._settings = settings
+        self._poll_expired = poll_expired
+        self._fail = fail
+        self._changed = network.signal()
+        self._task: Task | None = None
+        self._polled_s = network.now_s()
+        self._is_polling = False
+        self._next_beat_s = 0.0
+        self._is_syncing = False
+
+    def polled(self, *, waits: bool = False) -> None:
+        """The application asks for records; if it `waits`, it does so until the next call of this.
+
+        Any thread.
+        """
+        self._polled_s = self._network.now_s()
+        self._is_polling = waits
+
+    @property
+    def poll_left_s(self) -> float:
+        """How long until the application has to have polled; below 0 when it should have."""
+        longest_s = self._settings.max_poll_interval_ms / 1000
+        return self._polled_s + longest_s - self._network.now_s()
+
+    def start(self) -> None:
+        """Begin, unless that has been done."""
+        if self._task is None or self._task.done:
+            self._task = self._network.spawn(self._run(), "heartbeats")
+
+    def stop(self) -> None:
+        """End; `start` begins anew."""
+        if self._task is not None:
+            self._task.cancel()
+            self._task = None
+
+    def look(self) -> None:
+        """The membership is another one: when to beat may be, too."""
+        self._changed.set()
+
+    def begin_generation(self) -> None:
+        """A generation has begun: the coordinator knows that this member is there."""
+        self.last_answer_s = self._network.now_s()
+        self._next_beat_s = self.last_answer_s + self._settings.heartbeat_interval_ms / 1000
+
+    def syncing(self, is_syncing: bool) -> None:
+        """While SyncGroup waits on the connection, a heartbeat behind it would tell nobody."""
+        self._is_syncing = is_syncing
+
+    async def _run(self) -> None:
+        while True:
+            self._changed.clear()
+            if not self._beats:
+                await self._changed.wait()
+                continue
+            now_s = self._network.now_s()
+            polled_s = now_s if self._is_polling else self._polled_s
+            poll_expires_s = polled_s + self._settings.max_poll_interval_ms / 1000
+            if now_s >= poll_expires_s:
+                self._poll_expired()
+            elif now_s < self._next_beat_s:
+                await self._changed.wait(min(self._next_beat_s, poll_expires_s) - now_s)
+            else:
+                await self._beat(self._membership.generation)
+
+    @property
+    def _beats(self) -> bool:
+        state = self._membership.state
+        if state is MemberState.COMPLETING_REBALANCE:
+            return not self._is_syncing
+        return state is MemberState.STABLE
+
+    async def _beat(self, sent: Generation) -> None:
+        settings = self._settings
+        request = HeartbeatRequest(
+            group_id=self._link.group_id,
+            generation_id=sent.generation_id,
+            member_id=sent.member_id,
+            group_instance_id=sent.group_instance_id,
+        )
+        # No longer than the coordinator would wait for the next one.
+        timeout_s = min(settings.request_timeout_ms, max(settings.session_timeout_ms, 1)) / 1000
+        try:
+            answer = await self._link.ask(request, HeartbeatResponse, timeout_s=timeout_s)
+        except KafkaError as error:
+            if not error.retriable:
+                self._fail(error)
+            self._soon()
+            return
+        self._take(answer.error_code, sent)
+
+    def _take(self, code: int, sent: Generation) -> None:
+        """What an answer means; one to an older generation means nothing."""
+        now_s = self._network.now_s()
+        self._next_beat_s = now_s + self._settings.heartbeat_interval_ms / 1000
+        if code in (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS):
+            self.last_answer_s = now_s
+            if code and self._membership.state is MemberState.STABLE:
+                self._membership.ask_to_rejoin("group is already rebalancing")
+            return
+        error = error_from_code(code, f"heartbeat of {sent.member_id} in {self._link.group_id}")
+        if self._membership.generation != sent:
+            log.info("answer to a heartbeat of generation %s: %s", sent.generation_id, error)
+        elif code in _LOST:
+            log.warning("out of group %s: %s; joining again", self._link.group_id, error)
+            self._membership.reset(
+                f"heartbeat: {ErrorCode(code).name}",
+                keeps_member_id=code == ErrorCode.ILLEGAL_GENERATION,
+            )
+        elif isinstance(error, FencedInstanceId):
+            self._membership.reset("fenced", keeps_member_id=False)
+            self._fail(fenced(sent, self._link.group_id))
+        else:
+            if not error.retriable:
+                self._fail(error)
+            self._link.moved(error)
+            self._soon()
+
+    def _soon(self) -> None:
+        """Try again before the interval is over."""
+        wait_ms = min(self._settings.retry_backoff_ms * 2, self._settings.heartbeat_interval_ms)
+        self._next_beat_s = self._network.now_s() + max(wait_ms, 1) / 1000
+
+
+def fenced(generation: Generation, group_id: str) -> FencedInstanceId:
+    """The error for a static member whose place another one has taken."""
+    return FencedInstanceId(
+        f"group {group_id}: another consumer with group.instance.id="
+        f"{generation.group_instance_id} has taken this one's place; give each member an id of its"
+        " own, or none"
+    )

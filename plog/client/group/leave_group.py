@@ -1,0 +1,65 @@
+"""LeaveGroup: leave without making the other members wait until the session expires."""
+
+from __future__ import annotations
+
+import logging
+
+from plog.client.network.connection import Connection
+from plog.client.group.coordinator_connection import CoordinatorConnection
+from plog.client.network.deadline import Deadline
+from plog.client.group.member_state import Membership, MemberState
+from plog.client.network.ports import Network
+from plog.errors import ErrorCode, KafkaError
+from plog.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
+
+log = logging.getLogger("plog.client.group")
+
+LEAVE_TIMEOUT_S = 5.0
+"""How long to wait for the answer, where the caller sets no limit."""
+LEAVE_RESERVE_S = 0.5
+"""What a closing consumer keeps of its time for leaving, if the last commit takes too long."""
+_MINIMUM_S = 0.01
+_FIRST_OF_MANY = 3
+
+
+async def leave_group(
+    network: Network,
+    link: CoordinatorConnection,
+    membership: Membership,
+    reason: str,
+    deadline: Deadline | None = None,
+) -> None:
+    """End the membership, and tell the coordinator if it has to know and can be reached.
+
+    A static member keeps its place in the group, so nothing is sent for it.
+    """
+    generation = membership.generation
+    was_known = membership.state is not MemberState.UNJOINED and generation.member_id
+    membership.reset("consumer pro-actively leaving the group", keeps_member_id=False)
+    if was_known and link.is_known and generation.group_instance_id is None:
+        deadline = deadline or Deadline(network, LEAVE_TIMEOUT_S)
+        await say_goodbye(network, link, generation.member_id, reason, deadline)
+
+
+async def say_goodbye(
+    network: Network, link: CoordinatorConnection, member_id: str, reason: str, deadline: Deadline
+) -> None:
+    """Send LeaveGroup once; failing does no harm, as the session expires some time later."""
+
+    def request(connection: Connection) -> LeaveGroupRequest:
+        if connection.version_of(LeaveGroupRequest) < _FIRST_OF_MANY:
+            return LeaveGroupRequest(group_id=link.group_id, member_id=member_id)
+        identity = MemberIdentity(member_id=member_id, reason=reason)
+        return LeaveGroupRequest(group_id=link.group_id, members=[identity])
+
+    if deadline.is_over:  # Not to wait is no reason not to send it.
+        deadline = Deadline(network, _MINIMUM_S)
+    log.info("group %s: %s leaves: %s", link.group_id, member_id, reason)
+    try:
+        answer = await link.ask(request, LeaveGroupResponse, deadline=deadline)
+    except KafkaError as error:
+        log.info("group %s: %s could not leave: %s", link.group_id, member_id, error)
+        return
+    code = next((member.error_code for member in answer.members), 0) or answer.error_code
+    if code:
+        log.info("group %s: leaving: %s", link.group_id, ErrorCode(code).name)

@@ -1,0 +1,490 @@
+"""A consumer's membership in a group: from a subscription to partitions, and back.
+
+The part that knows the order of things. Going into a generation is `GroupJoin`'s, staying in it
+Heartbeats', what is committed Commits'; `Membership` is the state they share.
+
+A rebalance goes by the application's polls, as in Kafka's own consumer, because a poll is how an
+application says that it is done with what it was given before:
+
+1. `attend`, in a poll: commits what the application has had (if it commits automatically), takes
+   partitions away (eager: all of them; cooperative: only those of topics no longer wanted), and
+   tells the listener. Then the join begins beside everything else.
+2. The join goes on in between polls. A cooperative member reads on.
+3. `attend`, in the next poll: takes up the assignment. A cooperative member gives up what is not
+   in it, and joins once more so that others can have that.
+
+So whoever calls `attend` does so while the application waits in a poll, has called `polled` first,
+and hands out no records until it has returned.
+
+Source: Kafka 4.3 ConsumerCoordinator; KIP-62, KIP-345, KIP-429.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from plog.client.assignors import (
+    Assignment,
+    Assignor,
+    RebalanceProtocol,
+    assignors_from,
+    common_protocol,
+)
+from plog.client.network.cluster import Cluster
+from plog.client.group.offset_commits import CommitCallback, Commits
+from plog.client.group.committed_offsets import CommittedOffsets
+from plog.client.group.coordinator_connection import CoordinatorConnection
+from plog.client.network.deadline import Deadline
+from plog.client.task_completion import TaskCompletion
+from plog.client.errors import MaxPollIntervalExceeded
+from plog.client.group.group_metadata import GroupMetadata
+from plog.client.group.positions_port import PositionsPort
+from plog.client.group.heartbeats import Heartbeats
+from plog.client.group.join_group import GroupJoin
+from plog.client.group.leave_group import LEAVE_RESERVE_S, LEAVE_TIMEOUT_S, leave_group
+from plog.client.group.member_state import Generation, Membership, MemberState
+from plog.client.network.metadata import ClusterMetadata
+from plog.client.network.ports import Cancelled, Network, Task
+from plog.client.group.revocation import Revocation
+from plog.client.consumer.rebalance_listener import CallUser, ConsumerRebalanceListener
+from plog.client.settings import ConsumerSettings
+from plog.client.consumer.subscription import ConsumerSubscription
+from plog.client.consumer.topic_selection import TopicSelection, refusal
+from plog.client.values import OffsetAndMetadata
+from plog.errors import FencedInstanceId
+from plog.types import TopicPartition
+
+log = logging.getLogger("plog.client.group")
+
+
+class GroupMember(ConsumerSubscription):
+    """See the module's text. Used from the network's thread only, but for `polled`."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        network: Network,
+        settings: ConsumerSettings,
+        positions: PositionsPort,
+        *,
+        assignors: Sequence[str | Assignor | type[Assignor]] | None = None,
+        call_user: CallUser,
+    ) -> None:
+        """`assignors` take the place of ``partition.assignment.strategy``."""
+        assert settings.group_id is not None, "a member has a group.id"
+        super().__init__(cluster, settings, call_user)
+        self.group_id = settings.group_id
+        self._network = network
+        self._positions = positions
+        known = assignors_from(assignors or settings.partition_assignment_strategy)
+        self._assignors = {assignor.name: assignor for assignor in known}
+        self._protocol = common_protocol(known)
+        self._link = CoordinatorConnection(cluster, self.group_id)
+        self._membership = Membership(settings.group_instance_id, self._changed)
+        self._heartbeats = Heartbeats(
+            network,
+            self._link,
+            self._membership,
+            settings,
+            poll_expired=self._poll_expired,
+            fail=self._fail,
+        )
+        self._joining = GroupJoin(
+            cluster, self._link, self._membership, settings, known, heartbeats=self._heartbeats
+        )
+        self._commits = Commits(
+            cluster, network, settings, self._link, self._membership, positions, call_user
+        )
+        self._parting = Revocation(cluster, network, self._commits, positions, self._changed)
+        self._committed = CommittedOffsets(cluster, network, settings, self._link)
+        self._metadata = GroupMetadata(self.group_id)
+        self._joined_topics: frozenset[str] | None = None
+        self._assignment: tuple[Generation, Assignment] | None = None
+        # What the listener has not heard of, since the poll was given up that it waited for.
+        self._unannounced: frozenset[TopicPartition] = frozenset()
+        # What the group was told that this member owns, since it last had an assignment.
+        self._claimed: frozenset[TopicPartition] = frozenset()
+        self._is_joining = False
+        self._join_task: Task | None = None
+        self._attending = False
+        self._is_waking = False
+        self._failure: Exception | None = None
+        cluster.on_update.append(self._metadata_changed)
+
+    # -- what is wanted -----------------------------------------------------------------------
+
+    def subscribe(
+        self,
+        topics: Iterable[str] | None = None,
+        pattern: str | re.Pattern[str] | None = None,
+        listener: ConsumerRebalanceListener | None = None,
+    ) -> None:
+        super().subscribe(topics, pattern, listener)
+        self._commits.is_managed = True
+        self._heartbeats.polled()
+        self._check_wishes()
+        self._changed()
+
+    @property
+    def generation(self) -> Generation:
+        """Who this member is just now."""
+        return self._membership.generation
+
+    @property
+    def metadata(self) -> GroupMetadata:
+        """Under which place in the group the records were read that the application has.
+
+        A place that is lost stays in it, so that offsets are refused. Partitions that are assigned
+        by hand have none.
+        """
+        if self._selection is None and self._positions.assigned:
+            return GroupMetadata(self.group_id)
+        return self._metadata
+
+    @property
+    def state(self) -> MemberState:
+        """How far it is in the group's current rebalance."""
+        return self._membership.state
+
+    @property
+    def needs_attention(self) -> bool:
+        """Whether `attend` has something to do."""
+        if self._selection is None:
+            return False
+        if self._failure is not None or self._commits.has_failed:
+            return True
+        if self.is_parting:
+            return False
+        has_to_join = not self._is_joining and self._membership.has_to_join
+        return has_to_join or self._assignment is not None
+
+    @property
+    def is_parting(self) -> bool:
+        """Whether partitions go as soon as it is committed how far they were read."""
+        return self._parting.waits_in is not None and (
+            self._parting.waits_in == self._membership.generation
+        )
+
+    def polled(self, *, waits: bool = False) -> None:
+        """The application asks for records, and is done with those it had. Any thread.
+
+        If it `waits` for some, it counts as polling until the next call of this.
+        """
+        self._heartbeats.polled(waits=waits)
+        self._commits.polled()
+
+    def commit_when_due(self) -> None:
+        """From now on, also where partitions are assigned by hand and `attend` has nothing to do.
+
+        Only if the consumer commits by itself.
+        """
+        self._commits.send_automatic()
+
+    # -- the order of things ------------------------------------------------------------------
+
+    async def attend(self) -> None:
+        """Do what has to be done while the application polls, and wait for no other member.
+
+        Returns at once when there is nothing to do. Raises what the coordinator refuses for good
+        (`GroupAuthorizationFailed`, `InconsistentGroupProtocol`, `GroupMaxSizeReached`,
+        `FencedInstanceId` …), `MaxPollIntervalExceeded` once after that happened, and what a
+        listener raises.
+        """
+        if self._attending:
+            return
+        self._attending = True
+        try:
+            self._commits.send_automatic()
+            while self.needs_attention:
+                await self._attend_once()
+        finally:
+            self._attending = False
+
+    async def _attend_once(self) -> None:
+        """The next thing there is to do. What a listener has raised comes when it is done."""
+        membership = self._membership
+        is_idle = not self._is_joining and self._assignment is None
+        needs_prepare = is_idle and membership.has_to_join and membership.needs_prepare
+        if needs_prepare and not self.is_parting:
+            await self._prepare()
+        elif self._failure is not None or self._commits.has_failed:
+            self._raise_failure()
+        elif self._assignment is not None:
+            try:
+                if await self._take_up(*self._assignment):
+                    self._assignment = None
+            except Cancelled:
+                raise  # The next poll takes it up again.
+            except Exception:
+                self._assignment = None
+                raise
+        elif self._selection is not None:
+            self._begin_join(self._selection)
+        self._listening.raise_error()
+
+    def _begin_join(self, selection: TopicSelection) -> None:
+        self._heartbeats.start()
+        owned: Collection[TopicPartition] = ()
+        if self._protocol is RebalanceProtocol.COOPERATIVE:
+            owned = self._positions.assigned
+            self._claimed |= frozenset(owned)
+        self._is_joining = True
+        self._join_task = self._network.spawn(
+            self._join(selection, owned), f"joining group {self.group_id}"
+        )
+
+    async def _join(self, selection: TopicSelection, owned: Collection[TopicPartition]) -> None:
+        try:
+            if selection.pattern is not None and self._joined_topics is None:
+                await self._joining.know_all_topics()
+            self._joined_topics = topics = selection.wanted(self._cluster.metadata)
+            assignment = await self._joining.join(topics, owned)
+            if assignment is not None:
+                self._assignment = (self._membership.generation, assignment)
+        except Cancelled:
+            pass  # Who leaves has asked for it.
+        except FencedInstanceId as error:
+            self._membership.reset("fenced", keeps_member_id=False)
+            self._fail(error)
+        except Exception as error:
+            self._membership.join_failed()
+            self._fail(error)
+        self._is_joining = False
+        self._changed()
+
+    async def _prepare(self) -> None:
+        """Give up what cannot be kept while the group meets, when that has been committed."""
+        generation = self._membership.generation
+        owned = self._positions.assigned
+        if not generation.is_member:
+            if owned:
+                log.warning("group %s: lost %s", self.group_id, _text(owned))
+                await self._listening.lost(owned)
+                self._positions.assign(())
+        else:
+            is_eager = self._protocol is RebalanceProtocol.EAGER
+            going = owned if is_eager else self._unwanted(owned)
+            longest_s = self._longest_parting_s
+            if not self._parting.is_over(generation, going, only_these=False, longest_s=longest_s):
+                return
+            if is_eager or going:
+                await self._listening.revoked(going)
+                if self._selection is None:
+                    return  # Left meanwhile.
+                self._positions.assign(self._positions.assigned - going)
+        self._parting.end()
+        if self._membership.generation == generation:  # Or all was lost meanwhile.
+            self._membership.needs_prepare = False
+
+    @property
+    def _longest_parting_s(self) -> float:
+        """The group goes on without who is not back by then."""
+        settings = self._settings
+        return min(settings.max_poll_interval_ms, settings.default_api_timeout_ms) / 1000
+
+    def _unwanted(self, owned: frozenset[TopicPartition]) -> frozenset[TopicPartition]:
+        selection = self._selection
+        return frozenset(x for x in owned if selection is None or not selection.covers(x.topic))
+
+    async def _take_up(self, generation: Generation, assignment: Assignment) -> bool:
+        """Have the partitions of a new generation; False if something is to be committed first."""
+        self._membership.needs_prepare = True
+        selection = self._selection
+        assigned = frozenset(assignment.partitions)
+        if selection is None or generation != self._membership.stable_generation:
+            self._parting.end()
+            return True
+        if not all(selection.covers(one.topic) for one in assigned):
+            self._parting.end()
+            self._membership.ask_to_rejoin("received assignment doesn't match the subscription")
+            return True
+        owned = self._positions.assigned
+        revoked = owned - assigned
+        if revoked:
+            if not self._parting.is_over(
+                generation, revoked, only_these=True, longest_s=LEAVE_TIMEOUT_S
+            ):
+                return False
+            await self._listening.revoked(revoked)
+            if self._selection is None:
+                return True  # Left meanwhile.
+            self._positions.assign(self._positions.assigned - revoked)
+            if generation != self._membership.stable_generation:
+                self._parting.end()
+                return True
+        # A static member may come back into a generation that waits for it to give up what it has
+        # lost meanwhile. All others are in a new one then.
+        is_static = generation.group_instance_id is not None
+        if revoked or (is_static and self._claimed - assigned):
+            self._membership.ask_to_rejoin("need to revoke partitions and re-join")
+        self._claimed = frozenset()
+        if selection.pattern is not None and self._joined_topics is not None:
+            self._joined_topics |= {one.topic for one in assigned}
+        try:
+            assignor = self._assignors[generation.protocol or ""]
+            assignor.on_assignment(assignment, generation.generation_id)
+        except Exception as error:  # The partitions are this member's all the same.
+            self._fail(error)
+        log.info("group %s: %s has %s", self.group_id, generation, _text(assigned))
+        self._commits.restart_interval()
+        self._positions.assign(sorted(assigned))
+        self._metadata = GroupMetadata.of(self.group_id, generation)
+        self._unannounced = (assigned - owned) | (self._unannounced & assigned)
+        self._parting.end()
+        await self._listening.assigned(self._unannounced)
+        self._unannounced = frozenset()
+        self._check_wishes()
+        return True
+
+    # -- leaving ------------------------------------------------------------------------------
+
+    async def leave(self, reason: str, deadline: Deadline | None = None) -> None:
+        """Leave the group and drop the subscription; `subscribe` joins again.
+
+        The listener gets all partitions as revoked, or lost. A static member keeps its place: it
+        only stops sending heartbeats.
+        """
+        if self._is_joining and self._join_task is not None:
+            self._join_task.cancel()
+            self._link.hang_up()  # Behind a JoinGroup, LeaveGroup would not be heard.
+        self._heartbeats.stop()
+        self._parting.end()
+        owned = self._positions.assigned
+        if self._selection is not None and owned:
+            if self._membership.state is MemberState.STABLE:
+                await self._listening.revoked(owned)
+            else:
+                await self._listening.lost(owned)
+            self._positions.assign(())
+        await leave_group(self._network, self._link, self._membership, reason, deadline)
+        self._unsubscribe()
+        self._joined_topics = self._assignment = self._failure = None
+        self._commits.is_managed = False
+        self._listening.raise_error()
+
+    async def close(self, timeout_s: float) -> None:
+        """Commit if that is automatic, wait for commits under way, and leave within `timeout_s`."""
+        deadline = self._cluster.deadline(timeout_s)
+        with TaskCompletion(self._close_rest):
+            await self._commits.close(timeout_s - min(LEAVE_RESERVE_S, timeout_s / 4))
+            await self.leave("the consumer is being closed", deadline)
+
+    def _close_rest(self) -> None:
+        if self._metadata_changed in self._cluster.on_update:
+            self._cluster.on_update.remove(self._metadata_changed)
+        self._heartbeats.stop()
+        self._parting.end()
+        self._link.close()
+
+    async def abandon(self) -> None:
+        """Leave because the process ends: without a commit, and without calling the listener."""
+        self._heartbeats.stop()
+        await leave_group(self._network, self._link, self._membership, "the process ends")
+
+    def _poll_expired(self) -> None:
+        interval_ms = self._settings.max_poll_interval_ms
+        error = MaxPollIntervalExceeded(
+            f"group {self.group_id}: no poll for max.poll.interval.ms={interval_ms}, so this member"
+            " has left and its partitions go to others; work on fewer records at a time"
+            " (max.poll.records), or raise max.poll.interval.ms"
+        )
+        log.warning("%s", error)
+        self._fail(error)
+        reason = "consumer poll timeout has expired"
+        leaving = leave_group(self._network, self._link, self._membership, reason)
+        self._network.spawn(leaving, "leaving the group")
+
+    # -- what others tell ---------------------------------------------------------------------
+
+    def _metadata_changed(self, metadata: ClusterMetadata) -> None:
+        if self._selection is not None:
+            error = refusal(self._selection.topics, metadata)
+            if error is not None:
+                self._fail(error)
+        self._check_wishes()
+
+    def _check_wishes(self) -> None:
+        """Join again if what is wanted, or what there is, is not what it was at the last join."""
+        if self._selection is None or self._joined_topics is None:
+            return
+        watched = self._joining.watched
+        has_led = watched is not None and not self._is_joining
+        if has_led and self._joining.counts(watched or ()) != watched:
+            self._joining.watched = None
+            self._membership.ask_to_rejoin("cached metadata has changed")
+        wanted = self._selection.wanted(self._cluster.metadata)
+        if wanted != self._joined_topics and not self._membership.has_to_join:
+            self._membership.ask_to_rejoin("subscription has changed")
+
+    def _fail(self, error: Exception) -> None:
+        """Have the application told with its next poll."""
+        if not isinstance(self._failure, FencedInstanceId):
+            self._failure = error
+        self._changed()
+
+    def _raise_failure(self) -> None:
+        self._commits.raise_failure()
+        failure = self._failure
+        if failure is None:
+            return
+        if not isinstance(failure, FencedInstanceId):  # That one stays: somebody is in its place.
+            self._failure = None
+        raise failure
+
+    def _changed(self) -> None:
+        """Have all look at it who wait, but not in the middle of what has changed it."""
+        if not self._is_waking:
+            self._is_waking = True
+            self._network.spawn(self._wake(), "waking a group member")
+
+    async def _wake(self) -> None:
+        await self._network.sleep(0)
+        self._is_waking = False
+        self._heartbeats.look()
+        if self.needs_attention:
+            self.on_attention()
+
+    # -- commits ------------------------------------------------------------------------------
+
+    async def commit(
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        *,
+        timeout_s: float | None = None,
+    ) -> None:
+        """See `Commits.commit`. In a listener, the group's patience is a limit, too."""
+        if timeout_s is None and self._listening.is_calling:
+            limit_s = self._settings.default_api_timeout_ms / 1000
+            timeout_s = max(0.0, min(limit_s, self._heartbeats.poll_left_s))
+        await self._commits.commit(offsets, timeout_s=timeout_s)
+
+    def commit_async(
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        callback: CommitCallback | None = None,
+    ) -> None:
+        """See `Commits.commit_async`."""
+        self._commits.commit_async(offsets, callback)
+
+    async def committed(
+        self, partitions: Collection[TopicPartition], *, timeout_s: float | None = None
+    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        """See `CommittedOffsets.committed`."""
+        return await self._committed.committed(partitions, timeout_s=timeout_s)
+
+    def metrics(self) -> dict[str, float]:
+        """Kafka's names of consumer-coordinator-metrics."""
+        last_s = self._heartbeats.last_answer_s
+        return {
+            "assigned-partitions": float(len(self._positions.assigned)),
+            "last-heartbeat-seconds-ago": (
+                -1.0 if last_s is None else self._network.now_s() - last_s
+            ),
+            **self._commits.metrics(),
+        }
+
+
+def _text(partitions: Collection[TopicPartition]) -> str:
+    return ", ".join(str(one) for one in sorted(partitions)) or "no partitions"

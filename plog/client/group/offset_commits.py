@@ -1,0 +1,412 @@
+"""Committing a group's offsets: now, later, or by themselves.
+
+Asking for them is committed_offsets.py's.
+
+A commit is bound to the generation it is made in: a member that the group has gone on without is
+refused, so that it cannot undo what another one has committed since. Without a subscription a
+consumer commits as one that is in no generation; that is its own business as long as the group has
+no members.
+
+Asynchronous commits leave in the order of the calls and are answered in it. A synchronous one goes
+behind them. The automatic ones commit what the application has had before its last poll, never what
+it may be working on.
+
+Source: Kafka 4.3 ConsumerCoordinator; KIP-320.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from typing import Any, NamedTuple
+
+from plog.client.network.backoff import timed_out
+from plog.client.network.cluster import Cluster
+from plog.client.network.connection import Connection
+from plog.client.group.coordinator_connection import CoordinatorConnection
+from plog.client.network.deadline import Deadline
+from plog.client.errors import CommitFailed, error_about
+from plog.client.group.positions_port import PositionsPort
+from plog.client.group.heartbeats import fenced
+from plog.client.group.member_state import Generation, Membership
+from plog.client.network.ports import Cancelled, Network, Task
+from plog.client.group.offset_messages import commit_request, commit_results
+from plog.client.consumer.rebalance_listener import CallUser
+from plog.client.settings import ConsumerSettings
+from plog.client.values import OffsetAndMetadata
+from plog.errors import (
+    ErrorCode,
+    FencedInstanceId,
+    GroupAuthorizationFailed,
+    KafkaError,
+    RebalanceInProgress,
+    TopicAuthorizationFailed,
+)
+from plog.types import TopicPartition
+from plog.wire.messages.offset_commit import OffsetCommitResponse
+
+log = logging.getLogger("plog.client.group")
+
+Offsets = Mapping[TopicPartition, OffsetAndMetadata]
+CommitCallback = Callable[[Offsets, Exception | None], Any]
+
+_NO_MEMBER = Generation()
+_TICK_S = 1.0
+
+
+class _Waiting(NamedTuple):
+    offsets: Offsets
+    generation: Generation
+    done: Callable[[Exception | None], None]
+
+
+class Commits:
+    """See the module's text. Used from the network's thread only, but for `polled`."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        network: Network,
+        settings: ConsumerSettings,
+        link: CoordinatorConnection,
+        membership: Membership,
+        positions: PositionsPort,
+        call_user: CallUser,
+    ) -> None:
+        self.is_managed = False
+        """Whether the group assigns the partitions, so that commits need a generation."""
+        self._cluster = cluster
+        self._network = network
+        self._settings = settings
+        self._link = link
+        self._membership = membership
+        self._positions = positions
+        self._call_user = call_user
+        self._waiting: deque[_Waiting] = deque()
+        self._in_flight = 0
+        self._sender: Task | None = None
+        self._answered = network.signal()
+        self._callbacks: deque[Callable[[], Awaitable[Any]]] = deque()
+        self._caller: Task | None = None
+        self._failure: FencedInstanceId | None = None
+        self._committed_count = 0
+        self._failed_count = 0
+        self._interval_s = settings.auto_commit_interval_ms / 1000
+        self._due_s = network.now_s() + self._interval_s
+        self._due: tuple[Offsets, Generation] | None = None
+        self._ticker: Task | None = None
+
+    # -- at once ------------------------------------------------------------------------------
+
+    async def commit(self, offsets: Offsets, *, timeout_s: float | None = None) -> None:
+        """Commit, trying again where that helps, for ``default.api.timeout.ms`` unless told.
+
+        Raises CommitFailed if the group has gone on without this member, RebalanceInProgress while
+        it meets (commit again after the next poll), and what a broker refuses for good.
+        """
+        self._supersede(offsets)
+        generation = self._generation() if offsets else _NO_MEMBER
+        limit_s = self._settings.default_api_timeout_ms / 1000 if timeout_s is None else timeout_s
+        backoff = self._cluster.backoff(self._cluster.deadline(limit_s))
+        while self._waiting or self._in_flight:
+            self._answered.clear()
+            if not await self._answered.wait(backoff.left_s):
+                what = f"group {self._link.group_id}: committing offsets"
+                raise timed_out(what, limit_s, self._cluster.trouble)
+        while offsets:
+            try:
+                connection = await self._link.connected(backoff.deadline)
+                answer = self._asked(connection, offsets, generation, backoff.deadline)
+                await self._outcome(answer, offsets, generation)
+                return
+            except KafkaError as error:
+                if not error.retriable:
+                    raise
+                await backoff.wait_or_raise(error)
+
+    def _generation(self) -> Generation:
+        """The one to commit in. Raises CommitFailed, RebalanceInProgress if there is none."""
+        if not self.is_managed:
+            return _NO_MEMBER
+        generation = self._membership.stable_generation
+        if generation is not None:
+            return generation
+        raise self._why_not()
+
+    def _why_not(self) -> Exception:
+        """Why there is no generation to commit in, or why it is another one now."""
+        if self._membership.is_rebalancing:
+            return RebalanceInProgress(
+                f"group {self._link.group_id} is about to assign its partitions anew: poll, then"
+                " commit again what this consumer still has"
+            )
+        return self._failed_commit("this consumer is not in the group (any more)")
+
+    def _failed_commit(self, why: str) -> CommitFailed:
+        return CommitFailed(
+            f"group {self._link.group_id}: the offsets were not committed, since {why}; its"
+            " partitions may be another member's by now, which reads again what was not committed."
+            " Poll more often: work on fewer records at a time (max.poll.records) or raise"
+            f" max.poll.interval.ms={self._settings.max_poll_interval_ms}"
+        )
+
+    def _asked(
+        self,
+        connection: Connection,
+        offsets: Offsets,
+        generation: Generation,
+        deadline: Deadline | None = None,
+    ) -> Awaitable[OffsetCommitResponse]:
+        """Send a commit now; its answer.
+
+        Only in the generation that it was made for: in a later one, and after this member has left,
+        its partitions may belong to another member, which has read further.
+        """
+        if generation not in (_NO_MEMBER, self._membership.stable_generation):
+            raise self._why_not()
+        request = commit_request(self._link.group_id, offsets, generation, connection)
+        return self._link.ask_on(connection, request, OffsetCommitResponse, deadline=deadline)
+
+    async def _outcome(
+        self, answer: Awaitable[OffsetCommitResponse], offsets: Offsets, generation: Generation
+    ) -> None:
+        try:
+            self._raise_for(commit_results(await answer), generation)
+        except Exception:
+            self._failed_count += 1
+            raise
+        self._committed_count += 1
+        log.debug("group %s: committed %s", self._link.group_id, offsets)
+
+    def _raise_for(self, codes: Mapping[TopicPartition, int], sent: Generation) -> None:
+        """Raise what the codes of an answer mean for the whole commit."""
+        refused = sorted(
+            partition.topic
+            for partition, code in codes.items()
+            if code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        )
+        for partition, code in codes.items():
+            if code in (ErrorCode.NONE, ErrorCode.TOPIC_AUTHORIZATION_FAILED):
+                continue
+            raise self._error(code, partition, sent)
+        if refused:
+            raise TopicAuthorizationFailed(
+                f"group {self._link.group_id}: this user may not read {', '.join(refused)}, so"
+                " offsets of it are not committed"
+            )
+
+    def _error(self, code: int, partition: TopicPartition, sent: Generation) -> Exception:
+        is_current = self._membership.generation == sent
+        group_id = self._link.group_id
+        error = error_about(code, f"group {group_id}: committing {partition}")
+        self._link.moved(error)
+        match code:
+            case ErrorCode.REQUEST_TIMED_OUT:
+                self._link.forget()
+            case ErrorCode.REBALANCE_IN_PROGRESS:
+                self._membership.ask_to_rejoin("offset commit failed since group is rebalancing")
+                return RebalanceInProgress(
+                    f"group {group_id} is about to assign its partitions anew: poll, then commit"
+                    " again what this consumer still has"
+                )
+            case ErrorCode.GROUP_AUTHORIZATION_FAILED:
+                return GroupAuthorizationFailed(
+                    f"group {group_id}: this user may not commit in it: an ACL has to allow READ"
+                )
+            case ErrorCode.FENCED_INSTANCE_ID if is_current and self.is_managed:
+                self._failure = fenced(sent, group_id)
+                self._membership.reset("fenced", keeps_member_id=False)
+                return self._failure
+            case (
+                ErrorCode.UNKNOWN_MEMBER_ID
+                | ErrorCode.ILLEGAL_GENERATION
+                | ErrorCode.FENCED_INSTANCE_ID
+            ):
+                if not self.is_managed:
+                    return self._failed_commit("the group has members that do its work")
+                if is_current:
+                    self._membership.reset(
+                        f"offset commit: {ErrorCode(code).name}",
+                        keeps_member_id=code == ErrorCode.ILLEGAL_GENERATION,
+                    )
+                elif self._membership.is_rebalancing:
+                    return self._why_not()
+                return self._failed_commit("the group has gone on without this consumer")
+        return error
+
+    # -- later --------------------------------------------------------------------------------
+
+    def commit_async(self, offsets: Offsets, callback: CommitCallback | None = None) -> None:
+        """Commit without waiting, once; `callback` is called with the offsets and the error.
+
+        Trying again could overtake a later commit: whoever wants that commits again.
+        """
+        taken = dict(offsets)
+        self._supersede(taken)
+
+        def done(error: Exception | None) -> None:
+            if callback is None:
+                if error is not None:
+                    log.error("group %s: commit failed: %s", self._link.group_id, error)
+                return
+            self._callbacks.append(lambda: self._call_user(callback, taken, error))
+            if self._caller is None or self._caller.done:
+                self._caller = self._network.spawn(self._call(), "commits' callbacks")
+
+        try:
+            self._enqueue(_Waiting(taken, self._generation(), done))
+        except (KafkaError, CommitFailed) as error:
+            done(error)
+
+    def _enqueue(self, waiting: _Waiting) -> None:
+        self._waiting.append(waiting)
+        if self._sender is None or self._sender.done:
+            self._sender = self._network.spawn(self._send(), "committing offsets")
+
+    async def _send(self) -> None:
+        """Send what waits, one after the other, without waiting for answers in between."""
+        while self._waiting:
+            waiting = self._waiting[0]
+            try:
+                connection = await self._link.connected()
+                answer = self._asked(connection, waiting.offsets, waiting.generation)
+            except Cancelled:
+                raise
+            except Exception as error:
+                self._waiting.popleft()
+                self._finished(waiting, error)
+                continue
+            self._waiting.popleft()
+            self._in_flight += 1
+            self._network.spawn(self._finish(answer, waiting), "an offset commit's answer")
+
+    async def _finish(self, answer: Awaitable[OffsetCommitResponse], waiting: _Waiting) -> None:
+        error: Exception | None = None
+        try:
+            await self._outcome(answer, waiting.offsets, waiting.generation)
+        except Exception as failure:
+            error = failure
+        self._in_flight -= 1
+        self._finished(waiting, error)
+
+    def _finished(self, waiting: _Waiting, error: Exception | None) -> None:
+        waiting.done(error)
+        self._answered.set()
+
+    async def _call(self) -> None:
+        """The callbacks one after the other, in the order of the commits."""
+        while self._callbacks:
+            try:
+                await self._callbacks.popleft()()
+            except Cancelled:
+                raise
+            except Exception:
+                log.exception("group %s: a commit's callback failed", self._link.group_id)
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether `raise_failure` will raise."""
+        return self._failure is not None
+
+    def raise_failure(self) -> None:
+        """Raise that a commit has found another member in the place of this one."""
+        if self._failure is not None:
+            raise self._failure
+
+    # -- by itself ----------------------------------------------------------------------------
+
+    def polled(self) -> None:
+        """The application is done with what it had, to be committed if it is time. Any thread."""
+        if not self._settings.enable_auto_commit:
+            return
+        now_s = self._network.now_s()
+        if now_s >= self._due_s:
+            self._due_s = now_s + self._interval_s
+            self._due = (self._positions.consumed(), self._membership.generation)
+
+    def _supersede(self, offsets: Offsets) -> None:
+        """The application commits these: what is still to be committed by itself is older."""
+        if self._due is not None:
+            due, generation = self._due
+            left = {key: offset for key, offset in due.items() if key not in offsets}
+            self._due = (left, generation)
+
+    def restart_interval(self) -> None:
+        """Partitions were just assigned: there is nothing to commit for an interval."""
+        self._due_s = self._network.now_s() + self._interval_s
+        self._due = None
+
+    async def _tick(self) -> None:
+        """Commit what a poll has left to commit, also while the application works for long."""
+        while True:
+            await self._network.sleep(min(self._interval_s, _TICK_S) or _TICK_S)
+            self.send_automatic()
+
+    def send_automatic(self) -> None:
+        """Commit what is due, without waiting for it."""
+        if self._settings.enable_auto_commit and self._ticker is None:
+            self._ticker = self._network.spawn(self._tick(), "committing automatically")
+        due, self._due = self._due, None
+        if due is None or not due[0]:
+            return
+        offsets, generation = due
+        if not self.is_managed:
+            generation = _NO_MEMBER
+        elif generation != self._membership.stable_generation:
+            return  # What it gave up was committed then; what it kept will be.
+        self._enqueue(_Waiting(offsets, generation, self._automatic_done))
+
+    def _automatic_done(self, error: Exception | None) -> None:
+        if error is None:
+            return
+        if isinstance(error, KafkaError) and error.retriable:
+            self._due_s = self._network.now_s()  # With the next poll.
+            log.info("group %s: automatic commit: %s; trying again", self._link.group_id, error)
+        else:
+            log.warning("group %s: automatic commit failed: %s", self._link.group_id, error)
+
+    @property
+    def is_automatic(self) -> bool:
+        """Whether the consumer commits by itself."""
+        return self._settings.enable_auto_commit
+
+    def commit_parting(
+        self, only: Collection[TopicPartition] | None, done: Callable[[Exception | None], None]
+    ) -> None:
+        """Commit what the application has had of `only`, or of all, once, before partitions go.
+
+        If the consumer commits by itself; `done` is called in any case, perhaps at once.
+        """
+        offsets = self._positions.consumed() if self.is_automatic else {}
+        if only is None:
+            self._due = None
+        else:
+            offsets = {key: offset for key, offset in offsets.items() if key in only}
+        if not offsets:
+            done(None)
+            return
+        try:
+            self._enqueue(_Waiting(offsets, self._generation(), done))
+        except (KafkaError, CommitFailed) as error:
+            done(error)
+
+    async def close(self, timeout_s: float) -> None:
+        """Commit for the last time, if that goes by itself, and wait for what is under way."""
+        if self._ticker is not None:
+            self._ticker.cancel()
+            self._ticker = None
+        offsets = self._positions.consumed() if self.is_automatic else {}
+        if not (offsets or self._waiting or self._in_flight):
+            return
+        try:
+            await self.commit(offsets, timeout_s=timeout_s)
+        except (KafkaError, CommitFailed) as error:  # The member leaves all the same.
+            log.warning("group %s: the last commit failed: %s", self._link.group_id, error)
+
+    def metrics(self) -> dict[str, float]:
+        """Kafka's names of consumer-coordinator-metrics."""
+        return {
+            "commit-total": float(self._committed_count),
+            "commit-failed-total": float(self._failed_count),
+        }

@@ -1,0 +1,131 @@
+"""What comes before partitions go to others: that how far they were read gets committed.
+
+A poll waits no longer than it was told to, and the coordinator may be away. So the commit goes on
+beside the polls, and the partitions go in the first poll after it has ended: it was answered, it
+was refused for good, or there was no time left for another try. Each try is made in a poll, with
+what the application was done with by then. Until the end, what goes is withheld: records of it that
+are handed out now would be read again by whoever gets it.
+
+Source: Kafka 4.3 ConsumerCoordinator.onJoinPrepare.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable, Collection, Coroutine
+from functools import partial
+from typing import Any
+
+from plog.client.network.cluster import Cluster
+from plog.client.group.offset_commits import Commits
+from plog.client.group.positions_port import PositionsPort
+from plog.client.group.member_state import Generation
+from plog.client.network.ports import Network, Task
+from plog.errors import KafkaError
+from plog.types import TopicPartition
+
+log = logging.getLogger("plog.client.group")
+
+
+class Revocation:
+    """See the module's text. `on_change` is called when a poll may go on with it."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        network: Network,
+        commits: Commits,
+        positions: PositionsPort,
+        on_change: Callable[[], None],
+    ) -> None:
+        self.waits_in: Generation | None = None
+        """The generation for which a poll can do nothing but come again; None if it can."""
+        self._network = network
+        self._cluster = cluster
+        self._commits = commits
+        self._positions = positions
+        self._on_change = on_change
+        self._generation: Generation | None = None
+        self._is_over = False
+        self._try = 0
+        self._backoff = cluster.backoff(cluster.deadline(math.inf))
+        self._clocks: list[Task] = []
+
+    def is_over(
+        self,
+        generation: Generation,
+        going: Collection[TopicPartition],
+        *,
+        only_these: bool,
+        longest_s: float,
+    ) -> bool:
+        """Whether those `going` may go now; begins to commit, or tries again, if that is due.
+
+        Commits also what stays, unless told `only_these`.
+        """
+        if self._generation != generation:
+            self._begin(generation, going, longest_s)
+        if not self._is_over and self.waits_in is None:
+            self._try += 1
+            self.waits_in = generation
+            only = going if only_these else None
+            self._commits.commit_parting(only, partial(self._answered, self._try))
+        return self._is_over
+
+    def end(self) -> None:
+        """They are gone, or stay after all. Harmless when nothing goes."""
+        self._stop()
+        self._generation = None
+        self._is_over = False
+        self._positions.withhold(())
+
+    def _begin(
+        self, generation: Generation, going: Collection[TopicPartition], longest_s: float
+    ) -> None:
+        self.end()
+        self._generation = generation
+        self._backoff = self._cluster.backoff(self._cluster.deadline(math.inf))
+        if self._commits.is_automatic:
+            self._positions.withhold(going)
+            self._start(self._expire(longest_s))
+
+    def _start(self, waiting: Coroutine[Any, Any, None]) -> None:
+        self._clocks.append(self._network.spawn(waiting, "committing before partitions go"))
+
+    def _stop(self) -> None:
+        self._try += 1  # Whatever is still answered is of no interest.
+        self.waits_in = None
+        clocks, self._clocks = self._clocks, []
+        for clock in clocks:
+            clock.cancel()
+
+    def _answered(self, number: int, error: Exception | None) -> None:
+        if number != self._try:
+            return
+        if isinstance(error, KafkaError) and error.retriable:
+            log.info("%s; trying again", error)
+            self._start(self._pause())
+            return
+        if error is not None:
+            log.warning("some records may be read twice: %s", error)
+        self._finish()
+
+    def _finish(self) -> None:
+        self._stop()
+        self._is_over = True
+        self._on_change()
+
+    async def _pause(self) -> None:
+        await self._backoff.wait()
+        self.waits_in = None
+        self._on_change()
+
+    async def _expire(self, longest_s: float) -> None:
+        await self._network.sleep(longest_s)
+        log.warning(
+            "some records may be read twice: they could not be committed within %g s, and the"
+            " group does not wait for longer",
+            longest_s,
+        )
+        self._finish()

@@ -1,0 +1,141 @@
+"""A consumer without a group: all partitions of the topics it has subscribed to are its own.
+
+It stands where a `GroupMember` would, and has no coordinator: nothing is committed anywhere. New
+partitions, and new topics that match a pattern, are taken up in the next poll.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping
+
+from plog.client.network.cluster import Cluster
+from plog.client.group.group_metadata import GroupMetadata
+from plog.client.group.positions_port import PositionsPort
+from plog.client.network.metadata import ClusterMetadata
+from plog.client.consumer.rebalance_listener import CallUser, ConsumerRebalanceListener
+from plog.client.settings import ConsumerSettings
+from plog.client.consumer.subscription import ConsumerSubscription
+from plog.client.values import OffsetAndMetadata
+from plog.errors import InvalidGroupId
+from plog.types import TopicPartition
+
+
+class StandaloneMember(ConsumerSubscription):
+    """See the module's text; the methods are those of a `GroupMember`."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        settings: ConsumerSettings,
+        positions: PositionsPort,
+        *,
+        call_user: CallUser,
+    ) -> None:
+        super().__init__(cluster, settings, call_user)
+        self._positions = positions
+        self._attending = False
+        # What the listener has not heard of, since the poll was given up that it waited for.
+        self._unannounced: frozenset[TopicPartition] = frozenset()
+        cluster.on_update.append(self._metadata_changed)
+
+    def subscribe(
+        self,
+        topics: Iterable[str] | None = None,
+        pattern: str | re.Pattern[str] | None = None,
+        listener: ConsumerRebalanceListener | None = None,
+    ) -> None:
+        super().subscribe(topics, pattern, listener)
+        self.on_attention()
+
+    @property
+    def needs_attention(self) -> bool:
+        """Whether `attend` has something to do."""
+        return self._selection is not None and bool(
+            self._unannounced or self._wanted() != self._positions.assigned
+        )
+
+    def polled(self, *, waits: bool = False) -> None:
+        """The application asks for records; nobody here wants to know."""
+
+    def commit_when_due(self) -> None:
+        """Nothing is committed."""
+
+    async def attend(self) -> None:
+        """Take up what is new, give up what is gone. Raises what a listener raises."""
+        if self._attending:
+            return
+        self._attending = True
+        try:
+            wanted, assigned = self._wanted(), self._positions.assigned
+            if gone := assigned - wanted:
+                await self._listening.revoked(gone)
+                if self._selection is None:
+                    return  # Left meanwhile.
+            self._positions.assign(sorted(wanted))
+            self._unannounced = (wanted - assigned) | (self._unannounced & wanted)
+            if self._unannounced:
+                await self._listening.assigned(self._unannounced)
+            self._unannounced = frozenset()
+        finally:
+            self._attending = False
+        self._listening.raise_error()
+
+    async def leave(self, reason: str) -> None:
+        """Want nothing any more."""
+        self._unannounced = frozenset()
+        self._unsubscribe()
+
+    async def abandon(self) -> None:
+        """There is no group to be left."""
+
+    async def close(self, timeout_s: float) -> None:
+        """End it."""
+        self._unsubscribe()
+        if self._metadata_changed in self._cluster.on_update:
+            self._cluster.on_update.remove(self._metadata_changed)
+
+    async def commit(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout_s: float | None = None
+    ) -> None:
+        """Raises InvalidGroupId: there is no group to remember anything."""
+        raise _no_group()
+
+    def commit_async(
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        callback: Callable[..., object] | None = None,
+    ) -> None:
+        """Raises InvalidGroupId."""
+        raise _no_group()
+
+    async def committed(
+        self, partitions: Collection[TopicPartition], timeout_s: float | None = None
+    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        """Raises InvalidGroupId."""
+        raise _no_group()
+
+    @property
+    def metadata(self) -> GroupMetadata:
+        """Raises InvalidGroupId."""
+        raise _no_group()
+
+    def metrics(self) -> dict[str, float]:
+        """None."""
+        return {}
+
+    def _wanted(self) -> frozenset[TopicPartition]:
+        metadata = self._cluster.metadata
+        return frozenset(
+            TopicPartition(topic, number)
+            for topic in self.subscription
+            for number in range(metadata.partition_count(topic) or 0)
+        )
+
+    def _metadata_changed(self, metadata: ClusterMetadata) -> None:
+        if self.needs_attention:
+            self.on_attention()
+
+
+def _no_group() -> InvalidGroupId:
+    return InvalidGroupId("offsets are committed for a group: give the consumer a group_id")

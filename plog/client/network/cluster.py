@@ -1,0 +1,329 @@
+"""The cluster as the client's parts use it: connections to brokers, and requests that are retried.
+
+A `Cluster` keeps one connection to each broker it needs, knows which broker leads a partition,
+coordinates a group or is the controller, and asks again where that helps. Its metadata comes from
+metadata_updater.py. What an answer means is the caller's business. Every request of a call ends at
+the call's `Deadline`; without one, ``default.api.timeout.ms`` applies to the request and its
+retries. Network's thread only.
+
+Source: Kafka 4.3 NetworkClient, ClientUtils; KIP-1 to KIP-102.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from enum import IntEnum
+from typing import TypeVar
+
+from plog.client.network.connection import Connection
+from plog.client.network.deadline import Deadline
+from plog.client.errors import BrokerNotAvailable, ClosedError, error_about
+from plog.client.network.metadata import NO_NODE, Broker
+from plog.client.network.metadata_updater import MetadataUpdater
+from plog.client.network.ports import Network
+from plog.client.network.node import Node, security_of
+from plog.client.settings import ClientSettings
+from plog.errors import ErrorCode, KafkaError, error_from_code
+from plog.types import TopicPartition
+from plog.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from plog.wire.schema import ApiMessage
+
+log = logging.getLogger("plog.client")
+
+R = TypeVar("R", bound=ApiMessage)
+
+_FIRST_COORDINATOR_BATCH = 4
+
+
+class CoordinatorKind(IntEnum):
+    """What a coordinator looks after, numbered as FindCoordinator numbers it."""
+
+    GROUP = 0
+    TRANSACTION = 1
+
+
+class Cluster(MetadataUpdater):
+    """The brokers of a cluster, the connections to them, and the newest metadata.
+
+    `auto_create_topics` lets brokers create the topics that are asked about.
+    """
+
+    def __init__(
+        self, network: Network, settings: ClientSettings, *, auto_create_topics: bool = False
+    ) -> None:
+        super().__init__(network, settings, auto_create_topics=auto_create_topics)
+        self.trouble: KafkaError | None = None
+        """Why the last broker that any broker's request went to did not answer; None if it did."""
+        self._security = security_of(settings)
+        self._seeds = [
+            Node(network, settings, self._security, -1 - number, host, port)
+            for number, (host, port) in enumerate(settings.bootstrap_addresses())
+        ]
+        self._nodes: dict[int, Node] = {}
+        self._coordinators: dict[tuple[CoordinatorKind, str], int] = {}
+        self._has_warned = False
+
+    # -- connections --------------------------------------------------------------------------
+
+    async def connection(self, node_id: int, *, deadline: Deadline | None = None) -> Connection:
+        """Return an open connection to a broker, after ``reconnect.backoff.ms`` if one failed.
+
+        Raises ConnectionFailed, AuthenticationFailed; BrokerNotAvailable for an unknown broker.
+        """
+        self._check_open()
+        node = self._nodes.get(node_id)
+        if node is None:
+            await self.refresh((), deadline=deadline)
+            node = self._nodes.get(node_id)
+        if node is None:
+            raise BrokerNotAvailable(f"broker {node_id} is not known")
+        return await node.connected(deadline)
+
+    def node_apart(self, broker: Broker) -> Node:
+        """Return a broker with a connection of its own, which the caller closes.
+
+        For requests whose answers may take long: others would wait behind them.
+        """
+        return Node(
+            self.network, self._settings, self._security, broker.id, broker.host, broker.port
+        )
+
+    def idle_connection(self, node_id: int) -> Connection | None:
+        """Return the connection to a broker if it is open, without waiting: for the hot path."""
+        node = self._nodes.get(node_id)
+        return None if node is None else node.use()
+
+    # -- requests -----------------------------------------------------------------------------
+
+    async def ask_node(
+        self,
+        node_id: int,
+        request: ApiMessage,
+        response: type[R],
+        *,
+        deadline: Deadline | None = None,
+    ) -> R:
+        """Ask one broker, once. Raises as `connection`, and what breaks on the way."""
+        connection = await self.connection(node_id, deadline=deadline)
+        return await self._ask(connection, request, response, deadline)
+
+    async def ask_any(
+        self, request: ApiMessage, response: type[R], *, deadline: Deadline | None = None
+    ) -> R:
+        """Ask any broker, and another one where one fails, until the deadline.
+
+        Raises the last error then, and immediately one that retrying would not remove.
+        """
+        deadline = deadline or self.deadline()
+        if self._settings.uses_controllers and self.metadata.controller_id == NO_NODE:
+            await self.refresh((), deadline=deadline)  # Only the active one knows of changes.
+        return await self._ask_some(request, response, deadline)
+
+    async def _ask_some(self, request: ApiMessage, response: type[R], deadline: Deadline) -> R:
+        backoff = self.backoff(deadline)
+        while True:
+            error: KafkaError | None = None
+            for node in self._candidates():
+                self._check_open()
+                try:
+                    connection = await node.connected(deadline)
+                    answer = await self._ask(connection, request, response, deadline)
+                except KafkaError as failure:
+                    self.trouble = failure
+                    if not failure.retriable:
+                        raise
+                    error = failure
+                else:
+                    self.trouble = None
+                    self._has_warned = False
+                    return answer
+                if deadline.is_over:
+                    break
+            assert error is not None, "there is always a seed to ask"
+            if not self._has_warned:  # Once, until a broker answers: this may go on for long.
+                log.warning("%s; trying again", str(error).rstrip("."))
+                self._has_warned = True
+            await backoff.wait_or_raise(error)
+
+    async def ask_controller(
+        self,
+        request: ApiMessage,
+        response: type[R],
+        *,
+        deadline: Deadline | None = None,
+        retry_on: Callable[[R], bool] = lambda _: False,
+    ) -> R:
+        """Ask the controller, again where `retry_on` says that the answer came from another."""
+        backoff = self.backoff(deadline)
+        deadline = backoff.deadline
+        while True:
+            try:
+                if self.metadata.controller_id == NO_NODE:
+                    await self.refresh((), deadline=deadline)
+                controller = self.metadata.controller_id
+                if controller == NO_NODE:  # KRaft: any broker forwards it.
+                    answer = await self.ask_any(request, response, deadline=deadline)
+                else:
+                    answer = await self.ask_node(controller, request, response, deadline=deadline)
+                if not retry_on(answer) or backoff.is_over:
+                    return answer
+                error = error_from_code(ErrorCode.NOT_CONTROLLER, f"broker {controller}")
+            except KafkaError as failure:
+                has_left = failure.code == ErrorCode.BROKER_NOT_AVAILABLE
+                if not failure.retriable and not has_left:
+                    raise
+                error = failure
+            await backoff.wait_or_raise(error)
+            await self.refresh((), deadline=deadline)
+
+    async def _ask(
+        self,
+        connection: Connection,
+        request: ApiMessage,
+        response: type[R],
+        deadline: Deadline | None,
+    ) -> R:
+        pause_s = connection.throttled_until_s - self.network.now_s()
+        if pause_s > 0:
+            await self.network.sleep(pause_s if deadline is None else min(pause_s, deadline.left_s))
+        answer = await connection.ask(request, response, deadline=deadline)
+        throttle_ms = getattr(answer, "throttle_time_ms", 0)
+        if throttle_ms > 0:
+            connection.throttled_until_s = self.network.now_s() + throttle_ms / 1000
+        return answer
+
+    async def any_connection(self) -> Connection:
+        """Return an open connection to any broker, as `ask_any` finds one. Raises as it does."""
+        backoff = self.backoff()
+        while True:
+            self._check_open()
+            try:
+                return await self._first_reachable(backoff.deadline)
+            except KafkaError as failure:
+                if not failure.retriable:
+                    raise
+                await backoff.wait_or_raise(failure)
+
+    async def _first_reachable(self, deadline: Deadline) -> Connection:
+        for candidate in self._candidates():
+            try:
+                return await candidate.connected(deadline)
+            except KafkaError as failure:
+                if not failure.retriable:
+                    raise
+                error = failure
+        raise error
+
+    def _candidates(self) -> Sequence[Node]:
+        """All who could be asked anything: the open and least busy first, the seeds last."""
+
+        active = self.metadata.controller_id if self._settings.uses_controllers else None
+
+        def cost(node: Node) -> tuple[bool, bool, int, float, float]:
+            connection = node.open_connection
+            busy = connection.in_flight if connection is not None else 0
+            is_second = active is not None and node.id != active
+            return is_second, connection is None, busy, node.next_try_s, self.network.random()
+
+        known = {(node.host, node.port) for node in self._nodes.values()}
+        nodes = sorted(self._nodes.values(), key=cost)
+        nodes += sorted((s for s in self._seeds if (s.host, s.port) not in known), key=cost)
+        return nodes
+
+    # -- metadata -----------------------------------------------------------------------------
+
+    def _brokers_changed(self) -> None:
+        for broker in self.metadata.brokers.values():
+            self._place(broker.id, broker.host, broker.port)
+        for gone in self._nodes.keys() - self.metadata.brokers.keys():
+            self._nodes.pop(gone).close()
+
+    def _close_idle_connections(self) -> None:
+        for node in (*self._nodes.values(), *self._seeds):
+            node.close_if_idle(self._settings.connections_max_idle_ms / 1000)
+
+    def _place(self, node_id: int, host: str, port: int) -> None:
+        """A broker is at this address; a connection to another one is of no use."""
+        node = self._nodes.get(node_id)
+        if node is not None and (node.host, node.port) == (host, port):
+            return
+        if node is not None:
+            node.close()
+        self._nodes[node_id] = Node(
+            self.network, self._settings, self._security, node_id, host, port
+        )
+
+    def leader_of(self, partition: TopicPartition) -> int | None:
+        """The node that leads a partition, None if there is none or none is known."""
+        return self.metadata.leader_of(partition)
+
+    # -- coordinators -------------------------------------------------------------------------
+
+    async def coordinator(
+        self,
+        key: str,
+        kind: CoordinatorKind = CoordinatorKind.GROUP,
+        *,
+        deadline: Deadline | None = None,
+    ) -> int:
+        """Return the broker that coordinates a group or a transaction.
+
+        Raises GroupAuthorizationFailed and the like immediately; RequestTimedOut or
+        CoordinatorNotAvailable if there is none by the deadline.
+        """
+        known = self._coordinators.get((kind, key))
+        if known is not None:
+            return known
+        backoff = self.backoff(deadline)
+        while True:
+            self._check_open()
+            request = FindCoordinatorRequest(key_type=kind, coordinator_keys=[key])
+            error = await self._find_coordinator(key, kind, request, backoff.deadline)
+            if error is None:
+                return self._coordinators[kind, key]
+            if not error.retriable:
+                raise error
+            await backoff.wait_or_raise(error)
+
+    async def _find_coordinator(
+        self, key: str, kind: CoordinatorKind, request: FindCoordinatorRequest, deadline: Deadline
+    ) -> KafkaError | None:
+        try:
+            node = await self._first_reachable(deadline)
+        except KafkaError as failure:
+            if not failure.retriable:
+                raise
+            return failure
+        if node.version_of(request) < _FIRST_COORDINATOR_BATCH:
+            request = FindCoordinatorRequest(key=key, key_type=kind)
+        try:
+            answer = await self._ask(node, request, FindCoordinatorResponse, deadline)
+        except KafkaError as failure:
+            return failure
+        found = answer.coordinators[0] if answer.coordinators else answer
+        if found.error_code:
+            if found.error_message:
+                return error_from_code(found.error_code, found.error_message)
+            return error_about(found.error_code, f"cannot find the coordinator of {key}")
+        self._place(found.node_id, found.host, found.port)
+        self._coordinators[kind, key] = found.node_id
+        return None
+
+    def forget_coordinator(self, key: str, kind: CoordinatorKind = CoordinatorKind.GROUP) -> None:
+        """It has said, or shown, that it is not the one any more."""
+        self._coordinators.pop((kind, key), None)
+
+    # -- the end ------------------------------------------------------------------------------
+
+    async def close(self) -> None:
+        """Close all connections; what is waiting fails. Harmless when it is closed."""
+        self._is_closed = True
+        if self._refresher is not None:
+            self._refresher.cancel()
+        for node in (*self._nodes.values(), *self._seeds):
+            node.close()
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise ClosedError("the client is closed")

@@ -1,0 +1,204 @@
+"""A channel that knows what its broker speaks and who we are: ready for any request.
+
+Opening one means TCP and TLS (the network's work), ApiVersions, and SASL where it is configured.
+Source: KIP-35, KIP-511, KIP-152, KIP-368.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING, TypeVar
+
+from plog.client.network.deadline import Deadline
+from plog.client.errors import ConnectionFailed
+from plog.client.network.ports import Channel, Network
+from plog.client.settings import ClientSettings
+from plog.client.network.api_versions import common_version, ranges_of
+from plog.errors import ErrorCode, RequestTimedOut, UnsupportedVersion, error_from_code
+from plog.version import VERSION
+from plog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from plog.wire.schema import ApiMessage, WireError
+
+if TYPE_CHECKING:
+    from plog.client.network.tls_context import Security
+
+R = TypeVar("R", bound=ApiMessage)
+
+SOFTWARE_NAME = "plog"
+_FIRST_WITH_NAME = 3
+
+
+class Connection:
+    """An open, authenticated connection; `node_id` is -1 where nobody has told it yet."""
+
+    def __init__(
+        self,
+        channel: Channel,
+        versions: ApiVersionsResponse,
+        *,
+        node_id: int,
+        request_timeout_s: float,
+    ) -> None:
+        self.node_id = node_id
+        self.api_versions = versions
+        self.throttled_until_s = 0.0
+        """Until when the broker wants to be left alone (KIP-219)."""
+        self.renew_at_s: float | None = None
+        """When to log in again (KIP-368), on the network's clock; None for never."""
+        self._channel = channel
+        self._request_timeout_s = request_timeout_s
+        self._ranges = ranges_of(versions)
+        self._version_by_key: dict[int, int] = {}
+
+    @property
+    def address(self) -> str:
+        """Host and port, for people."""
+        return self._channel.address
+
+    @property
+    def is_open(self) -> bool:
+        """Whether something can be asked."""
+        return self._channel.is_open
+
+    @property
+    def in_flight(self) -> int:
+        """Requests whose answer has not come."""
+        return self._channel.in_flight
+
+    def close(self) -> None:
+        """End it; harmless when it has ended."""
+        self._channel.close()
+
+    def version_of(self, request: type[ApiMessage] | ApiMessage) -> int:
+        """The highest version of this request that both sides speak. Raises UnsupportedVersion."""
+        version = self._version_by_key.get(request.api_key)
+        if version is None:
+            version = common_version(request, self._ranges, self.address)
+            self._version_by_key[request.api_key] = version
+        return version
+
+    def speaks(self, request: type[ApiMessage]) -> bool:
+        """Whether there is a version of this request that both sides know."""
+        try:
+            self.version_of(request)
+        except UnsupportedVersion:
+            return False
+        return True
+
+    def ask(
+        self,
+        request: ApiMessage,
+        response: type[R],
+        *,
+        version: int | None = None,
+        timeout_s: float | None = None,
+        deadline: Deadline | None = None,
+    ) -> Awaitable[R]:
+        """Send `request` now; its answer. See `Channel.ask` for the order and the errors.
+
+        The caller waits until `deadline` at most. The connection fails with the request only when
+        the broker has been silent for `timeout_s`, by default ``request.timeout.ms``: a caller in
+        a hurry must not break what others have asked.
+        """
+        if version is None:
+            version = self.version_of(request)
+        if timeout_s is None:
+            timeout_s = self._request_timeout_s
+        if deadline is None or (left_s := deadline.left_s) >= timeout_s:
+            return self._channel.ask(request, response, version, timeout_s=timeout_s)
+        if left_s <= 0:
+            raise RequestTimedOut(
+                f"{self.address} was not asked: the call's {deadline.timeout_s:g} s were over"
+            )
+        return self._channel.ask(request, response, version, timeout_s=timeout_s, wait_s=left_s)
+
+    def send(
+        self,
+        request: ApiMessage,
+        *,
+        version: int | None = None,
+        timeout_s: float | None = None,
+    ) -> Awaitable[None]:
+        """Send a request that has no answer; nothing, when it has left. See `Channel.send`."""
+        return self._channel.send(
+            request,
+            self.version_of(request) if version is None else version,
+            timeout_s=self._request_timeout_s if timeout_s is None else timeout_s,
+        )
+
+
+async def open_connection(
+    network: Network,
+    host: str,
+    port: int,
+    *,
+    settings: ClientSettings,
+    security: Security | None,
+    node_id: int,
+    timeout_s: float,
+    deadline: Deadline | None = None,
+) -> Connection:
+    """Open a connection that is ready for requests; TCP and TLS may take `timeout_s`.
+
+    `deadline` bounds all of it. Raises ConnectionFailed, AuthenticationFailed, and
+    UnsupportedVersion for a port that is not a broker's.
+    """
+    request_timeout_s = settings.request_timeout_ms / 1000
+
+    def bounded_s(limit_s: float) -> float:
+        return limit_s if deadline is None else min(limit_s, deadline.left_s)
+
+    channel = await network.connect(host, port, security, timeout_s=bounded_s(timeout_s))
+    try:
+        try:
+            versions = await _ask_versions(channel, _FIRST_WITH_NAME, bounded_s(request_timeout_s))
+        except WireError:  # A broker from before that version answers in version 0.
+            channel.close()
+            channel = await network.connect(host, port, security, timeout_s=bounded_s(timeout_s))
+            versions = await _ask_versions(channel, 0, bounded_s(request_timeout_s))
+        except ConnectionFailed as error:
+            if security is not None:
+                raise
+            raise ConnectionFailed(
+                f"{error} (it had answered nothing: if that stays so, see whether this port wants"
+                " TLS, which security.protocol has to say)"
+            ) from error
+        connection = Connection(
+            channel, versions, node_id=node_id, request_timeout_s=request_timeout_s
+        )
+        if settings.uses_sasl:
+            await log_in(connection, settings, network, host=host)
+    except GeneratorExit:
+        raise  # See task_completion.py.
+    except BaseException:
+        channel.close()
+        raise
+    return connection
+
+
+async def log_in(
+    connection: Connection, settings: ClientSettings, network: Network, *, host: str
+) -> None:
+    """Log in on a connection, a new one or anew; nothing else may be asked meanwhile.
+
+    Raises AuthenticationFailed, ConnectionFailed and RequestTimedOut.
+    """
+    from plog.client.network.sasl_authenticator import authenticate  # Only who needs it pays for it.
+
+    session = await authenticate(connection, settings, network, host=host)
+    connection.renew_at_s = session.renew_at_s
+
+
+def api_versions_request() -> ApiVersionsRequest:
+    """Ask what a broker speaks, and tell it who asks."""
+    return ApiVersionsRequest(client_software_name=SOFTWARE_NAME, client_software_version=VERSION)
+
+
+async def _ask_versions(channel: Channel, version: int, timeout_s: float) -> ApiVersionsResponse:
+    request = api_versions_request()
+    versions = await channel.ask(request, ApiVersionsResponse, version, timeout_s=timeout_s)
+    if versions.error_code == ErrorCode.UNSUPPORTED_VERSION and version:
+        raise WireError("an answer in version 0")
+    if versions.error_code:
+        raise error_from_code(versions.error_code, f"{channel.address} refused ApiVersions")
+    return versions

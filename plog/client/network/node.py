@@ -1,0 +1,225 @@
+"""One broker as the client knows it: its address, the connection to it, and when to try again."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from plog.client.network.connection import Connection, log_in, open_connection
+from plog.client.network.deadline import Deadline
+from plog.client.task_completion import TaskCompletion
+from plog.client.errors import ConnectionFailed
+from plog.client.network.ports import Cancelled, Network, Task
+from plog.client.settings import ClientSettings
+from plog.errors import KafkaError, PlogError, RequestTimedOut
+from plog.wire.schema import WireError
+
+if TYPE_CHECKING:
+    from plog.client.network.tls_context import Security
+
+log = logging.getLogger("plog.client")
+
+_JITTER = 0.2
+_MAX_DOUBLINGS = 30
+_DRAIN_S = 0.01
+"""How often to check whether all requests on a connection have been answered."""
+
+
+class Node:
+    """A broker's address and the connection to it, opened when a request needs it.
+
+    Any number of calls may wait for the connection, each until its own deadline. It is opened in a
+    task of its own, so that a call that gives up early does not end the attempt for the others.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        settings: ClientSettings,
+        security: Security | None,
+        node_id: int,
+        host: str,
+        port: int,
+    ) -> None:
+        self.id = node_id
+        self.host = host
+        self.port = port
+        self.next_try_s = 0.0
+        """Not before then, after a try that has failed."""
+        self._network = network
+        self._settings = settings
+        self._security = security
+        self._connection: Connection | None = None
+        self._is_opening = False
+        self._opening: Task | None = None
+        self._opened = network.signal()
+        self._failure: Exception | None = None
+        """Why the last attempt to connect failed; None if it succeeded."""
+        self._failures = 0
+        self._last_used_s = 0.0
+        self._is_closed = False
+
+    @property
+    def open_connection(self) -> Connection | None:
+        """The connection, if it is open and its session does not end soon."""
+        connection = self._connection
+        if connection is None or not connection.is_open:
+            return None
+        renew_at_s = connection.renew_at_s
+        is_over = renew_at_s is not None and self._network.now_s() >= renew_at_s
+        return None if is_over else connection
+
+    def use(self) -> Connection | None:
+        """The same, to be used now: so it is not idle."""
+        self._last_used_s = self._network.now_s()
+        return self.open_connection
+
+    async def connected(self, deadline: Deadline | None = None) -> Connection:
+        """Return the open connection, or a new one.
+
+        Raises ConnectionFailed and AuthenticationFailed if it cannot be opened, RequestTimedOut if
+        that takes until `deadline`.
+        """
+        while (connection := self.open_connection) is None:
+            if self._is_closed:
+                raise ConnectionFailed(f"the connection to {self.host}:{self.port} was closed")
+            if deadline is not None and deadline.is_over:
+                raise self._late(deadline)
+            if not self._network.runs_tasks:
+                await self._open_or_renew(deadline)
+                continue
+            if not self._is_opening:
+                self._opening = self._network.spawn(
+                    self._open_in_background(), f"connecting to {self.host}:{self.port}"
+                )
+            if not self._is_opening:  # It has ended at once.
+                self._raise_failure()
+                continue
+            if not await self._opened.wait(None if deadline is None else deadline.wait_s):
+                assert deadline is not None
+                raise self._late(deadline)
+            self._raise_failure()
+        self._last_used_s = self._network.now_s()
+        return connection
+
+    def _raise_failure(self) -> None:
+        if self._failure is not None and self.open_connection is None:
+            raise self._failure.with_traceback(None)  # Without what raising it elsewhere has left.
+
+    def _late(self, deadline: Deadline) -> Exception:
+        """The error of a call that has waited for the connection until its deadline."""
+        if self._failure is not None:
+            return self._failure.with_traceback(None)
+        return RequestTimedOut(
+            f"no connection to {self.host}:{self.port} within {deadline.timeout_s:g} s"
+        )
+
+    async def _open_in_background(self) -> None:
+        try:
+            await self._open_or_renew(None)
+        except Cancelled:
+            raise
+        except Exception as error:  # `connected` raises it in each call that waits.
+            if not isinstance(error, PlogError | WireError):
+                log.exception("a bug while connecting to %s:%d", self.host, self.port)
+
+    async def _open_or_renew(self, deadline: Deadline | None) -> None:
+        self._is_opening = True
+        self._opened.clear()
+        with TaskCompletion(self._set_opened):
+            try:
+                if self._connection is not None and self._connection.is_open:
+                    await self._renew(self._connection)
+                else:
+                    await self._open(deadline)
+            except Cancelled:
+                raise
+            except Exception as error:
+                self._failure = error
+                raise
+            self._failure = None
+
+    async def _open(self, deadline: Deadline | None) -> None:
+        """Connect, after the pause that the last failure asks for."""
+        settings = self._settings
+        wait_s = self.next_try_s - self._network.now_s()
+        if wait_s > 0:
+            if deadline is not None and deadline.left_s < wait_s:
+                await self._network.sleep(deadline.left_s)
+                raise self._late(deadline)
+            await self._network.sleep(wait_s)
+        try:
+            connection = await open_connection(
+                self._network,
+                self.host,
+                self.port,
+                settings=settings,
+                security=self._security,
+                node_id=self.id,
+                timeout_s=self._growing(
+                    settings.socket_connection_setup_timeout_ms,
+                    settings.socket_connection_setup_timeout_max_ms,
+                ),
+                deadline=deadline,
+            )
+        except KafkaError as error:
+            log.debug("cannot connect to %s:%d: %s", self.host, self.port, error)
+            self._failed()
+            raise
+        self._failures = 0
+        self._connection = connection
+        log.debug("connected to %s:%d by %s", self.host, self.port, settings.security_protocol)
+        if self._is_closed:
+            connection.close()
+
+    async def _renew(self, connection: Connection) -> None:
+        """Log in again on the same connection, once all its requests have been answered."""
+        try:
+            while connection.in_flight and connection.is_open:
+                await self._network.sleep(_DRAIN_S)
+            if connection.is_open:
+                await log_in(connection, self._settings, self._network, host=self.host)
+        except KafkaError:
+            connection.close()
+            self._failed()
+            raise
+
+    def _set_opened(self) -> None:
+        self._is_opening = False
+        self._opened.set()
+
+    def _failed(self) -> None:
+        settings = self._settings
+        wait_s = self._growing(settings.reconnect_backoff_ms, settings.reconnect_backoff_max_ms)
+        self._failures = min(self._failures + 1, _MAX_DOUBLINGS)
+        self.next_try_s = self._network.now_s() + wait_s
+
+    def _growing(self, first_ms: int, longest_ms: int) -> float:
+        """Seconds that double with each failure, a fifth more or less by chance."""
+        jitter = 1 + _JITTER * (2 * self._network.random() - 1)
+        return min(first_ms * (1 << self._failures), longest_ms) / 1000 * jitter
+
+    def close_if_idle(self, longest_s: float) -> None:
+        """Close a connection that has been unused for so long; a negative number never does."""
+        connection = self._connection
+        if connection is None or connection.in_flight or longest_s < 0:
+            return
+        if self._network.now_s() - self._last_used_s > longest_s:
+            connection.close()
+
+    def close(self) -> None:
+        """Close the connection for good; calls that wait for it fail with ConnectionFailed."""
+        self._is_closed = True
+        if self._opening is not None:
+            self._opening.cancel()
+        if self._connection is not None:
+            self._connection.close()
+
+
+def security_of(settings: ClientSettings) -> Security | None:
+    """What is needed for TLS, if there is to be TLS."""
+    if not settings.uses_tls:
+        return None
+    from plog.client.network.tls_context import Security  # Only who needs it pays for it.
+
+    return Security.of(settings)

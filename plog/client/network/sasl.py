@@ -1,0 +1,219 @@
+"""The client's side of SASL: what to say first, and what to answer.
+
+    mechanism = mechanism_of(settings, token)
+    to_send = mechanism.first()
+    to_send = mechanism.next(challenge)     # until it is None
+
+Pure but for the nonce of SCRAM. Carrying the bytes is sasl_authenticator.py's work. A mechanism serves one
+log-in. What the broker says wrongly, or rightly against us, is an `AuthenticationFailed`.
+
+Source: RFC 4616 (PLAIN), RFC 5802 and RFC 7677 (SCRAM), RFC 7628 (OAUTHBEARER); Kafka 4.3
+ScramSaslClient, ScramMessages, OAuthBearerClientInitialResponse. As in Kafka, names and passwords
+are UTF-8 as they are, without SASLprep.
+"""
+
+from __future__ import annotations
+
+import hmac
+import re
+import secrets
+from base64 import b64decode, b64encode
+from binascii import Error as Base64Error
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+from plog.client.errors import AuthenticationFailed
+from plog.client.settings.jaas import parse_jaas
+from plog.client.settings.security import SecuritySettings
+from plog.scram import ScramMechanism, client_proof, salted_password, server_signature
+
+MIN_ITERATIONS: Final = 4096
+MAX_ITERATIONS: Final = 500_000
+"""Kafka's brokers take 16384 at most; more than this would hold up the client for a second."""
+
+_GS2_HEADER = "n,,"
+_SERVER_FIRST = re.compile(
+    r"r=(?P<nonce>[\x21-\x2b\x2d-\x7e]+),s=(?P<salt>[A-Za-z0-9+/]+=*),i=(?P<iterations>[0-9]{1,9})"
+    r"(?:,.*)?",
+    re.ASCII | re.DOTALL,
+)
+_SERVER_FINAL = re.compile(r"(?P<kind>[ev])=(?P<value>[^,]*)(?:,.*)?", re.DOTALL)
+_TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*", re.ASCII)
+_EXTENSION_NAME = re.compile(r"[A-Za-z]+", re.ASCII)
+_EXTENSION_PREFIX = "extension_"
+_SCRAM_BY_NAME = {mechanism.sasl_name: mechanism for mechanism in ScramMechanism}
+
+
+class Mechanism(Protocol):
+    """One log-in."""
+
+    def first(self) -> bytes:
+        """What to begin with."""
+        ...
+
+    def next(self, challenge: bytes) -> bytes | None:
+        """The answer to what the broker said; None if it is done. Raises AuthenticationFailed."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Credentials:
+    """Who to log in as; `options` are whatever else a line of JAAS said."""
+
+    user: str
+    password: str = field(repr=False)
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+def credentials_of(settings: SecuritySettings) -> Credentials:
+    """User and password, from a line of JAAS or from settings of their own."""
+    if settings.sasl_jaas_config is None:
+        return Credentials(user=settings.sasl_username or "", password=settings.sasl_password or "")
+    options = dict(parse_jaas(settings.sasl_jaas_config).options)
+    return Credentials(
+        user=options.pop("username", ""), password=options.pop("password", ""), options=options
+    )
+
+
+def mechanism_of(settings: SecuritySettings, token: str = "") -> Mechanism:
+    """The log-in that ``sasl.mechanism`` names; `token` is for OAUTHBEARER.
+
+    Raises:
+        AuthenticationFailed: plog does not speak it, or what is to be said cannot be.
+    """
+    name = settings.sasl_mechanism
+    credentials = credentials_of(settings)
+    if name == "PLAIN":
+        return Plain(credentials)
+    if name in _SCRAM_BY_NAME:
+        return Scram(_SCRAM_BY_NAME[name], credentials)
+    if name == "OAUTHBEARER":
+        return OauthBearer(token, credentials.options)
+    raise AuthenticationFailed(f"plog does not speak {name}: set sasl.mechanism to another")
+
+
+class Plain:
+    """PLAIN: user and password as they are, so over TLS."""
+
+    def __init__(self, credentials: Credentials) -> None:
+        if "\0" in credentials.user + credentials.password:
+            raise AuthenticationFailed("with PLAIN no user and no password can hold a NUL")
+        self._message = f"\0{credentials.user}\0{credentials.password}".encode()
+
+    def first(self) -> bytes:
+        """Everything."""
+        return self._message
+
+    def next(self, challenge: bytes) -> None:
+        """Nothing more."""
+        if challenge:
+            raise AuthenticationFailed("the broker answers to PLAIN with what is none of its own")
+
+
+class Scram:
+    """SCRAM-SHA-256 and -512: both sides prove that they know the password, and neither says it."""
+
+    def __init__(
+        self, mechanism: ScramMechanism, credentials: Credentials, *, nonce: str | None = None
+    ) -> None:
+        self._mechanism = mechanism
+        self._password = credentials.password.encode()
+        self._nonce = nonce or secrets.token_urlsafe(24)
+        name = credentials.user.replace("=", "=3D").replace(",", "=2C")
+        # Of a delegation token, id and HMAC are user and password (KIP-48).
+        token = ",tokenauth=true" if credentials.options.get("tokenauth") == "true" else ""
+        self._first = f"n={name},r={self._nonce}{token}"
+        self._signature: bytes | None = None
+        self._is_done = False
+
+    def first(self) -> bytes:
+        """Who we are."""
+        return (_GS2_HEADER + self._first).encode()
+
+    def next(self, challenge: bytes) -> bytes | None:
+        """First our proof, then a look at the broker's."""
+        if self._is_done:
+            raise AuthenticationFailed("the broker goes on after the end of SCRAM")
+        try:
+            text = challenge.decode()
+        except UnicodeDecodeError:
+            raise AuthenticationFailed("the broker answers to SCRAM with what is no text") from None
+        if self._signature is None:
+            return self._prove(text)
+        self._verify(text)
+        self._is_done = True
+        return None
+
+    def _prove(self, server_first: str) -> bytes:
+        match = _SERVER_FIRST.fullmatch(server_first)
+        if match is None:
+            raise AuthenticationFailed("the broker answers to SCRAM with what is none of it")
+        nonce, iterations = match["nonce"], int(match["iterations"])
+        if not nonce.startswith(self._nonce) or len(nonce) == len(self._nonce):
+            raise AuthenticationFailed("the broker answers to another log-in than ours")
+        if not MIN_ITERATIONS <= iterations <= MAX_ITERATIONS:
+            raise AuthenticationFailed(
+                f"the broker wants {iterations} iterations of SCRAM; {MIN_ITERATIONS} to"
+                f" {MAX_ITERATIONS} are safe: set the user's password there anew"
+            )
+        salted = salted_password(
+            self._mechanism, self._password, salt=_bytes_of(match["salt"]), iterations=iterations
+        )
+        final = f"c={b64encode(_GS2_HEADER.encode()).decode()},r={nonce}"
+        exchange = f"{self._first},{server_first},{final}".encode()
+        self._signature = server_signature(self._mechanism, salted, exchange)
+        proof = b64encode(client_proof(self._mechanism, salted, exchange)).decode()
+        return f"{final},p={proof}".encode()
+
+    def _verify(self, server_final: str) -> None:
+        match = _SERVER_FINAL.fullmatch(server_final)
+        if match is None:
+            raise AuthenticationFailed("the broker ends SCRAM with what is none of it")
+        if match["kind"] == "e":
+            raise AuthenticationFailed(f"the broker refuses the log-in: {match['value']}")
+        assert self._signature is not None, "the proof has gone out"
+        if not hmac.compare_digest(_bytes_of(match["value"]), self._signature):
+            raise AuthenticationFailed(
+                "the broker does not know the user's password itself: is it the right one?"
+            )
+
+
+class OauthBearer:
+    """OAUTHBEARER: a token that somebody else has made out, so over TLS."""
+
+    def __init__(self, token: str, options: Mapping[str, str] | None = None) -> None:
+        if not _TOKEN.fullmatch(token):
+            raise AuthenticationFailed("what should be a token for OAUTHBEARER is none")
+        parts = [_GS2_HEADER, f"auth=Bearer {token}"]
+        for name, value in (options or {}).items():
+            if name.startswith(_EXTENSION_PREFIX):
+                parts.append(_extension(name.removeprefix(_EXTENSION_PREFIX), value))
+        self._message = "\x01".join([*parts, "", ""]).encode()
+        self._refusal = ""
+
+    def first(self) -> bytes:
+        """The token."""
+        return self._message
+
+    def next(self, challenge: bytes) -> bytes | None:
+        """Nothing more; or, to a refusal, that we have seen it, which ends it (RFC 7628, 3.2.3)."""
+        if not challenge:
+            return None
+        if self._refusal:
+            raise AuthenticationFailed(f"the broker refuses the token: {self._refusal}")
+        self._refusal = challenge.decode("utf-8", "replace")
+        return b"\x01"
+
+
+def _extension(name: str, value: str) -> str:
+    if not _EXTENSION_NAME.fullmatch(name) or "\x01" in value or name == "auth":
+        raise AuthenticationFailed(f"sasl.jaas.config: {name} cannot be an extension of a token")
+    return f"{name}={value}"
+
+
+def _bytes_of(text: str) -> bytes:
+    try:
+        return b64decode(text, validate=True)
+    except (Base64Error, ValueError):
+        raise AuthenticationFailed("the broker answers to SCRAM with what is none of it") from None

@@ -1,0 +1,169 @@
+"""One blocking socket to a broker: requests out, answers in, one at a time.
+
+What is asked and in which version is the caller's business (simple.py). A failed exchange closes
+the connection, since nobody knows then what the next bytes belong to. Not for several threads.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+from struct import Struct
+from typing import TYPE_CHECKING, TypeVar
+
+from plog.client.errors import BrokenAnswer
+from plog.client.errors import ConnectionFailed as ConnectionFailed
+from plog.client.network.tls_failures import is_end, no_tls_yet, tls_failure
+from plog.errors import KafkaError, RequestTimedOut
+from plog.wire.header import RequestHeader, decode_response_header, encode_request
+from plog.wire.schema import ApiMessage, WireError
+
+if TYPE_CHECKING:
+    from plog.client.network.tls_context import Security
+
+_SIZE = Struct(">i")
+_MAX_RESPONSE_BYTES = 256 << 20
+_RECEIVE_BYTES = 1 << 20
+
+_Response = TypeVar("_Response", bound=ApiMessage)
+
+
+class SocketConnection:
+    """An open connection; `timeout_s` bounds each wait for the network, `security` encrypts.
+
+    Raises ConnectionFailed, here and in every method, RequestTimedOut if the broker is silent.
+    """
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        *,
+        timeout_s: float,
+        client_id: str | None,
+        security: Security | None = None,
+    ) -> None:
+        self.address = f"{host}:{port}"
+        self._host = host
+        self._timeout_s = timeout_s
+        self._client_id = client_id
+        self._correlation_id = 0
+        self._socket: socket.socket | None = None
+        context = None if security is None else security.make_ssl_context()
+        try:
+            self._socket = socket.create_connection((host, port), timeout_s)
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if context is not None:
+                self._socket = context.wrap_socket(self._socket, server_hostname=host)
+        except OSError as error:
+            text = f"cannot connect to {self.address}: {error.strerror or error}"
+            if self._socket is not None and is_end(error):
+                text = no_tls_yet(self.address, "the broker closed it")
+            self.close()
+            raise tls_failure(error, address=self.address, host=host) or ConnectionFailed(
+                text
+            ) from error
+
+    @property
+    def is_open(self) -> bool:
+        """Whether something can be asked."""
+        return self._socket is not None
+
+    def close(self) -> None:
+        """End the connection; harmless when it has ended."""
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+    def ask(
+        self,
+        request: ApiMessage,
+        answer: type[_Response],
+        version: int,
+        *,
+        timeout_s: float | None = None,
+    ) -> _Response:
+        """Send `request`, return its answer, which may take `timeout_s` instead of the usual.
+
+        Raises WireError for an answer that makes no sense.
+        """
+        limit_s = self._timeout_s if timeout_s is None else timeout_s
+        deadline_s = time.monotonic() + limit_s
+        self.send(request, version, timeout_s=min(limit_s, self._timeout_s))
+        frame = self._receive_frame(deadline_s, limit_s)
+        try:
+            correlation_id, position = decode_response_header(frame, request.api_key, version)
+            if correlation_id != self._correlation_id:
+                self.close()
+                raise ConnectionFailed(
+                    f"{self.address} sent answer {correlation_id} when {self._correlation_id} was "
+                    "due: one came twice or was lost; the connection was closed"
+                )
+            return answer.decode(memoryview(frame)[position:], version)
+        except WireError as error:
+            self.close()
+            raise BrokenAnswer(f"{self.address} sent what is no answer: {error}") from error
+
+    def send(self, request: ApiMessage, version: int, *, timeout_s: float | None = None) -> None:
+        """Send `request`, which may take `timeout_s` instead of the usual; wait for no answer."""
+        connection = self._open()
+        self._correlation_id += 1
+        header = RequestHeader(request.api_key, version, self._correlation_id, self._client_id)
+        frame = encode_request(header, request)
+        try:
+            limit_s = self._timeout_s if timeout_s is None else timeout_s
+            connection.settimeout(limit_s)
+            connection.sendall(frame)
+        except TimeoutError as error:
+            raise self._failed(error, limit_s) from error
+        except OSError as error:
+            raise self._failed(_last_words(connection) or error) from error
+
+    def _receive_frame(self, deadline_s: float, limit_s: float) -> bytes:
+        """The next answer, without its size, by `deadline_s`, which is `limit_s` after asking."""
+        connection = self._open()
+        try:
+            (size,) = _SIZE.unpack(_receive_exactly(connection, _SIZE.size, deadline_s))
+            if not 0 < size <= _MAX_RESPONSE_BYTES:
+                raise ConnectionError(f"an answer of {size} bytes; is this a Kafka port?")
+            return _receive_exactly(connection, size, deadline_s)
+        except OSError as error:
+            raise self._failed(error, limit_s) from error
+
+    def _open(self) -> socket.socket:
+        if self._socket is None:
+            raise ConnectionFailed(f"the connection to {self.address} is closed")
+        return self._socket
+
+    def _failed(self, error: OSError, limit_s: float = 0) -> KafkaError:
+        """Close the connection; what to raise for `error`, after waiting for `limit_s`."""
+        self.close()
+        if isinstance(error, TimeoutError):
+            return RequestTimedOut(f"{self.address} has not answered within {limit_s:.3g} s")
+        return tls_failure(
+            error, address=self.address, host=self._host, has_begun=True
+        ) or ConnectionFailed(f"the connection to {self.address} broke: {error}")
+
+
+def _last_words(connection: socket.socket) -> OSError | None:
+    """Why the broker has ended the connection, if it said so before: the alert is still unread."""
+    try:
+        connection.recv(1)
+    except OSError as reason:
+        return reason
+    return None
+
+
+def _receive_exactly(connection: socket.socket, size: int, deadline_s: float) -> bytes:
+    """The next `size` bytes, however slowly they trickle in. Raises OSError."""
+    data = bytearray()
+    while len(data) < size:
+        left_s = deadline_s - time.monotonic()
+        if left_s <= 0:
+            raise TimeoutError("timed out")
+        connection.settimeout(left_s)
+        received = connection.recv(min(size - len(data), _RECEIVE_BYTES))
+        if not received:
+            raise ConnectionError("closed by the broker")
+        data += received
+    return bytes(data)

@@ -1,0 +1,169 @@
+"""The engine's `Network` on blocking sockets, without a reactor: one thing at a time.
+
+Its awaitables never suspend, so `run_blocking` drives a coroutine to its end in one step. For the
+command line, scripts and Spark's workers, where importing a reactor would cost more than the work.
+What needs several coroutines beside each other (producers, consumers, groups) cannot run on it.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
+
+from plog.client.network.socket_connection import SocketConnection
+from plog.errors import KafkaError
+from plog.wire.schema import ApiMessage, WireError
+
+if TYPE_CHECKING:
+    from plog.client.network.tls_context import Security
+
+T = TypeVar("T")
+R = TypeVar("R", bound=ApiMessage)
+
+
+def run_blocking(coroutine: Coroutine[Any, Any, T]) -> T:
+    """What `coroutine` returns or raises; it may await only what a `SocketNetwork` gives."""
+    try:
+        coroutine.send(None)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+    coroutine.close()
+    raise AssertionError("it waits for something that is not a blocking socket")
+
+
+class _Done(Generic[T]):
+    """Awaitable, and over already."""
+
+    __slots__ = ("_error", "_value")
+
+    def __init__(self, value: T | None = None, error: Exception | None = None) -> None:
+        self._value = value
+        self._error = error
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        if self._error is not None:
+            raise self._error
+        yield from ()
+        return self._value  # type: ignore[return-value]  # Set where there is no error.
+
+
+class SocketNetwork:
+    """Blocking sockets, used by one thread. `client_id` is the name in the brokers' logs."""
+
+    runs_tasks = False
+
+    def __init__(self, *, client_id: str | None = None) -> None:
+        self._client_id = client_id
+
+    def now_s(self) -> float:
+        return time.monotonic()
+
+    def wall_ms(self) -> int:
+        return int(time.time() * 1000)
+
+    def random(self) -> float:
+        return random.random()
+
+    async def sleep(self, seconds: float) -> None:
+        time.sleep(max(0.0, seconds))
+
+    async def connect(
+        self, host: str, port: int, security: Security | None, *, timeout_s: float
+    ) -> SocketChannel:
+        return SocketChannel(
+            SocketConnection(
+                host,
+                port,
+                timeout_s=timeout_s,
+                client_id=self._client_id,
+                security=security,
+            )
+        )
+
+    async def gather(self, coroutines: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
+        results: list[T] = []
+        error: Exception | None = None
+        for coroutine in coroutines:
+            try:
+                results.append(await coroutine)
+            except Exception as failure:
+                error = error or failure
+        if error is not None:
+            raise error
+        return results
+
+    def spawn(self, coroutine: Coroutine[Any, Any, object], what: str) -> NoReturn:
+        coroutine.close()
+        raise RuntimeError(f"{what} needs a reactor: blocking sockets do one thing at a time")
+
+    def signal(self) -> SocketSignal:
+        return SocketSignal()
+
+    async def job(self, work: Callable[[], T]) -> T:
+        return work()
+
+
+class SocketSignal:
+    """See `Signal`: nobody else could set it while somebody waits."""
+
+    def __init__(self) -> None:
+        self.is_set = False
+
+    def set(self) -> None:
+        self.is_set = True
+
+    def clear(self) -> None:
+        self.is_set = False
+
+    async def wait(self, timeout_s: float | None = None) -> bool:
+        if not self.is_set:
+            if timeout_s is None:
+                raise RuntimeError("nobody will ever set this signal")
+            time.sleep(max(0.0, timeout_s))
+        return self.is_set
+
+
+class SocketChannel:
+    """See `Channel`; each request is answered before `ask` returns."""
+
+    in_flight = 0
+
+    def __init__(self, connection: SocketConnection) -> None:
+        self._connection = connection
+
+    @property
+    def address(self) -> str:
+        return self._connection.address
+
+    @property
+    def is_open(self) -> bool:
+        return self._connection.is_open
+
+    def ask(
+        self,
+        request: ApiMessage,
+        response: type[R],
+        version: int,
+        *,
+        timeout_s: float,
+        wait_s: float | None = None,
+    ) -> Awaitable[R]:
+        if wait_s is not None:  # A late answer could not be told from the next one: it closes.
+            timeout_s = min(timeout_s, wait_s)
+        try:
+            return _Done(self._connection.ask(request, response, version, timeout_s=timeout_s))
+        except (KafkaError, WireError) as error:
+            return _Done(error=error)
+
+    def send(self, request: ApiMessage, version: int, *, timeout_s: float) -> Awaitable[None]:
+        try:
+            self._connection.send(request, version)
+        except KafkaError as error:
+            return _Done(error=error)
+        return _Done(None)
+
+    def close(self) -> None:
+        self._connection.close()

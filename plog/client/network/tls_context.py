@@ -1,0 +1,284 @@
+"""What TLS a client makes: whom it trusts, what it shows, and which versions it speaks.
+
+`Security` is plain data made of settings; the PEM files are read when a context is made of it, so
+that renewed ones count for the next. `make_ssl_context` is for the standard library, twisted_tls.py
+for Twisted. Both raise `TlsFailed` with the setting, the file and the remedy. Blocks on files, so
+where others would wait it is a `Network.job`.
+
+Source: KIP-651; Kafka 4.3 DefaultSslEngineFactory.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from plog.cipher_suites import openssl_cipher_lists
+from plog.client.errors import TlsFailed
+from plog.client.settings.security import CONVERT_KEYSTORE, SecuritySettings
+from plog.pem import is_encrypted, other_form, pem_blocks
+from plog.pem_settings import CONVERT_TRUSTSTORE
+
+if TYPE_CHECKING:  # An application without TLS does not pay for it.
+    import ssl
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PemSource:
+    """A PEM text, or the file that holds it, and the setting that says so."""
+
+    setting: str
+    path: str | None = None
+    text: str | None = field(default=None, repr=False)
+
+    @property
+    def where(self) -> str:
+        """How to call it in an error."""
+        return self.setting if self.path is None else f"{self.setting}={self.path}"
+
+    @property
+    def state(self) -> tuple[int, ...]:
+        """Another one whenever the file may be another."""
+        try:
+            found = os.stat(self.path) if self.path is not None else None
+        except OSError:
+            return (0,)
+        return () if found is None else (found.st_mtime_ns, found.st_size, found.st_ino)
+
+    def read(self) -> bytes:
+        """The text. Raises TlsFailed."""
+        if self.path is None:
+            return (self.text or "").encode()
+        try:
+            with open(self.path, "rb") as file:
+                data = file.read()
+        except OSError as error:
+            raise TlsFailed(f"{self.where} cannot be read: {error.strerror}") from error
+        form = other_form(data)
+        if form is not None:
+            is_truststore = self.setting.startswith("ssl.truststore.")
+            how = CONVERT_TRUSTSTORE if is_truststore else CONVERT_KEYSTORE
+            raise TlsFailed(f"{self.where} is {form}, not PEM; {how}")
+        return data
+
+    def blocks(self, kind: str) -> list[bytes]:
+        """The PEM blocks of this kind, one at least. Raises TlsFailed."""
+        found = pem_blocks(self.read(), kind)
+        if not found:
+            raise TlsFailed(
+                f"{self.where} holds no {kind.lower()}, a block that begins with -----BEGIN {kind}"
+            )
+        return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pems:
+    """What the sources of a `Security` hold, as PEM blocks; `trusted` is None for the system's."""
+
+    trusted: tuple[bytes, ...] | None
+    key: bytes | None = field(repr=False)
+    chain: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Security:
+    """How to encrypt connections; a client in the clear has none. Without `trusted`, the CAs that
+    the system trusts; without `key` and `chain`, the client stays anonymous.
+    """
+
+    trusted: PemSource | None = None
+    key: PemSource | None = None
+    chain: PemSource | None = None
+    key_password: str | None = field(default=None, repr=False)
+    checks_host_name: bool = True
+    versions: tuple[str, ...] = ("TLSv1.2", "TLSv1.3")
+    cipher_suites: tuple[str, ...] = ()
+    _making: Lock = field(default_factory=Lock, init=False, repr=False, compare=False)
+    # Contexts made of it, by their kind, with the state of the files then. See `kept`.
+    _made: dict[str, tuple[object, Any]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+
+    @classmethod
+    def of(cls, settings: SecuritySettings) -> Self | None:
+        """What `settings` ask for; None if connections are in the clear. No file is read yet."""
+        if not settings.uses_tls:
+            return None
+        key, chain = _keystore(settings)
+        return cls(
+            trusted=_truststore(settings),
+            key=key,
+            chain=chain,
+            key_password=settings.ssl_key_password,
+            checks_host_name=settings.ssl_endpoint_identification_algorithm != "",
+            versions=settings.ssl_enabled_protocols,
+            cipher_suites=settings.ssl_cipher_suites,
+        )
+
+    def read(self) -> Pems:
+        """What the settings name. Raises TlsFailed."""
+        key: bytes | None = None
+        chain: list[bytes] = []
+        if self.key is not None and self.chain is not None:
+            key = self.key.blocks("PRIVATE KEY")[0]
+            chain = self.chain.blocks("CERTIFICATE")
+            if is_encrypted(key) and not self.key_password:
+                raise TlsFailed(
+                    f"{self.key.where}: its private key is encrypted; set ssl.key.password"
+                )
+        trusted = None if self.trusted is None else tuple(self.trusted.blocks("CERTIFICATE"))
+        return Pems(trusted=trusted, key=key, chain=tuple(chain))
+
+    def kept(self, kind: str, make: Callable[[], T]) -> T:
+        """What `make` has made, or makes anew if one of the files is another now.
+
+        To make a context takes milliseconds, and tens of them with the system's CAs: connections
+        that are opened at the same time, each from a thread of its own, wait for one to make it.
+        """
+        sources = (self.trusted, self.key, self.chain)
+        with self._making:
+            state = [source.state for source in sources if source is not None]
+            known = self._made.get(kind)
+            if known is None or known[0] != state:
+                known = self._made[kind] = (state, make())
+            made: T = known[1]
+            return made
+
+    def make_ssl_context(self) -> ssl.SSLContext:
+        """A context of the standard library; give it the host as `server_hostname`, always.
+
+        Raises:
+            TlsFailed: a file cannot be used, or this OpenSSL refuses what is asked for.
+        """
+        return self.kept("ssl", self._new_ssl_context)
+
+    def _new_ssl_context(self) -> ssl.SSLContext:
+        import ssl
+
+        pems = self.read()
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname = self.checks_host_name
+        context.hostname_checks_common_name = False
+        self._limit(context)
+        if pems.trusted is None:
+            context.load_default_certs()
+        else:
+            assert self.trusted is not None, "its blocks were read"
+            try:
+                context.load_verify_locations(cadata=b"".join(pems.trusted).decode("ascii"))
+            except (ssl.SSLError, ValueError) as error:
+                raise TlsFailed(
+                    f"{self.trusted.where}: a certificate cannot be read: {_reason(error)}"
+                ) from error
+            # As in Java, each of them is trusted for itself, not only one that signed itself.
+            context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+        if pems.key is not None:
+            self._show(context, pems.key, pems.chain)
+        return context
+
+    def _limit(self, context: ssl.SSLContext) -> None:
+        import ssl
+
+        allowed = set(self.versions)
+        try:
+            tls_1_2, tls_1_3 = openssl_cipher_lists(self.cipher_suites)
+            if self.cipher_suites:
+                allowed &= {"TLSv1.2"} if tls_1_2 else set()
+            if tls_1_3:
+                raise ValueError(
+                    "Python's ssl cannot choose among the suites of TLSv1.3; take TLSv1.3 out of"
+                    " ssl.enabled.protocols and its suites out of here"
+                )
+            if not allowed:
+                raise ValueError("there is no version of TLS in common with ssl.enabled.protocols")
+            if tls_1_2:
+                context.set_ciphers(":".join(tls_1_2))
+        except (ValueError, ssl.SSLError) as error:
+            raise TlsFailed(f"ssl.cipher.suites: {_reason(error)}") from error
+        versions = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
+        context.minimum_version = min(versions[each] for each in allowed)
+        context.maximum_version = max(versions[each] for each in allowed)
+
+    def _show(self, context: ssl.SSLContext, key: bytes, chain: tuple[bytes, ...]) -> None:
+        import ssl
+
+        assert self.key is not None, "its block was read"
+        password = (self.key_password or "").encode()
+        try:
+            with _as_file(key + b"".join(chain)) as path:
+                context.load_cert_chain(path, password=password)
+        except (ssl.SSLError, ValueError) as error:
+            raise TlsFailed(
+                f"{self.key.where}: {why_no_pair(_reason(error), is_encrypted(key))}"
+            ) from error
+
+
+def why_no_pair(reason: str, has_password: bool) -> str:
+    """Why OpenSSL does not take a private key and its certificate, for people.
+
+    >>> why_no_pair("key values mismatch", False)
+    'the private key does not belong to the first certificate'
+    """
+    if "mismatch" in reason:
+        return "the private key does not belong to the first certificate"
+    if has_password:
+        return "its private key cannot be read: is ssl.key.password the right password?"
+    return f"its private key or certificate cannot be read: {reason}"
+
+
+def _reason(error: Exception) -> str:
+    """OpenSSL's words for an error of the module `ssl`, in lower case."""
+    reason = getattr(error, "reason", None)
+    if isinstance(reason, str):
+        return reason.lower().replace("_", " ")
+    return str(error.args[-1] if error.args else error)
+
+
+def _keystore(settings: SecuritySettings) -> tuple[PemSource | None, PemSource | None]:
+    if settings.ssl_keystore_key:
+        return (
+            PemSource(setting="ssl.keystore.key", text=settings.ssl_keystore_key),
+            PemSource(
+                setting="ssl.keystore.certificate.chain",
+                text=settings.ssl_keystore_certificate_chain,
+            ),
+        )
+    if settings.ssl_keystore_location:
+        both = PemSource(setting="ssl.keystore.location", path=settings.ssl_keystore_location)
+        return both, both
+    return None, None
+
+
+def _truststore(settings: SecuritySettings) -> PemSource | None:
+    if settings.ssl_truststore_certificates:
+        text = settings.ssl_truststore_certificates
+        return PemSource(setting="ssl.truststore.certificates", text=text)
+    if settings.ssl_truststore_location:
+        return PemSource(setting="ssl.truststore.location", path=settings.ssl_truststore_location)
+    return None
+
+
+@contextmanager
+def _as_file(data: bytes) -> Iterator[str]:
+    """The path of a file with `data`, which the module `ssl` insists on; in memory on Linux."""
+    try:
+        descriptor = os.memfd_create("plog-key")
+        path = f"/proc/self/fd/{descriptor}"
+    except (AttributeError, OSError):
+        import tempfile
+
+        descriptor, path = tempfile.mkstemp(prefix="plog-key-")
+    try:
+        with open(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            yield path
+    finally:
+        if not path.startswith("/proc/"):
+            os.unlink(path)

@@ -1,0 +1,284 @@
+"""The engine's `Network` on a Twisted reactor, whichever it is: it is given and never imported.
+
+A private reactor in a thread of its own must not wake the global one, so nothing here uses what
+does: endpoints, deferToThread, bare LoopingCalls. What may wait for a resolver or a disk runs in a
+thread that ends with its answer and does not hold up the end of the process.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import socket
+import threading
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from twisted.internet import defer
+from twisted.internet.defer import Deferred
+from twisted.internet.interfaces import IDelayedCall, IReactorTime
+from twisted.python.failure import Failure
+
+from plog.client.errors import ConnectionFailed
+from plog.client.network.ports import Cancelled
+from plog.client.network.twisted_channel import ChannelFactory, TwistedChannel
+
+if TYPE_CHECKING:
+    from plog.client.network.tls_context import Security
+    from plog.client.settings import ClientSettings
+    from plog.client.network.twisted_tls import TlsClient
+
+log = logging.getLogger("plog.client")
+
+T = TypeVar("T")
+
+
+class DeferredNetwork:
+    """All of a `Network` but connections, on any clock: what waits is a Deferred."""
+
+    runs_tasks = True
+
+    def __init__(self, clock: IReactorTime) -> None:
+        self._clock = clock
+
+    def now_s(self) -> float:
+        return float(self._clock.seconds())
+
+    def wall_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+    def random(self) -> float:
+        return random.random()
+
+    def sleep(self, seconds: float) -> Deferred[None]:
+        call: IDelayedCall
+
+        def cancelled(deferred: Deferred[None]) -> None:
+            call.cancel()
+            deferred.errback(Failure(Cancelled()))
+
+        deferred: Deferred[None] = Deferred(cancelled)
+        call = self._clock.callLater(max(0.0, seconds), deferred.callback, None)
+        return deferred
+
+    def spawn(self, coroutine: Coroutine[Any, Any, object], what: str) -> DeferredTask:
+        return DeferredTask(self._clock, coroutine, what)
+
+    async def gather(self, coroutines: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
+        outcomes: list[tuple[bool, Any]] = await defer.DeferredList(
+            [Deferred.fromCoroutine(coroutine) for coroutine in coroutines], consumeErrors=True
+        )
+        for succeeded, outcome in outcomes:
+            if not succeeded:
+                raise outcome.value
+        return [outcome for _, outcome in outcomes]
+
+    def signal(self) -> DeferredSignal:
+        return DeferredSignal(self._clock)
+
+    def job(self, work: Callable[[], T]) -> Deferred[T]:
+        return defer.execute(work)
+
+
+class DeferredTask:
+    """See `Task`. Its end is seen to: what it raises is logged."""
+
+    def __init__(
+        self, clock: IReactorTime, coroutine: Coroutine[Any, Any, object], what: str
+    ) -> None:
+        self.done = False
+        self._clock = clock
+        self._coroutine = coroutine
+        self._what = what
+        self._deferred: Deferred[Any] = Deferred.fromCoroutine(coroutine)
+        self._deferred.addBoth(self._ended)
+
+    def cancel(self) -> None:
+        if self.done:
+            return
+        if getattr(self._coroutine, "cr_running", False):
+            # It has called, by ways of others, who now ends it: it hears of that where it waits.
+            self._clock.callLater(0, self.cancel)
+        else:
+            self._deferred.cancel()
+
+    def _ended(self, outcome: object) -> None:
+        self.done = True
+        if isinstance(outcome, Failure) and outcome.check(Cancelled) is None:
+            error = outcome.value
+            log.error("%s failed: %s", self._what, error, exc_info=error)
+
+
+class DeferredSignal:
+    """See `Signal`."""
+
+    def __init__(self, clock: IReactorTime) -> None:
+        self.is_set = False
+        self._clock = clock
+        self._waiting: list[Deferred[bool]] = []
+
+    def set(self) -> None:
+        self.is_set = True
+        waiting, self._waiting = self._waiting, []
+        for deferred in waiting:
+            if not deferred.called:  # One that was woken before may have cancelled it.
+                deferred.callback(True)
+
+    def clear(self) -> None:
+        self.is_set = False
+
+    def wait(self, timeout_s: float | None = None) -> Deferred[bool]:
+        if self.is_set:
+            return defer.succeed(True)
+        deferred: Deferred[bool] = Deferred(self._cancelled)
+        self._waiting.append(deferred)
+        if timeout_s is not None:
+            call = self._clock.callLater(max(0.0, timeout_s), self._timed_out, deferred)
+            deferred.addBoth(_stop_timer, call)
+        return deferred
+
+    def _timed_out(self, deferred: Deferred[bool]) -> None:
+        if deferred in self._waiting:
+            self._waiting.remove(deferred)
+            deferred.callback(False)
+
+    def _cancelled(self, deferred: Deferred[bool]) -> None:
+        if deferred in self._waiting:
+            self._waiting.remove(deferred)
+        deferred.errback(Failure(Cancelled()))
+
+
+def _stop_timer(outcome: T, call: IDelayedCall) -> T:
+    if call.active():
+        call.cancel()
+    return outcome
+
+
+class TwistedNetwork(DeferredNetwork):
+    """Real connections on `reactor`, which must be able to connect over TCP."""
+
+    def __init__(
+        self,
+        reactor: Any,  # IReactorTCP, IReactorTime and IReactorFromThreads: no type says all three.
+        *,
+        client_id: str | None = None,
+        send_buffer_bytes: int = -1,
+        receive_buffer_bytes: int = -1,
+    ) -> None:
+        super().__init__(reactor)
+        self._reactor = reactor
+        self._client_id = client_id
+        self._buffers = (send_buffer_bytes, receive_buffer_bytes)
+
+    @classmethod
+    def of(cls, reactor: Any, settings: ClientSettings) -> TwistedNetwork:
+        """The one for a client with these settings."""
+        return cls(
+            reactor,
+            client_id=settings.client_id,
+            send_buffer_bytes=settings.send_buffer_bytes,
+            receive_buffer_bytes=settings.receive_buffer_bytes,
+        )
+
+    def now_s(self) -> float:
+        return time.monotonic()  # A reactor's own clock may be set.
+
+    async def connect(
+        self, host: str, port: int, security: Security | None, *, timeout_s: float
+    ) -> TwistedChannel:
+        deadline_s = self.now_s() + timeout_s
+        addresses = await self._addresses(host, port, timeout_s)
+        problems = []
+        for address in addresses:
+            if self.now_s() >= deadline_s:
+                break
+            try:
+                return await self._connect_to(host, address, port, security, deadline_s)
+            except ConnectionFailed as error:
+                problems.append(str(error))
+        raise ConnectionFailed("; ".join(problems) or f"{host}:{port} did not answer in time")
+
+    async def _connect_to(
+        self, host: str, address: str, port: int, security: Security | None, deadline_s: float
+    ) -> TwistedChannel:
+        name = f"{host}:{port}" if host == address else f"{host}:{port} ({address})"
+        factory = ChannelFactory(
+            self._reactor, name, client_id=self._client_id, socket_buffers=self._buffers
+        )
+        outer: Any = factory
+        if security is not None:
+            tls = await self._tls_for(host, port, security, deadline_s - self.now_s())
+            outer = tls.factory(factory, clock=self._reactor)
+            factory.expect_handshake(tls.failure_of)
+        timeout_s = max(0.0, deadline_s - self.now_s())
+        factory.connector = self._reactor.connectTCP(address, port, outer, timeout=timeout_s)
+        factory.give_up_after(timeout_s)
+        return await factory.opened
+
+    def _tls_for(
+        self, host: str, port: int, security: Security, timeout_s: float
+    ) -> Deferred[TlsClient]:
+        def make() -> TlsClient:
+            from plog.client.network.twisted_tls import TlsClient  # Needs OpenSSL: 50 ms.
+
+            return TlsClient.of(security, host)
+
+        late = f"{host}:{port}: reading the certificates for it took too long"
+        return self._job_within(make, timeout_s, late)
+
+    def _addresses(self, host: str, port: int, timeout_s: float) -> Awaitable[list[str]]:
+        """All addresses of a name, in the order the system would try them."""
+        if _is_address(host):
+            return defer.succeed([host])
+
+        def look_up() -> list[str]:
+            try:
+                infos = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            except OSError as error:
+                raise ConnectionFailed(f"{host}:{port} has no address: {error.strerror}") from error
+            except UnicodeError as error:
+                raise ConnectionFailed(f"{host!r} is no name of a host") from error
+            return list(dict.fromkeys(str(info[4][0]) for info in infos))
+
+        return self._job_within(look_up, timeout_s, f"{host}:{port}: its name took too long")
+
+    def job(self, work: Callable[[], T]) -> Deferred[T]:
+        done: Deferred[T] = Deferred(lambda d: d.errback(Failure(Cancelled())))
+
+        def run() -> None:
+            outcome: tuple[Callable[[Any], None], Any]
+            try:
+                outcome = done.callback, work()
+            except Exception:
+                outcome = done.errback, Failure()
+            self._reactor.callFromThread(_settle, *outcome)
+
+        threading.Thread(target=run, name="plog-job", daemon=True).start()
+        return done
+
+    def _job_within(self, work: Callable[[], T], timeout_s: float, late: str) -> Deferred[T]:
+        """As `job`; ConnectionFailed with the text `late` when `timeout_s` have passed."""
+        done = self.job(work)
+        timer = self._reactor.callLater(
+            max(0.0, timeout_s), _settle, done.errback, Failure(ConnectionFailed(late))
+        )
+        return done.addBoth(_stop_timer, timer)
+
+
+def _settle(finish: Callable[[Any], None], outcome: Any) -> None:
+    """Give an outcome to a Deferred that may have one already."""
+    try:
+        finish(outcome)
+    except defer.AlreadyCalledError:
+        pass
+
+
+def _is_address(host: str) -> bool:
+    for family in (socket.AF_INET, socket.AF_INET6):
+        try:
+            socket.inet_pton(family, host)
+        except OSError:
+            continue
+        return True
+    return False

@@ -1,0 +1,201 @@
+"""A client's TLS as Twisted wants it, on any reactor: never the global one, never imported.
+
+    tls = TlsClient.of(security, host)
+    reactor.connectTCP(host, port, tls.factory(protocol_factory, clock=reactor))
+    # After connectionLost(reason): raise tls.failure_of(reason.value, address) or ...
+
+The host is compared while OpenSSL verifies the certificate, so that a wrong one ends the handshake
+and not a byte of ours goes to its owner. Reactor thread only, except for what makes a `TlsClient`.
+
+Source: Twisted's _sslverify.ClientTLSOptions; RFC 6125 as service_identity reads it.
+"""
+
+from __future__ import annotations
+
+import inspect
+import ipaddress
+from collections.abc import Callable, Sequence
+from typing import Any, Self, TypeVar
+
+from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives import serialization
+from OpenSSL import SSL, crypto
+from service_identity import CertificateError, VerificationError
+from service_identity.pyopenssl import verify_hostname, verify_ip_address
+from twisted.internet.interfaces import IOpenSSLClientConnectionCreator, IProtocolFactory
+from twisted.protocols.tls import TLSMemoryBIOFactory, TLSMemoryBIOProtocol
+from zope.interface import implementer
+
+from plog.client.errors import TlsFailed
+from plog.client.network.tls_context import Pems, Security, why_no_pair
+from plog.client.network.tls_failures import HOST_MISMATCH, explain_tls
+from plog.openssl import limit, reason_of, show, trust
+from plog.pem import is_encrypted
+
+_UNREADABLE = (ValueError, TypeError, UnsupportedAlgorithm, x509.InvalidVersion)
+"""What the library raises for keys and certificates that are none, or none it knows."""
+
+_T = TypeVar("_T")
+
+
+def make_openssl_context(security: Security) -> SSL.Context:
+    """A context for the connections of one client, kept for the next. Blocks on files.
+
+    Raises:
+        TlsFailed: a file cannot be used, or this OpenSSL refuses what is asked for.
+    """
+    return security.kept("openssl", lambda: _new_context(security))
+
+
+def _new_context(security: Security) -> SSL.Context:
+    pems = security.read()
+    context = SSL.Context(SSL.TLS_CLIENT_METHOD)
+    context.set_options(SSL.OP_NO_COMPRESSION | SSL.OP_NO_RENEGOTIATION)
+    context.set_mode(SSL.MODE_RELEASE_BUFFERS)
+    try:
+        limit(context, security.versions, security.cipher_suites)
+    except ValueError as error:
+        raise TlsFailed(f"ssl.cipher.suites: {error}") from error
+    if security.trusted is None:
+        context.set_default_verify_paths()
+    else:
+        trust(context, _certificates(pems.trusted or (), security.trusted.where))
+    # Each connection sets this again, with the host it is for.
+    context.set_verify(SSL.VERIFY_PEER)
+    if pems.key is not None:
+        _show(context, security, pems)
+    return context
+
+
+def _show(context: SSL.Context, security: Security, pems: Pems) -> None:
+    assert security.key is not None
+    assert security.chain is not None
+    assert pems.key is not None
+    where = security.key.where
+    has_password = is_encrypted(pems.key)
+    password = (security.key_password or "").encode() if has_password else None
+    block = pems.key
+    key = _read(
+        lambda: serialization.load_pem_private_key(block, password),
+        lambda reason: f"{where}: {why_no_pair(reason, has_password)}",
+    )
+    chain = _certificates(pems.chain, security.chain.where)
+    try:
+        show(context, key, chain)
+    except SSL.Error as error:
+        why = why_no_pair(reason_of(error), False)
+        raise TlsFailed(f"{security.chain.where}: {why}") from error
+
+
+def _certificates(blocks: Sequence[bytes], where: str) -> tuple[x509.Certificate, ...]:
+    def read(block: bytes) -> x509.Certificate:
+        return _read(
+            lambda: x509.load_pem_x509_certificate(block),
+            lambda reason: f"{where}: a certificate cannot be read: {reason}",
+        )
+
+    return tuple(read(block) for block in blocks)
+
+
+def _read(what: Callable[[], _T], explain: Callable[[str], str]) -> _T:
+    try:
+        return what()
+    except _UNREADABLE as error:
+        first_line = (str(error).splitlines() or [type(error).__name__])[0]
+        raise TlsFailed(explain(first_line)) from error
+
+
+@implementer(IOpenSSLClientConnectionCreator)
+class TlsClient:
+    """The TLS of one connection to `host`."""
+
+    def __init__(self, context: SSL.Context, host: str, *, checks_host_name: bool) -> None:
+        self._context = context
+        self._host = host.removesuffix(".")
+        self._checks_host_name = checks_host_name
+        # OpenSSL's number for what was wrong with the broker's certificate.
+        self._verify_code = 0
+
+    @classmethod
+    def of(cls, security: Security, host: str) -> Self:
+        """The TLS of one connection. Any thread: blocks on files. Raises TlsFailed."""
+        context = make_openssl_context(security)
+        return cls(context, host, checks_host_name=security.checks_host_name)
+
+    def factory(self, wrapped: IProtocolFactory, *, clock: Any) -> TLSMemoryBIOFactory:
+        """A factory that puts TLS below the protocols of `wrapped`; `clock` is the reactor."""
+        # Newer versions of Twisted take a clock here, and would look for the global one.
+        parameters = inspect.signature(TLSMemoryBIOFactory.__init__).parameters
+        more = {"clock": clock} if "clock" in parameters else {}
+        factory = TLSMemoryBIOFactory(self, True, wrapped, **more)
+        # Not the one that gathers small writes for a while: ours are whole requests, and what is
+        # written must be in the transport's hands for write_drain.py to tell when it has left.
+        factory.protocol = TLSMemoryBIOProtocol
+        return factory
+
+    def clientConnectionForTLS(self, tlsProtocol: TLSMemoryBIOProtocol) -> SSL.Connection:
+        """For Twisted: the OpenSSL connection of this client."""
+        connection = SSL.Connection(self._context, None)
+        connection.set_verify(SSL.VERIFY_PEER, self._verified)
+        if not _is_address(self._host):
+            connection.set_tlsext_host_name(self._host.encode("idna"))
+        return connection
+
+    def failure_of(
+        self, error: BaseException, address: str, *, has_begun: bool = False
+    ) -> TlsFailed | None:
+        """What to raise for `error`, which ended the connection; None if another try may do.
+
+        `has_begun`: whether `handshakeCompleted` was called.
+        """
+        if not isinstance(error, SSL.Error):
+            return None
+        text = explain_tls(
+            reason_of(error),
+            verify_code=self._verify_code,
+            address=address,
+            host=self._host,
+            has_begun=has_begun,
+        )
+        return None if text is None else TlsFailed(text)
+
+    def _verified(
+        self, connection: SSL.Connection, certificate: crypto.X509, error: int, depth: int, ok: int
+    ) -> bool:
+        """Keep OpenSSL's judgement, and judge the host as well."""
+        if not ok:
+            self._verify_code = error
+            return False
+        if depth == 0 and self._checks_host_name and not self._is_for_host(certificate):
+            self._verify_code = HOST_MISMATCH
+            return False
+        return True
+
+    def _is_for_host(self, certificate: crypto.X509) -> bool:
+        shown: Any = _Shown(certificate)
+        verify = verify_ip_address if _is_address(self._host) else verify_hostname
+        try:
+            verify(shown, self._host)
+        except (VerificationError, CertificateError):
+            return False
+        return True
+
+
+class _Shown:
+    """A certificate as service_identity takes it: from a connection that has none to give yet."""
+
+    def __init__(self, certificate: crypto.X509) -> None:
+        self._certificate = certificate
+
+    def get_peer_certificate(self) -> crypto.X509:
+        """As of a connection."""
+        return self._certificate
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,324 @@
+"""What becomes of a batch that was sent: written, sent again, split, or failed.
+
+sender.py tells what was answered, or that nothing was; this decides, and tells the accumulator, the
+partition's sequence numbers, and through the batch those who wait for its records. Every batch has
+its outcome here, and only once.
+
+Source: Kafka 4.3 Sender.completeBatch, TransactionManager.canRetry; KIP-98, KIP-360, KIP-467.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from plog.client.producer.accumulator import Accumulator
+from plog.client.errors import DeliveryTimedOut
+from plog.client.producer.producer_batch import ProducerBatch
+from plog.client.producer.metrics import ProducerMetrics
+from plog.client.producer.sequence_numbers import PartitionSequences
+from plog.client.settings import ProducerSettings
+from plog.client.values import NO_TIMESTAMP, UNKNOWN_OFFSET
+from plog.error_codes import RETRIABLE
+from plog.errors import ErrorCode, InvalidRecord, KafkaError, error_from_code
+from plog.wire.messages.produce import PartitionProduceResponse
+
+log = logging.getLogger("plog.client")
+
+_JITTER = 0.2
+_GROWTH = 2
+_MOST_DOUBLINGS = 30
+
+NOT_WRITTEN = frozenset(
+    {
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.MESSAGE_TOO_LARGE,
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+        ErrorCode.RECORD_LIST_TOO_LARGE,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.INVALID_REQUIRED_ACKS,
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+        ErrorCode.INVALID_TIMESTAMP,
+        ErrorCode.UNSUPPORTED_VERSION,
+        ErrorCode.INVALID_REQUEST,
+        ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+        ErrorCode.POLICY_VIOLATION,
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.UNKNOWN_PRODUCER_ID,
+        ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+        ErrorCode.INVALID_RECORD,
+        ErrorCode.THROTTLING_QUOTA_EXCEEDED,
+    }
+)
+"""What a broker says before it writes anything.
+
+Not among them: what it also says where it has written and then could not replicate, such as
+NOT_LEADER_OR_FOLLOWER of a leader that had to go while the batch waited for other replicas.
+"""
+
+STALE_METADATA = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.REPLICA_NOT_AVAILABLE,
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.LISTENER_NOT_FOUND,
+        ErrorCode.FENCED_LEADER_EPOCH,
+    }
+)
+"""Errors after which a partition may have another leader."""
+
+
+class BatchCompletion:
+    """See the module's text. Engine's thread only."""
+
+    def __init__(
+        self,
+        accumulator: Accumulator[Any],
+        settings: ProducerSettings,
+        metrics: ProducerMetrics,
+        *,
+        now_s: Callable[[], float],
+        random: Callable[[], float],
+        on_outcome: Callable[[ProducerBatch], None],
+    ) -> None:
+        self._accumulator = accumulator
+        self._settings = settings
+        self._metrics = metrics
+        self._now_s = now_s
+        self._random = random
+        self._on_outcome = on_outcome
+        self.on_failure: Callable[[ProducerBatch, Exception], None] = lambda *_: None
+        """Hears that a batch fails before anybody else does."""
+        self.may_retry: Callable[[], bool] = lambda: True
+        """Whether anything is sent again at all."""
+        self._delivery_timeout_s = settings.delivery_timeout_ms / 1000
+
+    # -- what was answered ----------------------------------------------------------------------
+
+    def answered(self, batch: ProducerBatch, answer: PartitionProduceResponse) -> None:
+        """A broker says what it did with `batch`."""
+        code = answer.error_code
+        self._left_wire(batch)
+        if code == ErrorCode.NONE:
+            self._written(batch, answer.base_offset, answer.log_append_time_ms)
+        elif code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
+            self._written(batch, UNKNOWN_OFFSET, NO_TIMESTAMP)
+        elif batch.is_done:  # It was given up meanwhile.
+            self._refused_after_all(batch)
+        elif code == ErrorCode.MESSAGE_TOO_LARGE and batch.count > 1 and self.may_retry():
+            self._split(batch)
+        elif not self._may_go_again(batch, answer):
+            self._refused(batch, answer)
+        self._mend(batch)
+
+    def unanswered(self, batch: ProducerBatch, error: Exception) -> None:
+        """The request broke: nobody knows whether `batch` was written."""
+        self._left_wire(batch)
+        batch.unanswered()
+        if batch.is_done:
+            self._refused_after_all(batch)
+        elif self._has_tries_left(batch):
+            self._again(batch, str(error))
+        else:
+            self.fail(batch, error)
+        self._mend(batch)
+
+    def unsent(self, batch: ProducerBatch, error: Exception) -> None:
+        """`batch`, which was taken to be sent, cannot be: it fails."""
+        self._left_wire(batch)
+        if batch.is_done:
+            self._refused_after_all(batch)
+            self._mend(batch)
+        else:
+            self.fail(batch, error)
+
+    def acknowledged_unasked(self, batch: ProducerBatch) -> None:
+        """`batch` was sent with acks=0: nothing more will be known of it."""
+        self._left_wire(batch)
+        self._written(batch, UNKNOWN_OFFSET, NO_TIMESTAMP)
+
+    def _left_wire(self, batch: ProducerBatch) -> None:
+        self._accumulator.queue_of(batch).on_wire -= 1
+        batch.on_wire = False
+
+    def _sequences_of(self, batch: ProducerBatch) -> PartitionSequences[ProducerBatch] | None:
+        return self._accumulator.queue_of(batch).sequences
+
+    def _written(self, batch: ProducerBatch, base_offset: int, append_time: int) -> None:
+        sequences = self._sequences_of(batch)
+        late: list[ProducerBatch] = []
+        if sequences is not None:
+            late = sequences.overtaken(batch)
+            for earlier in sequences.written(batch, base_offset):
+                if not earlier.is_done:
+                    self._succeed(earlier, UNKNOWN_OFFSET, NO_TIMESTAMP)
+        if not batch.is_done:
+            self._succeed(batch, base_offset, append_time)
+        for earlier in late:
+            if not earlier.is_done:
+                self._accumulator.remove(earlier)
+                self.fail(earlier, _overtaken(earlier))
+
+    def _refused_after_all(self, batch: ProducerBatch) -> None:
+        sequences = self._sequences_of(batch)
+        if sequences is not None:
+            sequences.give_up(batch)
+
+    def _may_go_again(self, batch: ProducerBatch, answer: PartitionProduceResponse) -> bool:
+        """Whether `batch` waits to be sent again, or was put aside, after this answer."""
+        code = answer.error_code
+        sequences = self._sequences_of(batch)
+        waits = code in RETRIABLE
+        if code not in NOT_WRITTEN:
+            batch.unanswered()
+        if sequences is not None:
+            if code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+                waits = sequences.out_of_order(batch)
+                if not waits:
+                    return True
+            elif code == ErrorCode.UNKNOWN_PRODUCER_ID and answer.log_start_offset < 0:
+                waits = True  # It moved away meanwhile: nobody could say more.
+            elif code in (ErrorCode.UNKNOWN_PRODUCER_ID, ErrorCode.INVALID_PRODUCER_EPOCH):
+                is_fenced = code == ErrorCode.INVALID_PRODUCER_EPOCH
+                waits = sequences.unknown_producer(batch, is_fenced=is_fenced)
+        if waits and self._has_tries_left(batch):
+            self._again(batch, _text_of(answer))
+            return True
+        return False
+
+    def _refused(self, batch: ProducerBatch, answer: PartitionProduceResponse) -> None:
+        """`batch` fails with what the broker says of it, and of single records (KIP-467)."""
+        doubt = "; it may be in the log" if batch.in_doubt else ""
+        error: KafkaError = error_from_code(
+            answer.error_code, f"{batch.topic_partition}: {_text_of(answer)}{doubt}"
+        )
+        errors: dict[int, Exception] = {
+            x.batch_index: InvalidRecord(x.batch_index_error_message or _text_of(answer))
+            for x in answer.record_errors
+        }
+        if len(errors) == 1 and answer.error_code != ErrorCode.NONE:
+            [(index, single)] = errors.items()
+            errors = {index: error_from_code(answer.error_code, str(single))}
+        if errors:
+            error = InvalidRecord(
+                f"{batch.topic_partition}: not written: other records of its batch are invalid"
+            )
+        self.fail(batch, error, errors)
+
+    # -- what follows ---------------------------------------------------------------------------
+
+    def _has_tries_left(self, batch: ProducerBatch) -> bool:
+        age_s = self._now_s() - batch.created_s
+        if not self.may_retry():
+            return False
+        return batch.attempts < self._settings.retries and age_s < self._delivery_timeout_s
+
+    def _again(self, batch: ProducerBatch, why: str) -> None:
+        """`batch` goes again after a while that grows with each try."""
+        settings = self._settings
+        doublings = min(batch.attempts, _MOST_DOUBLINGS)
+        wait_ms = min(settings.retry_backoff_ms * _GROWTH**doublings, settings.retry_backoff_max_ms)
+        jitter = 1 + _JITTER * (2 * self._random() - 1)
+        batch.attempts += 1
+        batch.trouble = why
+        batch.retry_at_s = self._now_s() + wait_ms / 1000 * jitter
+        batch.is_urgent = True
+        self._metrics.retried(batch.count)
+        log.debug("%s: a batch is sent again: %s", batch.topic_partition, why)
+        self._accumulator.put_back(batch)
+
+    def _split(self, batch: ProducerBatch) -> None:
+        """Two batches or more, smaller than the topic's max.message.bytes, it is to be hoped."""
+        parts = batch.split(self._settings.batch_size)
+        sequences = self._sequences_of(batch)
+        if sequences is not None:
+            sequences.replace(batch, parts)
+        self._accumulator.queue_of(batch).topic.expect_ratio(1.0)
+        self._accumulator.replace(batch, parts)
+        self._metrics.split()
+        log.info("%s: a batch was too large, and is sent in %d", batch.topic_partition, len(parts))
+
+    def _mend(self, batch: ProducerBatch) -> None:
+        """Let the partition go on, if it was waiting for what became of `batch`."""
+        sequences = self._sequences_of(batch)
+        if sequences is None or not sequences.is_broken:
+            return
+        lost, again = sequences.mend()
+        for renumbered in again:
+            renumbered.encoded = None
+        for other in lost:
+            if not other.is_done:
+                error = error_from_code(
+                    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                    f"{other.topic_partition}: the broker has lost track of this producer; "
+                    "whether the record was written is not known",
+                )
+                self.fail(other, error)
+
+    def expire(self) -> float:
+        """Fail what has waited for delivery.timeout.ms; when to look next."""
+        now_s = self._now_s()
+        while (batch := self._accumulator.oldest()) is not None:
+            due_s = batch.created_s + self._delivery_timeout_s
+            if due_s > now_s:
+                return due_s
+            self._accumulator.remove(batch)
+            self.fail(batch, self._timed_out(batch))
+        return now_s + self._delivery_timeout_s
+
+    def _timed_out(self, batch: ProducerBatch) -> DeliveryTimedOut:
+        may_be = "it may be in the log" if batch.may_be_written else "it was not written"
+        last_try = f" (the last try: {batch.trouble})" if batch.trouble else ""
+        return DeliveryTimedOut(
+            f"a record for {batch.topic_partition} was not acknowledged within"
+            f" delivery.timeout.ms={self._settings.delivery_timeout_ms}; {may_be}{last_try}"
+        )
+
+    def abort(self, error: Callable[[ProducerBatch], Exception]) -> None:
+        """Fail all there is, sent or not."""
+        for batch in list(self._accumulator.incomplete):
+            if not batch.is_done:  # To fail one may settle others.
+                self._accumulator.remove(batch)
+                self.fail(batch, error(batch))
+
+    def fail(
+        self,
+        batch: ProducerBatch,
+        error: Exception,
+        errors_by_index: Mapping[int, Exception] | None = None,
+    ) -> None:
+        """`batch` will not be sent again."""
+        self.on_failure(batch, error)
+        sequences = self._sequences_of(batch)
+        if sequences is not None:
+            sequences.give_up(batch)
+        self._metrics.failed(batch.count)
+        self._accumulator.free(batch)
+        batch.fail(error, errors_by_index or {})
+        self._accumulator.forget(batch)
+        self._on_outcome(batch)
+        self._mend(batch)
+
+    def _succeed(self, batch: ProducerBatch, base_offset: int, append_time: int) -> None:
+        self._accumulator.free(batch)
+        batch.succeed(base_offset, append_time)
+        self._accumulator.forget(batch)
+        self._on_outcome(batch)
+
+
+def _overtaken(batch: ProducerBatch) -> KafkaError:
+    return error_from_code(
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        f"{batch.topic_partition}: the broker has lost track of this producer, and has written a"
+        " later record already; to keep the order it was not written",
+    )
+
+
+def _text_of(answer: PartitionProduceResponse) -> str:
+    return answer.error_message or error_from_code(answer.error_code).message

@@ -1,0 +1,68 @@
+"""Batches to bytes: records encoded and compressed in one go, when a batch is about to be sent.
+
+In the engine's thread, so that those who send records do not pay for it. A batch that is sent again
+under the same numbers is not encoded again.
+"""
+
+from __future__ import annotations
+
+from plog.client.producer.partition_queue import PartitionQueue
+from plog.client.producer.producer_batch import ProducerBatch
+from plog.client.settings import ProducerSettings
+from plog.records.batch import NO_PRODUCER_ID, Compression
+from plog.records.builder import build_batch
+
+_NO_EPOCH = -1
+
+
+class BatchEncoder:
+    """Encodes as the settings ``compression.type`` and ``compression.*.level`` say."""
+
+    def __init__(self, settings: ProducerSettings) -> None:
+        self._compression = Compression[settings.compression_type.upper()]
+        levels = {
+            Compression.GZIP: settings.compression_gzip_level,
+            Compression.LZ4: settings.compression_lz4_level,
+            Compression.ZSTD: settings.compression_zstd_level,
+        }
+        self._is_transactional = settings.transactional_id is not None
+        self._level = levels.get(self._compression)
+        if self._compression is Compression.GZIP and self._level == -1:
+            self._level = None
+
+    def expected_bytes(self, queue: PartitionQueue) -> int:
+        """About how large the first batch of `queue` is or will be."""
+        batch = queue.batches[0]
+        if batch.encoded is not None:
+            return len(batch.encoded)
+        if self._compression is Compression.NONE:
+            return batch.size_bytes
+        return int(batch.size_bytes * queue.topic.ratio)
+
+    def uncompressed_bytes(self, batch: ProducerBatch) -> int:
+        """How large an encoded batch would be uncompressed, about."""
+        if self._compression is Compression.NONE and batch.encoded is not None:
+            return len(batch.encoded)
+        return batch.size_bytes
+
+    def encode(self, batch: ProducerBatch, queue: PartitionQueue) -> bytes:
+        """The bytes of `batch`, with the numbers it has.
+
+        Raises InvalidTimestamp for timestamps that do not fit into one batch.
+        """
+        if batch.encoded is not None:
+            return batch.encoded
+        identity = batch.identity
+        encoded = build_batch(
+            batch.records,
+            compression=self._compression,
+            level=self._level,
+            producer_id=NO_PRODUCER_ID if identity is None else identity.producer_id,
+            producer_epoch=_NO_EPOCH if identity is None else identity.epoch,
+            base_sequence=batch.base_sequence,
+            is_transactional=self._is_transactional,
+        )
+        batch.encoded = encoded
+        if self._compression is not Compression.NONE:
+            queue.topic.expect_ratio(len(encoded) / batch.size_bytes)
+        return encoded

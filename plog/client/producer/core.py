@@ -1,0 +1,416 @@
+"""The producer under all its faces: takes records from any thread, and sees them to their brokers.
+
+    core = ProducerCore(cluster, network, settings, wake=…)
+    handle = core.send("page-views", b"/index.html", key=b"alice")
+    if handle is None:
+        handle = await core.send_soon("page-views", b"/index.html", key=b"alice")
+
+`send` never waits. What it puts into the accumulator, the sender takes out, in the thread of the
+network; `wake` is how that thread gets to hear of it: it is called in any thread, and has `woken`
+called in the engine's. The faces decide what a caller sees of handles and of waiting.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from plog.client.producer.accumulator import Claim, accumulator_for
+from plog.client.network.backoff import timed_out
+from plog.client.producer.blocked_sends import BlockedSends
+from plog.client.network.cluster import Cluster
+from plog.client.producer.batch_completion import BatchCompletion
+from plog.client.task_completion import TaskCompletion
+from plog.client.errors import ClosedError, RecordTooLarge
+from plog.client.producer.interceptors import Interceptors, ProducerInterceptor
+from plog.client.network.metadata import (
+    NO_NODE,
+    ClusterMetadata,
+    PartitionMetadata,
+    check_topic_names,
+)
+from plog.client.network.ports import Network, Task
+from plog.client.producer.partitioner import Partitioner, chooser
+from plog.client.producer.producer_batch import (
+    RECORD_OVERHEAD,
+    RECORD_OVERHEAD_MAX,
+    OnDelivery,
+    ProducerBatch,
+    RecordHandle,
+    SendHandle,
+    size_of_headers,
+)
+from plog.client.producer.metrics import ProducerMetrics
+from plog.client.producer.record_checks import (
+    Headers,
+    Serializer,
+    as_bytes,
+    checked_headers,
+    checked_partition,
+    checked_timestamp,
+    header_pairs,
+    serialized,
+)
+from plog.client.producer.sender import Sender
+from plog.client.settings import ProducerSettings
+from plog.client.producer.topic_lookup import TopicLookup
+from plog.client.transactions.calls import TransactionCalls
+from plog.client.transactions.transaction_state import TransactionState
+from plog.client.values import ProducerRecord
+from plog.errors import UnknownTopicOrPartition
+from plog.records.batch import HEADER_SIZE
+
+log = logging.getLogger("plog.client")
+
+H = TypeVar("H", bound=RecordHandle)
+T = TypeVar("T")
+
+
+class ProducerCore(BlockedSends[H], TransactionCalls):
+    """See the module's text. What is not said to be for any thread is for the engine's alone."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        network: Network,
+        settings: ProducerSettings,
+        *,
+        key_serializer: Serializer | None = None,
+        value_serializer: Serializer | None = None,
+        partitioner: Partitioner | Callable[..., int] | None = None,
+        interceptors: Sequence[ProducerInterceptor] = (),
+        wake: Callable[[], None] | None = None,
+        make_handle: Callable[[ProducerBatch, int], H] = SendHandle,  # type: ignore[assignment]
+        transaction: TransactionState | None = None,
+    ) -> None:
+        self._cluster = cluster
+        self._network = network
+        self._settings = settings
+        self._key_serializer = key_serializer
+        self._value_serializer = value_serializer
+        self._interceptors = Interceptors(interceptors)
+        self._has_hooks = bool(key_serializer or value_serializer or interceptors)
+        self._choose = chooser(partitioner, in_turn=settings.partitioner_class is not None)
+        largest_bytes = min(settings.max_request_size, settings.buffer_memory)
+        self._largest_bytes = largest_bytes - HEADER_SIZE - (RECORD_OVERHEAD_MAX - RECORD_OVERHEAD)
+        self._wall_ms = network.wall_ms
+        self._metrics = ProducerMetrics(network.now_s)
+        self._accumulator = accumulator_for(
+            settings, network, make_handle, wake or self.woken, transaction
+        )
+        self._append: Callable[..., H | None] = self._accumulator.append
+        self._deliveries = BatchCompletion(
+            self._accumulator,
+            settings,
+            self._metrics,
+            now_s=network.now_s,
+            random=network.random,
+            on_outcome=self._on_outcome,
+        )
+        self._sender = Sender(
+            cluster,
+            network,
+            settings,
+            self._accumulator,
+            self._deliveries,
+            self._metrics,
+            on_slow=lambda: self._learn(cluster.metadata),
+            transaction=transaction,
+        )
+        super().__init__(network, settings, self._accumulator, TopicLookup(cluster, network))
+        self._task: Task | None = None
+        self._is_closed = self._is_ended = False
+        self._refused: Counter[str] = Counter()
+        """Records that were still blocked when the producer was closed, by topic."""
+        cluster.on_update.append(self._learn)
+
+    # -- any thread -----------------------------------------------------------------------------
+
+    def send(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        partition: int | None = None,
+        timestamp: int | None = None,
+        headers: Headers = (),
+        on_delivery: OnDelivery | None = None,
+        claim: Claim = Claim.NEW,
+    ) -> H | None:
+        """Take a record to be sent; None if that must wait: then `room`, and again, or `send_soon`.
+
+        `timestamp` is in ms, now if it is None. `on_delivery` is called in the engine's thread.
+
+        Raises:
+            RecordTooLarge: it is larger than max.request.size or buffer.memory.
+            SerializationFailed: a serializer failed, or key or value are no bytes.
+            ClosedError: the producer is closed.
+            ValueError: a partition, a timestamp or headers that are none.
+        """
+        if self._has_hooks:
+            return self._send_with_hooks(
+                ProducerRecord(topic, value, key, partition, timestamp, header_pairs(headers)),
+                on_delivery,
+                claim,
+            )
+        return self._send(topic, value, key, partition, timestamp, headers, on_delivery, claim)
+
+    def _send(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None,
+        partition: int | None,
+        timestamp: int | None,
+        headers: Headers,
+        on_delivery: OnDelivery | None,
+        claim: Claim,
+    ) -> H | None:
+        size_bytes = RECORD_OVERHEAD
+        if value is not None:
+            if type(value) is not bytes:
+                value = as_bytes(value, "value", topic)
+            size_bytes += len(value)
+        if key is not None:
+            if type(key) is not bytes:
+                key = as_bytes(key, "key", topic)
+            size_bytes += len(key)
+        if headers:
+            headers = checked_headers(headers)
+            size_bytes += size_of_headers(headers)
+        else:
+            headers = ()
+        if size_bytes > self._largest_bytes:
+            raise self._too_large(topic, size_bytes)
+        if timestamp is None:
+            timestamp = self._wall_ms()
+        else:
+            timestamp = checked_timestamp(timestamp)
+        if partition is not None:
+            if type(partition) is not int or partition < 0:
+                partition = checked_partition(partition, topic)
+        elif self._choose is not None:
+            partition = self._chosen(self._choose, topic, key, value)
+            if partition is None:
+                self._check_open()
+                return None
+        try:
+            handle = self._append(
+                topic, partition, timestamp, key, value, headers, size_bytes, on_delivery, claim
+            )
+        except TypeError:
+            check_topic_names((topic,))  # What cannot be hashed is no name.
+            raise
+        if handle is None:
+            self._check_open()
+        return handle
+
+    def _send_with_hooks(
+        self, record: ProducerRecord, on_delivery: OnDelivery | None, claim: Claim
+    ) -> H | None:
+        """The same through interceptors and serializers, which see each record once.
+
+        So this looks for room first; a record for which another thread has taken it goes anyway.
+        """
+        accumulator = self._accumulator
+        self._check_open()
+        if type(record.topic) is not str:
+            check_topic_names((record.topic,))
+        if record.partition is not None:
+            checked_partition(record.partition, record.topic)
+        if not accumulator.knows(record.topic, record.partition):
+            return None
+        if not accumulator.has_room(claim):
+            accumulator.want_room()
+            return None
+        record = self._interceptors.on_send(record)
+        try:
+            if not accumulator.knows(record.topic, record.partition):
+                raise UnknownTopicOrPartition(
+                    f"an interceptor chose partition {record.partition} of topic {record.topic},"
+                    " which is not known"
+                )
+            return self._send(
+                record.topic,
+                serialized(self._value_serializer, record.value, "value", record.topic),
+                serialized(self._key_serializer, record.key, "key", record.topic),
+                record.partition,
+                record.timestamp,
+                record.headers,
+                on_delivery,
+                Claim.GRANTED,
+            )
+        except Exception as error:
+            self._interceptors.on_refusal(record, error)
+            raise
+
+    def _chosen(
+        self, choose: Callable[..., int], topic: str, key: bytes | None, value: bytes | None
+    ) -> int | None:
+        """The partition that the partitioner says; None while the topic is not known."""
+        known = self._accumulator.topic(topic)
+        count = 0 if known is None else len(known.queues)
+        if known is None or not count:  # None of them when it is just being closed.
+            return None
+        partition = choose(topic, key, value, count, known.available)
+        if not isinstance(partition, int) or not 0 <= partition < count:
+            raise ValueError(
+                f"the partitioner chose partition {partition!r} of topic {topic}, which has {count}"
+            )
+        return partition
+
+    def _too_large(self, topic: str, size_bytes: int) -> RecordTooLarge:
+        settings = self._settings
+        name, limit = "max.request.size", settings.max_request_size
+        if settings.buffer_memory < limit:
+            name, limit = "buffer.memory", settings.buffer_memory
+        return RecordTooLarge(
+            f"a record of about {size_bytes} bytes for topic {topic} is larger than {name}={limit}"
+            " lets a batch be: raise that, or split the record"
+        )
+
+    # -- waiting --------------------------------------------------------------------------------
+
+    async def partitions_for(
+        self, topic: str, timeout_s: float | None = None
+    ) -> tuple[PartitionMetadata, ...]:
+        """The partitions of a topic, in their order; waits up to max.block.ms unless told.
+
+        Raises UnknownTopicOrPartition, RequestTimedOut, or why the topic may not be used.
+        """
+        self._check_open()
+        limit_s = self._settings.max_block_ms / 1000 if timeout_s is None else timeout_s
+        await self._lookup.find(topic, None, limit_s)
+        self._learn(self._cluster.metadata, topic)
+        return self._cluster.metadata.topics[topic].partitions
+
+    async def flush(self, timeout_s: float | None = None) -> None:
+        """Send what lingers, and wait until every record sent so far has its outcome.
+
+        Records sent meanwhile are not waited for. Raises RequestTimedOut if `timeout_s` pass
+        before; the records are still sent.
+        """
+        batches = self._accumulator.hurry()
+        self.woken()
+        await self._until_finished(batches, timeout_s)
+        if timeout_s is not None and (left := sum(not batch.is_finished for batch in batches)):
+            raise timed_out(f"a flush ({left} batches are still on their way)", timeout_s)
+
+    async def _until_finished(
+        self, batches: list[ProducerBatch], timeout_s: float | None = None
+    ) -> None:
+        """Returns earlier if `timeout_s` pass."""
+        deadline_s = None if timeout_s is None else self._network.now_s() + timeout_s
+        while batches:
+            if batches[-1].is_finished:
+                batches.pop()
+                continue
+            self._progress.clear()
+            left_s = None if deadline_s is None else max(0.0, deadline_s - self._network.now_s())
+            if not await self._progress.wait(left_s):
+                return
+
+    async def close(self, timeout_s: float | None = None) -> None:
+        """Take nothing more, send what is there, and end; None waits as long as that takes.
+
+        What is not acknowledged after `timeout_s` fails with ClosedError. Harmless when it is
+        closed; while it is being closed, this waits for the same end. Connections are the
+        cluster's, and stay open.
+        """
+        self._take_no_more()
+        with TaskCompletion(self._close_rest):
+            await self._until_finished(list(self._accumulator.incomplete), timeout_s)
+
+    def _take_no_more(self) -> None:
+        self._is_closed = True
+        self._refused += self._blocked
+        self._accumulator.close()
+        self._lookup.close()
+        self._line.end()
+        self._progress.set()
+        self.woken()
+
+    def _close_rest(self) -> None:
+        # Futures that are never asked would hide that these are lost.
+        left, self._refused = self._refused, Counter()
+        for batch in self._accumulator.incomplete:
+            if not batch.is_done:
+                left[batch.topic_partition.topic] += batch.count
+        if left:
+            topics = ", ".join(f"{topic}: {count}" for topic, count in sorted(left.items()))
+            text = "closed a producer before %d records were acknowledged (%s)"
+            log.warning(text, left.total(), topics)
+        self._deliveries.abort(_closed_before)
+        self._sender.stop()
+        self._progress.set()
+        if not self._is_ended:
+            self._is_ended = True
+            self._interceptors.close()
+
+    # -- the engine's thread --------------------------------------------------------------------
+
+    def woken(self) -> None:
+        """There is something to do."""
+        if self._task is None:
+            self._task = self._network.spawn(self._sender.run(), "sending records")
+        self._sender.wake()
+
+    @property
+    def is_full(self) -> bool:
+        """Whether there is no memory for a batch more. Any thread."""
+        return not self._accumulator.has_room()
+
+    def forked(self, error: Exception) -> None:
+        """In the child of a fork: no record will have another outcome here. Takes no lock."""
+        for batch in tuple(self._accumulator.incomplete):
+            if not batch.is_done:
+                batch.abandon(error)
+
+    def metrics(self) -> dict[str, float]:
+        """What was counted, under Kafka's names; NaN for averages of nothing. Any thread."""
+        found = self._metrics.snapshot()
+        total = self._settings.buffer_memory
+        found["buffer-total-bytes"] = total
+        found["buffer-available-bytes"] = max(0, total - self._accumulator.used_bytes)
+        found["waiting-threads"] = self._accumulator.line_length
+        return found
+
+    def _on_outcome(self, batch: ProducerBatch) -> None:
+        if self._interceptors:
+            self._interceptors.on_batch(batch)
+        self._progress.set()
+        self._line.serve()
+
+    def _learn(self, metadata: ClusterMetadata, topic: str | None = None) -> None:
+        """Tell the accumulator of the topics it knows, or of `topic`."""
+        if topic is None:
+            idle_s = self._settings.metadata_max_idle_ms / 1000
+            self._cluster.forget_topics(self._accumulator.forget_idle_topics(idle_s))
+        for name in self._accumulator.topics if topic is None else (topic,):
+            known = metadata.topics.get(name)
+            if known is not None and known.partitions:
+                slow = self._sender.slow_nodes
+                self._accumulator.know_topic(
+                    name,
+                    len(known.partitions),
+                    [x.index for x in known.partitions if x.leader not in (NO_NODE, *slow)],
+                    known.topic_id,
+                )
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise _closed()
+
+
+def _closed() -> ClosedError:
+    return ClosedError("the producer is closed: make a new one")
+
+
+def _closed_before(batch: ProducerBatch) -> ClosedError:
+    may_be = "it may be in the log" if batch.may_be_written else "it was not written"
+    return ClosedError(
+        f"the producer was closed before a record for {batch.topic_partition} was acknowledged;"
+        f" {may_be}"
+    )

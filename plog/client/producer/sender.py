@@ -1,0 +1,434 @@
+"""Sends batches: which go now, to whom, in which requests; and awaits what is answered.
+
+One coroutine looks at the queues whenever something happens: a batch is full, has lingered, or is
+to be sent again, an answer came while others wait, a connection is there, metadata is new. Each
+request has its coroutine that awaits the answer; what an answer means is decided in batch_completion.py.
+
+A broker has at most max.in.flight.requests.per.connection requests, each with at most one batch of
+a partition. Trouble with one partition or broker holds up no other.
+
+Source: Kafka 4.3 Sender, RecordAccumulator.drain; KIP-91, KIP-219, KIP-951.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+from plog.client.producer.accumulator import Accumulator
+from plog.client.producer.batch_encoder import BatchEncoder
+from plog.client.network.cluster import Cluster
+from plog.client.network.connection import Connection
+from plog.client.producer.batch_completion import STALE_METADATA, BatchCompletion
+from plog.client.task_completion import TaskCompletion
+from plog.client.errors import AuthenticationFailed, BrokenAnswer, ClosedError
+from plog.client.network.ports import Network
+from plog.client.producer.partition_queue import PartitionQueue
+from plog.client.producer.producer_batch import ProducerBatch
+from plog.client.producer.producer_ids import ProducerIds
+from plog.client.producer.metrics import ProducerMetrics
+from plog.client.settings import ProducerSettings
+from plog.client.transactions.transaction_state import TransactionState
+from plog.errors import KafkaError, PlogError, UnsupportedVersion
+from plog.wire.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from plog.wire.schema import WireError
+
+log = logging.getLogger("plog.client")
+
+
+class _Node:
+    """A broker as far as sending goes."""
+
+    __slots__ = (
+        "blocked_since_s",
+        "has_failed",
+        "in_flight",
+        "is_connecting",
+        "not_before_s",
+        "was_connected",
+    )
+
+    def __init__(self) -> None:
+        self.in_flight = 0
+        self.is_connecting = False
+        self.has_failed = False
+        """The last try to connect has: said once."""
+        self.was_connected = False
+        self.not_before_s = 0.0
+        """It wants to be left alone until then, or could not be reached a moment ago."""
+        self.blocked_since_s = math.inf
+        """Since when it takes nothing, though there is something."""
+
+
+class Sender:
+    """See the module's text. Engine's thread only, but for `wake`."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        network: Network,
+        settings: ProducerSettings,
+        accumulator: Accumulator[Any],
+        deliveries: BatchCompletion,
+        metrics: ProducerMetrics,
+        *,
+        on_slow: Callable[[], None],
+        transaction: TransactionState | None = None,
+    ) -> None:
+        self._cluster = cluster
+        self._network = network
+        self._settings = settings
+        self._accumulator = accumulator
+        self._deliveries = deliveries
+        self._metrics = metrics
+        self._on_slow = on_slow
+        self._transaction = transaction
+        self._encoder = BatchEncoder(settings)
+        self._signal = network.signal()
+        self._nodes: dict[int, _Node] = {}
+        self._ids = ProducerIds(cluster, network, self._without_id, self.wake)
+        self._linger_s = settings.linger_ms / 1000
+        self._slow_after_s = settings.partitioner_availability_timeout_ms / 1000 or math.inf
+        self._is_saturated = False
+        """No record that comes leads to a look: an answer does."""
+        self._is_stopped = False
+        self.slow_nodes: set[int] = set()
+        """Brokers that take nothing for partitioner.availability.timeout.ms."""
+        cluster.on_update.append(lambda _: self.wake())
+
+    def wake(self) -> None:
+        """Look at the queues."""
+        self._signal.set()
+
+    async def run(self) -> None:
+        """Send until `stop`."""
+        while not self._is_stopped:
+            self._signal.clear()
+            try:
+                next_look_s = self._look()
+            except Exception:  # Our bug, but no reason to leave other batches where they are.
+                log.exception("the producer's sender failed")
+                next_look_s = self._network.now_s() + 1
+            await self._signal.wait(max(0.0, next_look_s - self._network.now_s()))
+
+    def stop(self) -> None:
+        """Send nothing more; nothing that is answered now has an effect."""
+        self._is_stopped = True
+        self._ids.stop()
+        self.wake()
+
+    # -- what goes now --------------------------------------------------------------------------
+
+    def _look(self) -> float:
+        """Send what is to be sent; when to look again if nothing happens."""
+        self._accumulator.begin_look()
+        next_look_s = self._deliveries.expire()
+        now_s = self._network.now_s()
+        ready: dict[int, list[PartitionQueue]] = {}
+        for queue in list(self._accumulator.waiting):
+            due_s = self._due_s(queue)
+            if due_s > now_s:
+                next_look_s = min(next_look_s, due_s)
+            else:
+                leader = self._leader_of(queue)
+                if leader is not None:
+                    ready.setdefault(leader, []).append(queue)
+        for node_id, queues in ready.items():
+            next_look_s = min(next_look_s, self._serve(node_id, queues, now_s))
+        for node_id in self._nodes.keys() - ready.keys():
+            self._unblocked(node_id)
+        self._is_saturated = self._no_broker_takes_more()
+        self._accumulator.end_look(0.0 if self._is_saturated else next_look_s)
+        return next_look_s
+
+    def _no_broker_takes_more(self) -> bool:
+        """Until it has answered a request. Never so where it is to be noticed for how long."""
+        if self._slow_after_s < math.inf:
+            return False
+        most = self._settings.max_in_flight_requests_per_connection
+        brokers = self._cluster.metadata.brokers
+        return bool(brokers) and all(
+            node_id in self._nodes and self._nodes[node_id].in_flight >= most for node_id in brokers
+        )
+
+    def _due_s(self, queue: PartitionQueue) -> float:
+        """When the first batch of `queue` may be sent; 0 for at once."""
+        batch = queue.batches[0]
+        if batch.attempts and not self._has_new_leader(batch):
+            return batch.retry_at_s
+        if batch.is_urgent or self._accumulator.line_length or batch is not queue.open:
+            return 0.0
+        return batch.created_s + self._linger_s
+
+    def _has_new_leader(self, batch: ProducerBatch) -> bool:
+        """Whether there is no reason to wait any longer before it is sent again (KIP-951)."""
+        partition = self._cluster.metadata.partition(batch.topic_partition)
+        return partition is not None and 0 <= batch.leader_epoch < partition.leader_epoch
+
+    def _may_send(self, queue: PartitionQueue) -> bool:
+        """Whether the first batch of `queue` may go without breaking the order of batches."""
+        sequences = queue.sequences
+        if sequences is None:
+            is_ordered = self._settings.max_in_flight_requests_per_connection == 1
+            return not (is_ordered and queue.on_wire)
+        if not sequences.may_send(queue.batches[0]):
+            return False
+        return sequences.identity is not None or self._ids.fit(sequences.past_producer_id)
+
+    def _leader_of(self, queue: PartitionQueue) -> int | None:
+        leader = self._cluster.metadata.leader_of(queue.topic_partition)
+        if leader is None:
+            self._metadata_is_stale(queue.topic.name)
+        return leader
+
+    def _metadata_is_stale(self, topic: str) -> None:
+        self._cluster.add_topic(topic)
+        self._cluster.request_update()
+
+    def _serve(self, node_id: int, queues: list[PartitionQueue], now_s: float) -> float:
+        """Send what waits in `queues` to a broker, as far as it takes something now.
+
+        Returns when to look again, infinity if what happens will tell.
+        """
+        node = self._nodes.setdefault(node_id, _Node())
+        if node.not_before_s > now_s:
+            return min(node.not_before_s, self._blocked(node_id, node, now_s))
+        connection = self._cluster.idle_connection(node_id)
+        if connection is None:
+            if not node.is_connecting:
+                node.is_connecting = True
+                self._network.spawn(self._connect(node_id, node), f"connecting to broker {node_id}")
+            return self._blocked(node_id, node, now_s)
+        if node.in_flight >= self._settings.max_in_flight_requests_per_connection:
+            return self._blocked(node_id, node, now_s)
+        self._unblocked(node_id)
+        sendable = queues
+        while node.in_flight < self._settings.max_in_flight_requests_per_connection:
+            sendable = [
+                queue
+                for queue in sendable
+                if queue.batches and self._due_s(queue) <= now_s and self._may_send(queue)
+            ]
+            if not sendable or not connection.is_open:
+                break
+            self._send(node, connection, self._take(sendable))
+        due = (self._due_s(queue) for queue in queues if queue.batches)
+        return min((due_s for due_s in due if due_s > now_s), default=math.inf)
+
+    def _blocked(self, node_id: int, node: _Node, now_s: float) -> float:
+        """A broker takes nothing now. When it counts as slow if that stays so."""
+        node.blocked_since_s = min(node.blocked_since_s, now_s)
+        slow_at_s = node.blocked_since_s + self._slow_after_s
+        if slow_at_s > now_s:
+            return slow_at_s
+        if node_id not in self.slow_nodes:
+            self.slow_nodes.add(node_id)
+            self._on_slow()
+        return math.inf
+
+    def _unblocked(self, node_id: int) -> None:
+        """A broker takes something, or there is nothing for it."""
+        self._nodes[node_id].blocked_since_s = math.inf
+        if node_id in self.slow_nodes:
+            self.slow_nodes.remove(node_id)
+            self._on_slow()
+
+    def _take(self, queues: Sequence[PartitionQueue]) -> list[ProducerBatch]:
+        """The first batch of each queue, encoded, as many as a request may hold; one at least."""
+        batches: list[ProducerBatch] = []
+        size_bytes = 0
+        for queue in queues:
+            expected_bytes = self._encoder.expected_bytes(queue)
+            if batches and size_bytes + expected_bytes > self._settings.max_request_size:
+                break
+            batch = self._accumulator.take(queue)
+            queue.on_wire += 1
+            batch.on_wire = True
+            if queue.sequences is not None:
+                queue.sequences.sent(batch, queue.sequences.identity or self._ids.identity)
+            try:
+                encoded = self._encoder.encode(batch, queue)
+            except Exception as error:
+                if not isinstance(error, PlogError | ValueError):  # Our bug, but of this batch.
+                    log.exception("a batch for %s cannot be encoded", batch.topic_partition)
+                self._deliveries.unsent(batch, error)
+                continue
+            size_bytes += len(encoded)
+            batches.append(batch)
+        return batches
+
+    # -- requests -------------------------------------------------------------------------------
+
+    def _send(self, node: _Node, connection: Connection, batches: list[ProducerBatch]) -> None:
+        """One request with `batches`; with acks=0 it has to leave, and that is all there is."""
+        if not batches:
+            return
+        for batch in batches:
+            known = self._cluster.metadata.partition(batch.topic_partition)
+            batch.leader_epoch = -1 if known is None else known.leader_epoch
+        request = self._request(batches)
+        try:
+            if request.acks == 0:
+                rest = self._await_departure(node, connection.send(request), batches)
+            else:
+                version = None  # The highest.
+                if self._transaction is not None:
+                    highest = connection.version_of(ProduceRequest)
+                    version = self._transaction.produce_version(highest)
+                answer = connection.ask(request, ProduceResponse, version=version)
+                rest = self._await_answer(node, answer, batches)
+        except Exception as error:
+            if isinstance(error, KafkaError) and not isinstance(error, UnsupportedVersion):
+                self._broke(batches, error)
+                return
+            for batch in batches:
+                self._deliveries.unsent(batch, error)
+        else:
+            node.in_flight += 1
+            self._metrics.requests_in_flight += 1
+            self._count(batches)
+            self._network.spawn(rest, "a produce request")
+
+    def _count(self, batches: Sequence[ProducerBatch]) -> None:
+        """They are on their way: what is measured of them holds up nothing any more."""
+        now_s = self._network.now_s()
+        size_bytes = 0
+        for batch in batches:
+            encoded_bytes = len(batch.encoded or b"")
+            size_bytes += encoded_bytes
+            self._metrics.batch_sent(
+                records=batch.count,
+                uncompressed_bytes=self._encoder.uncompressed_bytes(batch),
+                encoded_bytes=encoded_bytes,
+                queue_ms=(now_s - batch.created_s) * 1000,
+            )
+        self._metrics.request_sent(records=sum(batch.count for batch in batches), nbytes=size_bytes)
+
+    def _request(self, batches: Sequence[ProducerBatch]) -> ProduceRequest:
+        by_topic: dict[str, list[PartitionProduceData]] = {}
+        for batch in batches:
+            topic, partition = batch.topic_partition
+            data = PartitionProduceData(index=partition, records=batch.encoded)
+            by_topic.setdefault(topic, []).append(data)
+        return ProduceRequest(
+            transactional_id=self._settings.transactional_id,
+            acks=self._settings.required_acks,
+            timeout_ms=self._settings.request_timeout_ms,
+            topic_data=[
+                TopicProduceData(name=topic, partition_data=data)
+                for topic, data in by_topic.items()
+            ],
+        )
+
+    async def _await_answer(
+        self, node: _Node, answer: Awaitable[ProduceResponse], batches: Sequence[ProducerBatch]
+    ) -> None:
+        asked_s = self._network.now_s()
+        with TaskCompletion(self._ended, node):
+            try:
+                response = await answer
+            except Exception as error:
+                if not isinstance(error, KafkaError | WireError):  # Our bug, but of this request.
+                    log.exception("a produce request failed")
+                if not self._is_stopped:
+                    self._broke(batches, error)
+            else:
+                self._metrics.answered(
+                    latency_s=self._network.now_s() - asked_s, throttle_ms=response.throttle_time_ms
+                )
+                if response.throttle_time_ms > 0:
+                    throttle_s = response.throttle_time_ms / 1000
+                    node.not_before_s = self._network.now_s() + throttle_s
+                if not self._is_stopped:
+                    self._answered(batches, response)
+
+    async def _await_departure(
+        self, node: _Node, departure: Awaitable[None], batches: Sequence[ProducerBatch]
+    ) -> None:
+        """So long their memory is in use: whoever is faster than the broker has to wait."""
+        with TaskCompletion(self._ended, node):
+            try:
+                await departure
+            except KafkaError as error:
+                if not self._is_stopped:
+                    self._broke(batches, error)
+            else:
+                for batch in batches if not self._is_stopped else ():
+                    self._deliveries.acknowledged_unasked(batch)
+
+    def _ended(self, node: _Node) -> None:
+        node.in_flight -= 1
+        self._metrics.requests_in_flight -= 1
+        if self._accumulator.waiting or self._is_saturated:
+            self.wake()
+
+    def _answered(self, batches: Sequence[ProducerBatch], response: ProduceResponse) -> None:
+        asked: dict[tuple[str, int], ProducerBatch] = {
+            batch.topic_partition: batch for batch in batches
+        }
+        for topic in response.responses:
+            for partition in topic.partition_responses:
+                batch = asked.pop((topic.name, partition.index), None)
+                if batch is not None:
+                    self._deliveries.answered(batch, partition)
+                if partition.error_code in STALE_METADATA:
+                    self._metadata_is_stale(topic.name)
+        if asked:
+            self._broke(
+                list(asked.values()),
+                BrokenAnswer("a broker's answer does not tell of all that it was asked to write"),
+            )
+
+    def _broke(self, batches: Sequence[ProducerBatch], error: Exception) -> None:
+        """The request with `batches` broke; the broker may have done what it said."""
+        for batch in batches:
+            self._deliveries.unanswered(batch, error)
+            self._metadata_is_stale(batch.topic_partition.topic)
+
+    async def _connect(self, node_id: int, node: _Node) -> None:
+        if node.was_connected:
+            # Ending the connection is how a broker refuses what it was sent with acks=0, above all
+            # because another one is the leader now.
+            self._cluster.request_update()
+        with TaskCompletion(self._connected, node_id, node):
+            try:
+                await self._cluster.connection(node_id)
+                node.has_failed, node.was_connected = False, True
+            except AuthenticationFailed as error:
+                for queue in list(self._accumulator.waiting):
+                    if self._cluster.metadata.leader_of(queue.topic_partition) == node_id:
+                        self._fail_waiting(queue, error)
+            except ClosedError:
+                pass
+            except PlogError as error:
+                level = logging.DEBUG if node.has_failed else logging.WARNING
+                log.log(level, "broker %d: %s", node_id, error)
+                node.has_failed = True
+                self._cluster.request_update()
+
+    def _connected(self, node_id: int, node: _Node) -> None:
+        """The way to it is open, or was not to be had."""
+        if self._cluster.idle_connection(node_id) is None:
+            backoff_s = self._settings.retry_backoff_ms / 1000
+            node.not_before_s = self._network.now_s() + backoff_s
+        node.is_connecting = False
+        self.wake()
+
+    def _fail_waiting(self, queue: PartitionQueue, error: Exception) -> None:
+        while queue.batches:
+            batch = queue.batches[0]
+            self._accumulator.remove(batch)
+            self._deliveries.fail(batch, error)
+
+    def _without_id(self, error: Exception) -> None:
+        """There will be no producer id, so nothing can be sent that waits for one."""
+        for queue in list(self._accumulator.waiting):
+            if queue.sequences is not None and queue.sequences.identity is None:
+                self._fail_waiting(queue, error)

@@ -1,0 +1,103 @@
+"""What a producer must know of a topic before the first record: that it exists, and its partitions.
+
+Bounded by its caller's patience, whatever the cluster's own questions take.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from plog.client.network.cluster import Cluster
+from plog.client.errors import ClosedError, error_about
+from plog.client.network.metadata import check_topic_names
+from plog.client.network.ports import Network
+from plog.errors import (
+    KafkaError,
+    LeaderNotAvailable,
+    PlogError,
+    RequestTimedOut,
+    UnknownTopicOrPartition,
+)
+
+log = logging.getLogger("plog.client")
+
+
+class TopicLookup:
+    """Finds topics in a cluster; many may look for the same one at a time."""
+
+    def __init__(self, cluster: Cluster, network: Network) -> None:
+        self._cluster = cluster
+        self._network = network
+        self._asking: set[str] = set()
+        self._answered: set[str] = set()
+        self._failures: dict[str, PlogError] = {}
+        self._news = network.signal()
+        self._is_closed = False
+        cluster.on_update.append(lambda _: self._news.set())
+
+    async def find(self, topic: str, partition: int | None, timeout_s: float) -> None:
+        """Wait until the topic is known, and has `partition`; `timeout_s` at most.
+
+        One without leaders counts as known: records can wait for that. Raises at once what waiting
+        would not cure, and UnknownTopicOrPartition, LeaderNotAvailable, RequestTimedOut or the last
+        error of asking when time is up; ClosedError if nobody needs it any more.
+        """
+        check_topic_names((topic,))
+        deadline_s = self._network.now_s() + timeout_s
+        self._cluster.add_topic(topic)
+        self._answered.discard(topic)
+        self._failures.pop(topic, None)
+        error = self._missing(topic, partition)
+        while error is not None:
+            self._news.clear()
+            self._ask(topic)
+            if not await self._news.wait(max(0.0, deadline_s - self._network.now_s())):
+                raise self._failures.pop(topic, self._missing(topic, partition) or error)
+            if self._is_closed:
+                raise ClosedError(f"the producer was closed before it knew topic {topic}")
+            failure = self._failures.get(topic)
+            if failure is not None and not getattr(failure, "retriable", False):
+                raise self._failures.pop(topic)
+            error = self._missing(topic, partition)
+            if error is not None and not error.retriable and topic in self._answered:
+                raise error
+
+    def close(self) -> None:
+        """Let nobody wait any longer."""
+        self._is_closed = True
+        self._news.set()
+
+    def _missing(self, topic: str, partition: int | None) -> KafkaError | None:
+        """What is not as it has to be, as far as is known."""
+        known = self._cluster.metadata.topics.get(topic)
+        if known is None:
+            trouble = self._cluster.trouble
+            why = f": {trouble}" if trouble is not None else ""
+            return RequestTimedOut(f"no broker has told of topic {topic} in time{why}")
+        if known.error:
+            return error_about(known.error, f"topic {topic}")
+        if not known.partitions:
+            return LeaderNotAvailable(f"topic {topic} has no partitions yet")
+        if partition is not None and partition >= len(known.partitions):
+            return UnknownTopicOrPartition(
+                f"topic {topic} has {len(known.partitions)} partitions: there is no partition"
+                f" {partition}"
+            )
+        return None
+
+    def _ask(self, topic: str) -> None:
+        if topic not in self._asking:
+            self._asking.add(topic)
+            self._network.spawn(self._refresh(topic), f"looking for topic {topic}")
+
+    async def _refresh(self, topic: str) -> None:
+        """Ask the brokers once; not again before retry.backoff.ms have passed."""
+        try:
+            await self._cluster.refresh((topic,))
+            self._answered.add(topic)
+        except PlogError as error:
+            self._failures[topic] = error
+            self._news.set()
+        await self._cluster.backoff().wait()
+        self._asking.discard(topic)
+        self._news.set()

@@ -1,0 +1,183 @@
+"""Reading a client's settings from a file, a mapping and keywords, the last of them the strongest.
+
+Every problem is collected, each with the name as it was written and the line of the file. Which
+settings there are comes in as a table's rows; what they mean together is the table's business.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from plog.client.settings.unsupported_settings import AS_IT_IS, PREFIXES_OF_OTHERS, REFUSED, why_without_effect
+from plog.client.settings.other_client_names import OTHER_CLIENTS
+from plog.error_base import reason_of
+from plog.properties import PropertiesError, decode_properties, parse_properties
+from plog.settings import Setting, Value, nearest_name
+
+Servers = str | Sequence[str] | None
+"""How an application names brokers: ``host:port,…``, or each for itself."""
+
+_SECURITY = ("ssl.", "sasl.", "security.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Given:
+    """A value as somebody gave it; `origin` is the line of a file, empty for a program's."""
+
+    written: str
+    value: object
+    origin: str = ""
+
+    @property
+    def name(self) -> str:
+        """The name with dots."""
+        return self.written.strip().replace("_", ".")
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it asks for nothing: an empty text or list, or false."""
+        return self.has_nothing or self.value in ("false", False)
+
+    @property
+    def has_nothing(self) -> bool:
+        """Whether it is an empty text or list."""
+        return self.value in ("", [], ())
+
+
+@dataclass(slots=True)
+class Reading:
+    """What was found: values by attribute, what gave them by name, and what was wrong with it."""
+
+    rows: Mapping[str, Setting]
+    values: dict[str, Value] = field(default_factory=dict)
+    given: dict[str, Given] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+    def located(self, name: str, problem: str) -> str:
+        """A problem with the setting `name`, with what was given for it, and where."""
+        row = self.rows[name]
+        given = self.given.get(name)
+        if given is not None:
+            return f"{given.origin}{given.written}={_shown(row, given.value)}: {problem}"
+        default = row.format(row.default)
+        if not default:
+            return f"{name} is not set: {problem}"
+        return f"{name}={default} (the default): {problem}"
+
+
+def read_options(
+    rows: Mapping[str, Setting],
+    path: str | os.PathLike[str] | None,
+    options: Mapping[str, object],
+    keywords: Mapping[str, object],
+) -> Reading:
+    """The values for `rows`; nothing is raised, see `Reading.problems`."""
+    reading = Reading(rows)
+    own_name = {alias: row.name for row in rows.values() for alias in row.aliases}
+    layers: list[Iterable[Given]] = [_of_mapping(options), _of_mapping(keywords)]
+    if path is not None:
+        layers.insert(0, _of_file(path, reading.problems))
+    for layer in layers:
+        in_layer: dict[str, Given] = {}
+        for given in layer:
+            name = own_name.get(given.name, given.name)
+            if name not in rows:
+                _judge_stranger(given, reading)
+                continue
+            earlier = in_layer.get(name)
+            if earlier is not None and not given.origin and earlier.value != given.value:
+                reading.problems.append(
+                    f"{earlier.written} and {given.written} are one setting: give one of them"
+                )
+            in_layer[name] = given
+        reading.given.update(in_layer)
+    for name, given in reading.given.items():
+        try:
+            reading.values[rows[name].attribute] = rows[name].take(given.value)
+        except ValueError as error:
+            reading.problems.append(reading.located(name, str(error)))
+    return reading
+
+
+def _of_mapping(options: Mapping[str, object]) -> Iterator[Given]:
+    for name, value in options.items():
+        if value is not None:
+            yield Given(written=name, value=value)
+
+
+def _of_file(path: str | os.PathLike[str], problems: list[str]) -> Iterator[Given]:
+    try:
+        with open(path, "rb") as file:
+            assignments = parse_properties(decode_properties(file.read()))
+    except OSError as error:
+        problems.append(f"{os.fspath(path)}: {reason_of(error)}")
+        return
+    except PropertiesError as error:
+        problems.append(f"{os.fspath(path)}:{error.line}: {error.problem}")
+        return
+    for assignment in assignments:
+        origin = f"{os.fspath(path)}:{assignment.line}: "
+        yield Given(written=assignment.key, value=assignment.value, origin=origin)
+
+
+def _judge_stranger(given: Given, reading: Reading) -> None:
+    """A name that is no setting of this client: refuse it, or warn that it has no effect."""
+    name, where = given.name, f"{given.origin}{given.written}"
+    if name in OTHER_CLIENTS:
+        _judge_other_clients(given, where, reading)
+        return
+    if name in REFUSED:
+        if not given.is_empty:
+            reading.problems.append(f"{where}: {REFUSED[name]}")
+        return
+    reason = why_without_effect(name)
+    if reason is not None:
+        if given.has_nothing or str(given.value).strip().lower() == AS_IT_IS.get(name):
+            return
+        reading.warnings.append(f"{where} has no effect: {reason}")
+        return
+    if given.origin and name.startswith(PREFIXES_OF_OTHERS):
+        return
+    aliases = [alias for row in reading.rows.values() for alias in row.aliases]
+    nearest = nearest_name(name, [*reading.rows, *aliases])
+    # A misspelt setting of security would leave open what its owner believes to be closed.
+    is_about_security = name.startswith(_SECURITY) or (nearest or "").startswith(_SECURITY)
+    if nearest is not None and "_" in given.written:
+        nearest = nearest.replace(".", "_")
+    hint = f"; did you mean {nearest}?" if nearest else ""
+    found = f"{where} is not a setting of this client{hint}"
+    (reading.warnings if given.origin and not is_about_security else reading.problems).append(found)
+
+
+def _judge_other_clients(given: Given, where: str, reading: Reading) -> None:
+    answer, kind, as_it_is = OTHER_CLIENTS[given.name]
+    if kind == "elsewhere" and "_" in given.written:
+        answer = answer.replace(".", "_")
+    if given.has_nothing or str(given.value).strip().lower() in as_it_is:
+        return
+    if kind == "idle":
+        reading.warnings.append(f"{where} has no effect: {answer}")
+    elif kind == "refused" or not given.origin:
+        reading.problems.append(f"{where}: {answer}")
+    else:  # As any misspelt name in a file that other programs read, too.
+        reading.warnings.append(f"{where} is not a setting of this client: {answer}")
+
+
+def _shown(row: Setting, value: object) -> str:
+    if row.sensitive:
+        return "(hidden)"
+    return value if isinstance(value, str) else repr(value)
+
+
+def log_warnings(warnings: list[str]) -> None:
+    """Tell the program's log; by default that is a line on standard error."""
+    if warnings:
+        # Not above: most programs have nothing to be warned of, and it costs them 10 ms.
+        import logging
+
+        logger = logging.getLogger("plog.client")
+        for warning in warnings:
+            logger.warning("%s", warning)

@@ -1,0 +1,429 @@
+"""Does what an application asks of its transactions, in the order in which it has to happen.
+
+A call may be given up before it has ended: its time is over, or nobody waits any more. What it
+began goes on; the same call again waits for the same outcome, another one is refused until then.
+
+    commit   records that wait for their topic, then all there are, have their outcome; if each was
+             written the coordinator is told
+    abort    nothing more is sent; what is under way has ended; then the coordinator is told
+    after both, in version 1 and where numbers may be missing: the next epoch (KIP-360)
+
+Source: Kafka 4.3 TransactionManager, Sender.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, Protocol
+
+from plog.client.errors import ClosedError, IllegalState, TransactionAborted
+from plog.client.group.group_metadata import GroupMetadata
+from plog.client.network.ports import Cancelled, Network, Task
+from plog.client.transactions.coordinator import TransactionCoordinator
+from plog.client.transactions.transaction_state import Begun, Phase, TransactionState
+from plog.client.transactions.error_classification import Verdict, explained, verdict_of, verdict_of_batch
+from plog.client.values import OffsetAndMetadata
+from plog.errors import (
+    ErrorCode,
+    KafkaError,
+    PlogError,
+    RequestTimedOut,
+    TransactionAbortable,
+)
+from plog.types import TopicPartition
+from plog.wire.schema import WireError
+
+log = logging.getLogger("plog.client")
+
+_ABORT = "abort_transaction()"
+
+
+class Outbox(Protocol):
+    """The producer's records, as far as transactions have to do with them."""
+
+    async def gather(self) -> None:
+        """Wait until what was sent, and waits for its topic or for memory, is among the others."""
+
+    async def finish(self) -> None:
+        """Let nothing linger, and wait until every record has its outcome."""
+
+    def drop(self, error: Exception) -> None:
+        """Fail what is not on its way with `error`."""
+
+    async def discard(self, error: Exception) -> None:
+        """The same, and wait until no request is under way."""
+
+    def wake(self) -> None:
+        """Look which batches may go now."""
+
+    def close_gate(self, change: Callable[[], None]) -> None:
+        """Call `change` at a moment when no thread is within `send`."""
+
+
+class _Call:
+    """Something that was begun, and its outcome."""
+
+    def __init__(self, network: Network, name: str, work: Coroutine[Any, Any, None]) -> None:
+        self.name = name
+        self._ended = network.signal()
+        self._error: Exception | None = None
+        self._task = network.spawn(self._run(work), name)
+
+    async def _run(self, work: Coroutine[Any, Any, None]) -> None:
+        try:
+            await work
+        except Cancelled:
+            self._error = ClosedError(f"{self.name}: the producer was closed meanwhile")
+        except Exception as error:
+            if not isinstance(error, PlogError | WireError):  # Our bug, but who waits is told.
+                log.exception("%s failed", self.name)
+            self._error = error
+        self._ended.set()
+
+    async def wait(self, timeout_s: float | None) -> bool:
+        """Whether it has ended in time. Raises what it failed with."""
+        if not await self._ended.wait(timeout_s):
+            return False
+        if self._error is not None:
+            raise self._error
+        return True
+
+    async def ended(self, timeout_s: float | None = None) -> bool:
+        """Whether it has ended in time, whatever that end is."""
+        return await self._ended.wait(timeout_s)
+
+    def cancel(self) -> None:
+        """End it where it stands."""
+        self._task.cancel()
+
+
+class TransactionManager:
+    """See the module's text. Engine's thread only."""
+
+    def __init__(
+        self,
+        network: Network,
+        state: TransactionState,
+        coordinator: TransactionCoordinator,
+        outbox: Outbox,
+        *,
+        timeout_s: float,
+        transaction_timeout_ms: int,
+    ) -> None:
+        self.state = state
+        self._network = network
+        self._coordinator = coordinator
+        self._outbox = outbox
+        self._timeout_s = timeout_s
+        self._transaction_timeout_ms = transaction_timeout_ms
+        self._call: _Call | None = None
+        self._late: list[_Call] = []
+        """Calls that nobody waits for, whose request may still be on its way."""
+        self._adder: Task | None = None
+        self._is_adding = False
+        state.on_new_partition = self._begin_adding
+
+    # -- what an application calls --------------------------------------------------------------
+
+    async def init(self, timeout_s: float | None = None) -> None:
+        """See `TransactionCalls.init_transactions`."""
+        await self._do("init_transactions()", self.state.begin_init, self._init, timeout_s)
+
+    async def begin(self) -> None:
+        """See `TransactionCalls.begin_transaction`. An abort under way is waited for."""
+        if self._call is not None and self._call.name == _ABORT:
+            await self.abort()
+        await self._do("begin_transaction()", self.state.check_may_begin, self._begin, None)
+
+    async def add_offsets(
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        group: GroupMetadata,
+        timeout_s: float | None = None,
+    ) -> None:
+        """See `TransactionCalls.send_offsets_to_transaction`."""
+        name = "send_offsets_to_transaction()"
+        limit_s = self._timeout_s if timeout_s is None else timeout_s
+        deadline_s = self._network.now_s() + limit_s
+        try:
+            while (call := self._call) is not None and call.name == name:
+                # Others' offsets: these come behind them.
+                if not await call.ended(max(0.0, deadline_s - self._network.now_s())):
+                    raise self._too_late(name, limit_s)
+                self._forget(call)
+            if self._call is None:
+                self.state.check_may_add_offsets()
+                if not offsets:
+                    return
+            await self._do(
+                name,
+                self.state.check_may_add_offsets,
+                lambda: self._add_offsets(offsets, group),
+                max(0.0, deadline_s - self._network.now_s()),
+            )
+        except (RequestTimedOut, Cancelled) as error:  # Whether they are in it cannot be known.
+            self._spoil(error)
+            call = self._call
+            if call is not None and call.name == name:
+                # Its request may have left, and must not reach the next transaction.
+                self._call = None
+                self._late.append(call)
+            if not isinstance(error, Cancelled):
+                self.state.raise_error()
+            raise
+
+    async def commit(self, timeout_s: float | None = None) -> None:
+        """See `TransactionCalls.commit_transaction`."""
+        await self._do("commit_transaction()", self._check_commit, self._commit, timeout_s)
+
+    async def abort(self, timeout_s: float | None = None) -> None:
+        """See `TransactionCalls.abort_transaction`."""
+        await self._do(_ABORT, self._begin_abort, self._abort, timeout_s)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is a transaction that only its abort would end, and nothing ends it."""
+        return self._call is None and self.state.phase in (
+            Phase.IN_TRANSACTION,
+            Phase.ABORTABLE_ERROR,
+        )
+
+    async def settled(self, timeout_s: float | None) -> None:
+        """Wait for what is under way, whatever becomes of it."""
+        if self._call is not None:
+            call = self._call
+            try:
+                has_ended = await call.wait(timeout_s)
+            except Cancelled:
+                raise
+            except Exception as error:
+                log.warning("%s, and then the producer was closed: %s", call.name, error)
+                has_ended = True
+            if has_ended:
+                self._forget(call)
+
+    def stop(self) -> None:
+        """Ask nobody anything any more."""
+        for running in (self._call, self._adder, *self._late):
+            if running is not None:
+                running.cancel()
+
+    async def _do(
+        self,
+        name: str,
+        begin: Callable[[], None],
+        work: Callable[[], Coroutine[Any, Any, None]],
+        timeout_s: float | None,
+    ) -> None:
+        """Begin what is called `name`, or find it begun; wait for its outcome."""
+        call = self._call
+        if call is None:
+            begin()
+            call = self._call = _Call(self._network, name, work())
+        elif call.name != name:
+            raise IllegalState(
+                f"transactional.id={self.state.transactional_id}: how {call.name} has ended is not"
+                f" known yet: call it again before {name}"
+            )
+        limit_s = self._timeout_s if timeout_s is None else timeout_s
+        try:
+            in_time = await call.wait(limit_s)
+        except Cancelled:
+            raise  # Nobody waits any more; it goes on.
+        except Exception:
+            self._forget(call)
+            raise
+        if not in_time:
+            raise self._too_late(name, limit_s)
+        self._forget(call)
+
+    def _too_late(self, name: str, limit_s: float) -> RequestTimedOut:
+        return RequestTimedOut(
+            f"transactional.id={self.state.transactional_id}: {name}: not within"
+            f" {limit_s:g} s. It goes on: call it again to wait for its outcome"
+        )
+
+    def _forget(self, call: _Call) -> None:
+        if self._call is call:
+            self._call = None
+
+    # -- the steps ------------------------------------------------------------------------------
+
+    async def _init(self) -> None:
+        try:
+            identity = await self._coordinator.init()
+        except (KafkaError, WireError) as error:
+            self.state.init_failed()
+            raise self._explained(error) from error
+        self.state.initialized(identity)
+
+    async def _begin(self) -> None:
+        is_v2 = self._coordinator.is_v2
+        if is_v2 and not self.state.is_v2 and self.state.number:
+            # The cluster was raised meanwhile: what is late from before must not be taken for new.
+            await self._renew()
+        self.state.begin(is_v2=is_v2)
+
+    async def _add_offsets(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata
+    ) -> None:
+        try:
+            self.state.asking_to_add()
+            if not self.state.is_v2:
+                await self._coordinator.add_offsets(group.group_id)
+                self.state.added()
+                self.state.raise_error()
+            await self._coordinator.commit_offsets(group, offsets)
+            self.state.added()
+        except (KafkaError, WireError) as error:
+            if not self.state.may_retry:  # It is late: there is nothing left to add to.
+                self.state.needs_new_epoch = True
+                self.state.raise_error()
+                raise
+            self._fail(error)
+            self.state.raise_error()
+
+    def _check_commit(self) -> None:
+        self._outbox.close_gate(self.state.check_may_commit)
+
+    async def _commit(self) -> None:
+        await self._outbox.gather()
+        self._outbox.close_gate(self.state.begin_commit)
+        await self._outbox.finish()
+        self.state.raise_error()
+        await self._end(committed=True)
+
+    def _begin_abort(self) -> None:
+        self._outbox.close_gate(self.state.begin_abort)
+
+    async def _abort(self) -> None:
+        if self._adder is not None:
+            self._adder.cancel()
+            self._is_adding = False
+        await self._outbox.discard(
+            TransactionAborted(
+                f"transactional.id={self.state.transactional_id}: the transaction was aborted"
+                " before the record was sent"
+            )
+        )
+        while self._late:
+            await self._late[0].ended()
+            del self._late[0]
+        await self._end(committed=False)
+
+    async def _end(self, *, committed: bool) -> None:
+        state = self.state
+        assert state.identity is not None
+        identity = state.identity
+        if state.begun and not state.is_forgotten:
+            try:
+                identity = await self._coordinator.end(committed=committed)
+            except (KafkaError, WireError) as error:
+                if not committed and verdict_of(error) is Verdict.FORGOTTEN:
+                    state.is_forgotten = True
+                elif committed or not self._was_never_begun(error):
+                    self._fail(self._over_already(error) if committed else error)
+                    state.raise_error()
+        has_new_epoch = identity != state.identity
+        if state.is_forgotten or (state.needs_new_epoch and not has_new_epoch):
+            await self._renew()
+            assert state.identity is not None
+            identity = state.identity
+        state.ended(identity)
+
+    def _was_never_begun(self, error: Exception) -> bool:
+        """Whether there is nothing to abort, as what was to begin it has got lost."""
+        is_unknown = isinstance(error, KafkaError) and error.code == ErrorCode.INVALID_TXN_STATE
+        if is_unknown and self.state.is_v2:
+            self.state.needs_new_epoch = True  # EndTxn has given none.
+        return is_unknown and (self.state.is_v2 or self.state.begun is Begun.PERHAPS)
+
+    def _over_already(self, error: Exception) -> Exception:
+        """Why there is no transaction to commit, if that is what `error` says."""
+        if isinstance(error, KafkaError) and error.code == ErrorCode.INVALID_TXN_STATE:
+            return TransactionAbortable(
+                "the broker has aborted it, as it was open for longer than"
+                f" transaction.timeout.ms={self._transaction_timeout_ms}"
+            )
+        return error
+
+    async def _renew(self) -> None:
+        """The next epoch, from the coordinator."""
+        try:
+            self.state.identity = await self._coordinator.init(self.state.identity)
+        except (KafkaError, WireError) as error:
+            self._lose(error)
+            self.state.raise_error()
+
+    # -- partitions -----------------------------------------------------------------------------
+
+    def _begin_adding(self) -> None:
+        if not self._is_adding:
+            self._is_adding = True
+            self._adder = self._network.spawn(self._add(), "adding partitions to a transaction")
+
+    async def _add(self) -> None:
+        await self._network.sleep(0)  # All that this look at the queues finds go together.
+        try:
+            while self.state.may_retry and (partitions := self.state.new_partitions):
+                self.state.asking_to_add()
+                await self._coordinator.add_partitions(partitions)
+                self.state.added(partitions)
+                self._outbox.wake()
+        except (KafkaError, WireError) as error:
+            self._fail(error)
+        finally:
+            self._is_adding = False
+
+    # -- what goes wrong ------------------------------------------------------------------------
+
+    def batch_failed(self, error: Exception, *, had_numbers: bool) -> None:
+        """Records of the transaction were not written, or nobody knows whether they were."""
+        state = self.state
+        state.needs_new_epoch |= had_numbers
+        if state.phase is Phase.ABORTING or not state.may_retry:
+            return
+        verdict = verdict_of_batch(error)
+        state.is_forgotten |= verdict is Verdict.FORGOTTEN
+        if verdict is Verdict.FATAL:
+            self._lose(error)
+        else:
+            self._spoil(error)
+
+    def _fail(self, error: Exception) -> None:
+        """A coordinator has refused something for good."""
+        verdict = verdict_of(error)
+        self.state.is_forgotten |= verdict is Verdict.FORGOTTEN
+        self.state.needs_new_epoch = True
+        if verdict is Verdict.FATAL or self.state.phase is Phase.ABORTING:
+            self._lose(error)
+        else:
+            self._spoil(error)
+
+    def _spoil(self, error: Exception) -> None:
+        self.state.spoil(error)
+        self._drop("its transaction has failed", error)
+
+    def _lose(self, error: Exception) -> None:
+        explained = self._explained(error)
+        self.state.lose(explained)
+        self._drop("the producer can do nothing more", explained)
+
+    def _explained(self, error: Exception) -> Exception:
+        return explained(error, self.state.transactional_id, self._transaction_timeout_ms)
+
+    def _drop(self, why: str, cause: Exception) -> None:
+        """Fail what is not on its way: soon, not in the midst of somebody's loop."""
+        error = TransactionAborted(
+            f"transactional.id={self.state.transactional_id}: the record was not sent: {why}:"
+            f" {cause}"
+        )
+        error.__cause__ = cause
+        dropping = self._drop_soon(error, self.state.number)
+        self._network.spawn(dropping, "giving up the records of a transaction")
+
+    async def _drop_soon(self, error: Exception, number: int) -> None:
+        await self._network.sleep(0)
+        if self.state.number == number and not self.state.may_retry:
+            self._outbox.drop(error)

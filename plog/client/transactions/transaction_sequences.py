@@ -1,0 +1,84 @@
+"""Sequence numbers of a partition within transactions.
+
+An idempotent producer mends what has gone wrong with its numbers by an epoch of its own choice
+(sequence_numbers.py). Here epochs are the coordinator's: what cannot be sent again under the same
+numbers fails, and with it the transaction. The next epoch begins anew at 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
+
+from plog.client.producer.sequence_numbers import (
+    REMEMBERED_BATCHES,
+    PartitionSequences,
+    ProducerIdentity,
+    SequencedBatch,
+)
+from plog.client.transactions.transaction_state import TransactionState
+from plog.types import TopicPartition
+
+if TYPE_CHECKING:
+    from plog.client.producer.producer_batch import ProducerBatch
+    from plog.client.settings import ProducerSettings
+
+B = TypeVar("B", bound=SequencedBatch)
+
+
+class TransactionSequences(PartitionSequences[B]):
+    """The numbers of one partition; and whether the partition is in the transaction."""
+
+    def __init__(
+        self,
+        partition: TopicPartition,
+        state: TransactionState,
+        *,
+        window_max: int = REMEMBERED_BATCHES,
+    ) -> None:
+        super().__init__(window_max=window_max)
+        self._partition = partition
+        self._state = state
+
+    def may_send(self, batch: B) -> bool:
+        if self.identity != self._state.identity:
+            self._restart(self._state.identity)
+        if self.is_broken or not super().may_send(batch):
+            return False
+        return self._state.admits(self._partition)
+
+    def _restart(self, identity: ProducerIdentity | None) -> None:
+        """A new epoch: by the end of a transaction all that was sent in it is settled."""
+        self.identity = identity
+        self.is_broken = False
+        self._next_sequence = 0
+        self._is_known = self._newest_is_written = False
+        self._window.clear()
+
+    def out_of_order(self, batch: B) -> bool:
+        """The broker misses numbers before `batch`, which fails unless they are yet to come."""
+        waits = super().out_of_order(batch)
+        if self.is_broken:
+            batch.put_aside, waits = True, False
+        return waits
+
+    def unknown_producer(self, batch: B, *, is_fenced: bool = False) -> bool:
+        """The broker does not know the producer any more, or a newer one: `batch` fails."""
+        batch.on_wire = False
+        self.is_broken = True
+        return False
+
+    def mend(self) -> tuple[list[B], list[B]]:
+        """What was put aside fails; nothing is sent before the next epoch."""
+        lost = [batch for batch in self._unsettled() if self.is_broken and batch.put_aside]
+        for batch in lost:
+            batch.is_settled = True
+        return lost, []
+
+
+def transactional(
+    state: TransactionState, settings: ProducerSettings
+) -> Callable[[TopicPartition], PartitionSequences[ProducerBatch]]:
+    """What makes the numbers of a partition for a producer of transactions."""
+    window_max = settings.max_in_flight_requests_per_connection
+    return lambda partition: TransactionSequences(partition, state, window_max=window_max)

@@ -1,0 +1,200 @@
+"""The producer with a ``transactional.id``: it sends within transactions only."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from threading import RLock
+from typing import Any, TypeVar
+
+from plog.client.producer.accumulator import Claim
+from plog.client.network.cluster import Cluster
+from plog.client.errors import ClosedError, IllegalState, TransactionAborted
+from plog.client.network.ports import Cancelled, Network
+from plog.client.producer.core import ProducerCore
+from plog.client.producer.producer_batch import OnDelivery, ProducerBatch, RecordHandle
+from plog.client.producer.sequence_numbers import NO_SEQUENCE
+from plog.client.producer.record_checks import Headers
+from plog.client.settings import ProducerSettings
+from plog.client.transactions.transaction_manager import TransactionManager
+from plog.client.transactions.coordinator import TransactionCoordinator
+from plog.client.transactions.transaction_state import TransactionState
+from plog.errors import PlogError
+
+log = logging.getLogger("plog.client")
+
+H = TypeVar("H", bound=RecordHandle)
+
+_LOOK_S = 0.005
+"""How often to see whether the last request has ended whose records have an outcome already."""
+
+
+class TransactionalCore(ProducerCore[H]):
+    """See the module's text."""
+
+    def __init__(
+        self, cluster: Cluster, network: Network, settings: ProducerSettings, **options: Any
+    ) -> None:
+        assert settings.transactional_id is not None
+        self._state = TransactionState(settings.transactional_id)
+        self._gate = RLock()
+        super().__init__(cluster, network, settings, transaction=self._state, **options)
+        self._append = self._append_in_transaction
+        self._deliveries.on_failure = self._on_failure
+        self._deliveries.may_retry = lambda: self._state.may_retry
+        self.transactions = TransactionManager(
+            network,
+            self._state,
+            TransactionCoordinator(cluster, network, settings, self._state),
+            _Outbox(self),
+            timeout_s=settings.max_block_ms / 1000,
+            transaction_timeout_ms=settings.transaction_timeout_ms,
+        )
+
+    # -- any thread -----------------------------------------------------------------------------
+
+    def send(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        partition: int | None = None,
+        timestamp: int | None = None,
+        headers: Headers = (),
+        on_delivery: OnDelivery | None = None,
+        claim: Claim = Claim.NEW,
+    ) -> H | None:
+        """As `ProducerCore.send`, within a transaction.
+
+        Raises besides IllegalState outside of one, TransactionAbortable in one that has failed, and
+        what the producer has failed with for good. What is not taken spoils the transaction.
+        """
+        self._state.check_may_send()
+        try:
+            return super().send(
+                topic, value, key, partition, timestamp, headers, on_delivery, claim
+            )
+        except (IllegalState, ClosedError):
+            raise
+        except Exception as error:
+            self._state.send_failed(error)
+            raise
+
+    def _append_in_transaction(self, *record: Any) -> H | None:
+        with self._gate:  # From here on the transaction does not end without this record.
+            self._state.check_may_send()
+            return self._accumulator.append(*record)
+
+    # -- the engine's thread --------------------------------------------------------------------
+
+    async def send_soon(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        partition: int | None = None,
+        timestamp: int | None = None,
+        headers: Headers = (),
+        on_delivery: OnDelivery | None = None,
+    ) -> H:
+        """As `ProducerCore.send_soon`; a commit waits for it, an abort does not."""
+        number = self._state.number
+        deadline_s = self._network.now_s() + self._settings.max_block_ms / 1000
+        record = (topic, value, key, partition, timestamp, headers, on_delivery)
+
+        def attempt() -> H | None:
+            if self._state.number != number:
+                raise TransactionAborted(
+                    f"a record for topic {topic} was not sent before its transaction ended"
+                )
+            return self.send(*record, Claim.FIRST)
+
+        try:
+            return await self._until_taken(attempt, topic, partition, deadline_s)
+        except Cancelled:
+            raise
+        except PlogError as error:
+            if self._state.number == number:
+                self._state.send_failed(error)
+            raise
+
+    def _on_failure(self, batch: ProducerBatch, error: Exception) -> None:
+        assert self.transactions is not None
+        had_numbers = batch.base_sequence != NO_SEQUENCE
+        self.transactions.batch_failed(error, had_numbers=had_numbers)
+
+    async def close(self, timeout_s: float | None = None) -> None:
+        """As `ProducerCore.close`. A transaction that is open is aborted."""
+        if self._is_closed:
+            return
+        limit_s = self._settings.max_block_ms / 1000 if timeout_s is None else timeout_s
+        deadline_s = self._network.now_s() + limit_s
+        try:
+            await self._end_transaction(deadline_s)
+        except Cancelled:  # Nobody waits any more, and what was sent has to have an end.
+            self._stop_transactions()
+            self._take_no_more()
+            self._close_rest()
+            raise
+        self._stop_transactions()
+        left_s = None if timeout_s is None else max(0.0, deadline_s - self._network.now_s())
+        await super().close(left_s)
+
+    async def _end_transaction(self, deadline_s: float) -> None:
+        assert self.transactions is not None
+        await self.transactions.settled(max(0.0, deadline_s - self._network.now_s()))
+        if self.transactions.is_open:
+            try:
+                await self.transactions.abort(max(0.0, deadline_s - self._network.now_s()))
+            except Cancelled:
+                raise
+            except PlogError as error:
+                log.warning("a transaction was not aborted before the producer's end: %s", error)
+
+    def _stop_transactions(self) -> None:
+        assert self.transactions is not None
+        self.transactions.stop()
+        self._drop(ClosedError("the producer was closed before its transaction was committed"))
+
+    # -- for the transactions -------------------------------------------------------------------
+
+    async def _gather(self) -> None:
+        while self._blocked:
+            self._progress.clear()
+            await self._progress.wait()
+
+    async def _discard(self, error: Exception) -> None:
+        self._drop(error)
+        await self._until_finished(list(self._accumulator.incomplete))
+        while self._metrics.requests_in_flight:
+            await self._network.sleep(_LOOK_S)
+
+    def _drop(self, error: Exception) -> None:
+        for batch in list(self._accumulator.incomplete):
+            if not batch.on_wire and not batch.is_done:  # To fail one may settle others.
+                self._accumulator.remove(batch)
+                self._deliveries.fail(batch, error)
+
+    def _close_gate(self, change: Callable[[], None]) -> None:
+        with self._gate:
+            change()
+
+
+class _Outbox:
+    """A producer as its transactions see it."""
+
+    def __init__(self, core: TransactionalCore[Any]) -> None:
+        self.gather = core._gather
+        self.finish = core.flush
+        self.drop = core._drop
+        self.discard = core._discard
+        self.wake = core.woken
+        self.close_gate = core._close_gate
+
+
+def producer_core(
+    cluster: Cluster, network: Network, settings: ProducerSettings, **options: Any
+) -> ProducerCore[Any]:
+    """The producer that the settings ask for: with transactions, or without."""
+    kind = ProducerCore[Any] if settings.transactional_id is None else TransactionalCore[Any]
+    return kind(cluster, network, settings, **options)

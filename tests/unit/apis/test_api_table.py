@@ -1,0 +1,84 @@
+"""The table of what is served, held to Kafka 4.3's ranges and to what clients need."""
+
+from __future__ import annotations
+
+import pytest
+
+from plogd.apis.api_table import ADVERTISED, HANDLERS, Row
+
+KAFKA_4_3 = {
+    0: (3, 13),
+    1: (4, 18),
+    2: (1, 11),
+    3: (0, 13),
+    8: (2, 10),
+    9: (1, 10),
+    10: (0, 6),
+    11: (0, 9),
+    12: (0, 4),
+    13: (0, 5),
+    14: (0, 5),
+    15: (0, 6),
+    16: (0, 5),
+    18: (0, 4),
+    19: (2, 7),
+    20: (1, 6),
+    21: (0, 2),
+    22: (0, 5),
+    23: (2, 4),
+    29: (1, 3),
+    30: (1, 3),
+    31: (1, 3),
+    32: (1, 4),
+    33: (0, 2),
+    35: (0, 5),  # Kafka itself from 1 on; kafka-python 2.3 knows only 0.
+    37: (0, 3),
+    42: (0, 2),
+    43: (0, 2),
+    44: (0, 1),
+    45: (0, 1),
+    46: (0, 0),
+    47: (0, 0),
+    55: (0, 2),
+    57: (0, 2),
+    60: (0, 2),
+    61: (0, 0),
+    48: (0, 1),
+    49: (0, 1),
+    50: (0, 0),
+    51: (0, 0),
+    74: (0, 1),
+    75: (0, 0),
+}
+# Versions all the listed clients of an API share; a broker without them is of no use to some.
+COMMON = {0: (3, 7), 1: (4, 11), 2: (1, 2), 3: (0, 4), 10: (0, 1), 18: (0, 2), 19: (2, 3)}
+COMMON |= {20: (1, 1), 21: (0, 0), 23: (2, 2), 35: (0, 0), 37: (0, 0), 43: (1, 1), 45: (0, 0)}
+COMMON |= {8: (2, 3), 9: (1, 3), 47: (0, 0)}
+every_row = pytest.mark.parametrize("row", HANDLERS, ids=lambda row: row.name)
+
+
+def test_exactly_these_apis_are_served() -> None:
+    served = {row.api_key: (row.first_version, row.last_version) for row in HANDLERS}
+    assert served == KAFKA_4_3
+
+
+@every_row
+def test_the_codec_knows_every_version_served(row: Row) -> None:
+    assert row.request.min_version <= row.first_version <= row.last_version
+    assert row.last_version <= row.request.max_version
+
+
+@every_row
+def test_only_produce_advertises_more_than_it_serves(row: Row) -> None:
+    first = 0 if row.name == "Produce" else row.first_version
+    assert row.advertised == (row.api_key, first, row.last_version)
+
+
+def test_what_all_clients_share_is_served() -> None:
+    for api_key, (first, last) in COMMON.items():
+        served_first, served_last = KAFKA_4_3[api_key]
+        assert served_first <= first <= last <= served_last
+
+
+def test_apis_are_advertised_in_the_order_of_their_keys() -> None:
+    assert [api.api_key for api in ADVERTISED] == sorted(KAFKA_4_3)

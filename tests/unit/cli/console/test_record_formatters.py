@@ -1,0 +1,103 @@
+"""plog/cli/console/record_formatters.py: what is printed of a record."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from plog.cli.options import UsageError
+from plog.cli.console.record_formatters import (
+    DefaultFormatter,
+    JsonFormatter,
+    LoggingFormatter,
+    NoOpFormatter,
+    find_formatter,
+)
+from plog.client.values import ConsumerRecord
+from plog.records.batch import TimestampType
+
+RECORD = ConsumerRecord(
+    "t", 3, 7, 12, TimestampType.CREATE_TIME, b"k", b"v\xff", (("a", b"1"), ("b", None)), 5
+)
+EMPTY = RECORD._replace(timestamp=-1, key=None, value=None, headers=(), leader_epoch=-1)
+ALL = {
+    f"print.{part}": "true"
+    for part in ("timestamp", "partition", "offset", "epoch", "headers", "key")
+}
+
+
+@pytest.mark.parametrize(
+    ("properties", "expected"),
+    [
+        ({}, b"v\xff\n"),
+        (ALL, b"CreateTime:12\tPartition:3\tOffset:7\tEpoch:5\ta:1,b:null\tk\tv\xff\n"),
+        ({"print.key": "true", "key.separator": "", "line.separator": ""}, b"kv\xff"),
+        ({"print.key": " TRUE ", "print.value": "no"}, b"k\n"),
+        ({"print.value": "false"}, b""),
+        ({"print.headers": "true", "headers.separator": ";", "null.literal": "-"},
+         b"a:1;b:-\tv\xff\n"),
+        ({"value.deserializer": "StringDeserializer"}, "v\ufffd\n".encode()),
+        ({"print.headers": "true", "headers.deserializer": "StringDeserializer"},
+         b"a:1,b:null\tv\xff\n"),
+    ],
+)  # fmt: skip
+def test_a_record_is_shown(properties: dict[str, str], expected: bytes) -> None:
+    assert DefaultFormatter(properties).format(RECORD) == expected
+
+
+def test_what_is_not_there_is_said() -> None:
+    expected = b"NO_TIMESTAMP\tPartition:3\tOffset:7\tEpoch:NOT_PRESENT\tNO_HEADERS\tnull\tnull\n"
+    assert DefaultFormatter(ALL).format(EMPTY) == expected
+    assert DefaultFormatter({"null.literal": ""}).format(EMPTY) == b"\n"
+
+
+def test_json_has_all_there_is() -> None:
+    assert json.loads(JsonFormatter({}).format(RECORD)) == {
+        "topic": "t",
+        "partition": 3,
+        "offset": 7,
+        "timestamp": 12,
+        "timestamp_type": "CreateTime",
+        "leader_epoch": 5,
+        "headers": [["a", "1"], ["b", None]],
+        "key": "k",
+        "value": {"base64": "dv8="},
+    }
+    assert json.loads(JsonFormatter({}).format(EMPTY))["value"] is None
+
+
+def test_the_log_has_its_own_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert LoggingFormatter({}).format(RECORD) == b"v\xff\n"
+    assert LoggingFormatter({}).format(EMPTY) == b"null\n"
+    assert capsys.readouterr().err.splitlines() == [
+        "CreateTime:12, key:k, value:v\ufffd",
+        "key:null value:null",
+    ]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "NoOpMessageFormatter",
+        "kafka.tools.NoOpMessageFormatter",
+        "org.apache.kafka.tools.consumer.NoOpMessageFormatter",
+    ],
+)
+def test_formatters_have_their_names_of_all_times(name: str) -> None:
+    assert find_formatter(name) is NoOpFormatter
+    assert NoOpFormatter({}).format(RECORD) == b""
+    older = "kafka.coordinator.group.GroupMetadataManager$OffsetsMessageFormatter"
+    assert find_formatter(older) is find_formatter("OffsetsMessageFormatter")
+
+
+def test_what_is_not_known_is_refused() -> None:
+    with pytest.raises(UsageError, match="no formatter Mine"):
+        find_formatter("Mine")
+    with pytest.raises(UsageError, match=r"no property print\.all"):
+        DefaultFormatter({"print.all": "true"})
+    with pytest.raises(UsageError, match="no deserializer Mine"):
+        DefaultFormatter({"value.deserializer": "Mine"})
+    with pytest.raises(UsageError, match="takes no properties"):
+        JsonFormatter({"print.key": "true"})
+    DefaultFormatter({"value.deserializer.encoding": "UTF-8"})

@@ -1,0 +1,66 @@
+"""plog/cli/admin_client.py: how tools reach a cluster."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import pytest
+
+from plog.cli.admin_client import admin_settings, tell_errors, topic_filter
+from plog.cli.options import UsageError
+from plog.client.settings import ConfigError
+from plog.errors import KafkaError
+
+
+def _arguments(**given: object) -> argparse.Namespace:
+    return argparse.Namespace(**{"bootstrap_servers": "a:1", "command_config": None, **given})
+
+
+def test_the_command_line_is_stronger_than_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "client.properties"
+    path.write_text("bootstrap.servers=b:2\nclient.id=mine\nacks=all\n")
+    settings = admin_settings(_arguments(command_config=str(path)))
+    [address] = settings.bootstrap_addresses()
+    assert tuple(address) == ("a", 1)
+    assert settings.client_id == "mine"
+
+
+def test_a_timeout_is_for_the_whole(tmp_path: Path) -> None:
+    assert admin_settings(_arguments(timeout_ms=1234)).default_api_timeout_ms == 1234
+
+
+def test_without_servers_it_says_so(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="missing: --bootstrap-server HOST:PORT"):
+        admin_settings(_arguments(bootstrap_servers=None))
+    file = tmp_path / "client.properties"
+    file.write_text("client.id=me")
+    with pytest.raises(ConfigError, match=r"bootstrap\.servers is not set"):
+        admin_settings(_arguments(bootstrap_servers=None, command_config=str(file)))
+
+
+@pytest.mark.parametrize(
+    ("pattern", "name", "means"),
+    [
+        ("orders", "orders", True),
+        ("orders", "orders-2", False),
+        ("orders.*", "orders-2", True),
+        ("a, b|c", "c", True),
+        ('"quoted"', "quoted", True),
+        ("a.b", "axb", True),
+        (None, "x", True),
+    ],
+)
+def test_a_filter_is_a_list_of_patterns(pattern: str | None, name: str, means: bool) -> None:
+    assert topic_filter(pattern)(name) is means
+
+
+def test_a_broken_pattern_is_refused() -> None:
+    with pytest.raises(UsageError, match="no regular expression"):
+        topic_filter("a(")
+
+
+def test_errors_are_a_line_each(capsys: pytest.CaptureFixture[str]) -> None:
+    assert tell_errors([]) == 0
+    assert tell_errors([("t", KafkaError("is gone")), ("u", KafkaError("too"))]) == 1
+    assert capsys.readouterr().err == "plog: t: is gone\nplog: u: too\n"

@@ -1,0 +1,137 @@
+"""Record batches of Arrow: the same records as `take` gives."""
+
+from __future__ import annotations
+
+import builtins
+import datetime
+from typing import Any
+
+import pytest
+
+from plog.client.consumer.arrow import record_batch, record_schema
+from plog.client.errors import CorruptRecords, MissingExtra
+from plog.client.consumer.completed_fetch import ColumnRun
+from plog.records.builder import build_batch
+from plog.records.codec import Record
+from plog.records.record_columns import RecordColumns
+from plog.types import TopicPartition
+from tests.helpers.consumer_site import ConsumerSite
+from tests.helpers.sim_ports import START_MS
+from tests.unit.client.consumer.test_completed_fetch import fetched
+
+pa = pytest.importorskip("pyarrow")
+
+U3 = TopicPartition("u", 3)
+
+
+def rows_of(*batches: bytes) -> list[dict[str, Any]]:
+    columns = RecordColumns()
+    runs: list[ColumnRun] = []
+    for one in batches:
+        runs += fetched(one).take_columns(columns, 1000)
+    made = record_batch(columns, runs)
+    made.validate(full=True)
+    rows: list[dict[str, Any]] = made.to_pylist()
+    return rows
+
+
+def test_a_record_is_a_row() -> None:
+    record = Record(timestamp=1_500, key=b"k", value=b"v", headers=(("h", b"x"), ("g", None)))
+    [row] = rows_of(build_batch([record], base_offset=7, partition_leader_epoch=2))
+    assert row == {
+        "topic": "t",
+        "partition": 0,
+        "offset": 7,
+        "timestamp": datetime.datetime(1970, 1, 1, 0, 0, 1, 500_000, tzinfo=datetime.UTC),
+        "timestamp_type": 0,
+        "key": b"k",
+        "value": b"v",
+        "headers": [{"key": "h", "value": b"x"}, {"key": "g", "value": None}],
+        "leader_epoch": 2,
+    }
+
+
+def test_null_and_empty_are_told_apart_in_any_place() -> None:
+    values = [None, b"", b"a", None, b"bc"] * 7
+    rows = rows_of(
+        build_batch(
+            [Record(timestamp=1, key=x, value=y) for x, y in zip(values, values[::-1], strict=True)]
+        )
+    )
+    assert [row["key"] for row in rows] == values
+    assert [row["value"] for row in rows] == values[::-1]
+
+
+def test_a_missing_time_is_null() -> None:
+    rows = rows_of(build_batch([Record(timestamp=-1), Record(timestamp=0)]))
+    assert [row["timestamp"] is None for row in rows] == [True, False]
+
+
+def test_headers_of_some_rows_leave_the_others_empty() -> None:
+    records = [Record(timestamp=1), Record(timestamp=1, headers=(("h\udcff", b""),))]
+    rows = rows_of(build_batch(records))
+    assert [row["headers"] for row in rows] == [[], [{"key": "h?", "value": b""}]]
+
+
+def test_batches_of_several_topics_lie_in_one() -> None:
+    columns = RecordColumns()
+    runs = fetched(build_batch([Record(timestamp=1)] * 2)).take_columns(columns, 9)
+    more = fetched(build_batch([Record(timestamp=1)] * 3)).take_columns(columns, 9)
+    runs += [one._replace(partition=U3, leader_epoch=4) for one in more]
+    made = record_batch(columns, runs)
+    made.validate(full=True)
+    assert made.schema == record_schema()
+    assert made.column("topic").to_pylist() == ["t", "t", "u", "u", "u"]
+    assert made.column("partition").to_pylist() == [0, 0, 3, 3, 3]
+    assert made.column("leader_epoch").to_pylist() == [-1, -1, 4, 4, 4]
+
+
+def test_a_consumer_gives_what_it_has_as_one_batch() -> None:
+    site = ConsumerSite()
+    partitions = site.create("t", 2)
+    for number in (0, 1):
+        for _ in range(3):
+            site.produce("t", b"a", b"b", partition=number)
+    assert site.core.take_arrow(10) is None
+    site.core.assign(partitions)
+    site.sim.advance(1_000)
+    made = site.core.take_arrow(5)
+    assert made is not None
+    assert made.num_rows == 5
+    rest = site.core.take(100)
+    assert len(rest) == 7
+    told = [*zip(made["partition"].to_pylist(), made["offset"].to_pylist(), strict=True)]
+    told += [(x.partition, x.offset) for x in rest]
+    for number in (0, 1):
+        assert [offset for partition, offset in told if partition == number] == list(range(6))
+    assert made["timestamp"].to_pylist()[0].timestamp() * 1000 == START_MS
+    assert site.core.metrics()["records-consumed-total"] == 12
+
+
+def test_damage_is_raised_behind_the_rows_in_front_of_it() -> None:
+    site = ConsumerSite()
+    site.create("t")
+    site.produce("t", b"a")
+    site.produce("t", b"b")
+    site.damage("t", 1)
+    site.core.assign([TopicPartition("t", 0)])
+    site.sim.advance(1_000)
+    made = site.core.take_arrow(5)
+    assert made is not None
+    assert made["value"].to_pylist() == [b"a"]
+    with pytest.raises(CorruptRecords):
+        site.core.take_arrow(5)
+    assert site.core.positions.position(TopicPartition("t", 0)) == 1
+
+
+def test_without_pyarrow_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = builtins.__import__
+
+    def without(name: str, *rest: Any) -> Any:
+        if name == "pyarrow":
+            raise ImportError(name)
+        return real(name, *rest)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(MissingExtra, match=r"pip install 'plog\[arrow\]'"):
+        record_batch(RecordColumns(), [])

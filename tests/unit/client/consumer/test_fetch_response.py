@@ -1,0 +1,194 @@
+"""What becomes of each partition's part of an answer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from plog.client.errors import CorruptRecords
+from plog.client.consumer.fetch_buffer import FetchBuffer
+from plog.client.consumer.fetch_plan import WantedPartition
+from plog.client.consumer.fetch_response import FetchNews, FetchResponseHandler
+from plog.client.consumer.completed_fetch import ReadingRules
+from plog.client.consumer.offset_reset import EARLIEST, ResetTo
+from plog.client.consumer.partition_state import PartitionState, Phase
+from plog.client.consumer.subscription_state import SubscriptionState
+from plog.errors import ErrorCode, OffsetOutOfRange, TopicAuthorizationFailed
+from plog.types import TopicPartition
+from plog.wire.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
+from tests.unit.client.consumer.test_completed_fetch import batch
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+class Site:
+    def __init__(self, default: ResetTo | None = EARLIEST) -> None:
+        self.now_s = 100.0
+        self.positions = SubscriptionState(default_reset=default)
+        self.positions.assign([T0, T1])
+        self.positions.seek(T0, 5)
+        self.positions.seek(T1, 5)
+        self.buffer = FetchBuffer(self.positions)
+        self.results = FetchResponseHandler(
+            self.positions,
+            self.buffer,
+            ReadingRules(),
+            now_s=lambda: self.now_s,
+            delay_s=lambda failures: 2.0**failures,
+            replica_lease_s=300.0,
+        )
+
+    def state(self, partition: TopicPartition = T0) -> PartitionState:
+        return self.positions.states[partition]
+
+    def wanted(self, partition: TopicPartition = T0) -> WantedPartition:
+        state = self.state(partition)
+        return WantedPartition(state, state.generation, state.fetch_offset, -1, 1000)
+
+    def answer(self, asked: WantedPartition | None = None, **told: Any) -> FetchNews:
+        """What comes of an answer about partition 0."""
+        data = PartitionData(partition_index=0, high_watermark=told.pop("hw", 50), **told)
+        response = FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=[data])])
+        return self.results.take_in({T0: asked or self.wanted()}, response)
+
+
+def test_records_are_buffered_and_bounds_are_known() -> None:
+    site = Site()
+    records = batch(5, 6)
+    news = site.answer(records=records, last_stable_offset=40, log_start_offset=2)
+    assert (news.for_application, news.size_bytes) == (True, len(records))
+    state = site.state()
+    bounds = (state.high_watermark, state.last_stable_offset, state.log_start_offset)
+    assert bounds == (50, 40, 2)
+    assert state.fetch_offset == 7
+    assert len(site.buffer) == 1
+
+
+def test_an_answer_without_records_is_no_news() -> None:
+    for records in (None, b""):
+        assert not Site().answer(records=records).for_application
+
+
+def test_late_records_are_dropped_and_late_bounds_are_not() -> None:
+    """A session's broker tells a high watermark once only."""
+    site = Site()
+    asked = site.wanted()
+    site.positions.seek(T0, 5)
+    assert not site.answer(asked, records=batch(5)).for_application
+    assert len(site.buffer) == 0
+    assert site.positions.lag(T0) == 45
+
+
+def test_an_answer_about_something_else_is_passed_over() -> None:
+    site = Site()
+    data = PartitionData(partition_index=9, high_watermark=1, records=batch(0))
+    response = FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=[data])])
+    assert site.results.take_in({T0: site.wanted()}, response) == FetchNews()
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.REPLICA_NOT_AVAILABLE,
+        ErrorCode.OFFSET_NOT_AVAILABLE,
+    ],
+)
+def test_a_leader_that_is_none_any_more_has_metadata_refreshed(code: ErrorCode) -> None:
+    site = Site()
+    news = site.answer(error_code=code)
+    assert (news.metadata_is_stale, news.for_application) == (True, False)
+    assert site.state().retry_at_s == 101.0
+    site.answer(error_code=code)
+    assert site.state().retry_at_s == 102.0
+
+
+@pytest.mark.parametrize("code", [ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.UNKNOWN_SERVER_ERROR])
+def test_what_time_cures_is_asked_again(code: ErrorCode) -> None:
+    site = Site()
+    assert site.answer(error_code=code) == FetchNews()
+    assert site.state().retry_at_s == 101.0
+
+
+def test_an_offset_out_of_range_is_reset_by_the_policy() -> None:
+    site = Site()
+    news = site.answer(error_code=ErrorCode.OFFSET_OUT_OF_RANGE)
+    assert (news.needs_offset, news.for_application) == (True, False)
+    assert (site.state().phase, site.state().reset) == (Phase.RESETTING, EARLIEST)
+
+
+def test_an_offset_out_of_range_is_told_where_nothing_may_be_reset() -> None:
+    site = Site(default=None)
+    assert site.answer(error_code=ErrorCode.OFFSET_OUT_OF_RANGE).for_application
+    error = site.positions.pop_error()
+    assert isinstance(error, OffsetOutOfRange)
+    assert "t-0: its log does not hold offset 5" in str(error)
+    assert site.positions.position(T0) == 5
+
+
+def test_an_offset_out_of_range_that_was_fetched_ahead_waits_for_the_records_in_front() -> None:
+    site = Site(default=None)
+    site.answer(records=batch(5, 6))
+    assert site.answer(error_code=ErrorCode.OFFSET_OUT_OF_RANGE) == FetchNews()
+    assert site.positions.pop_error() is None
+    one = site.buffer.first()
+    assert one is not None
+    one.fetched.take(9)
+    site.buffer.took(one)
+    assert site.answer(error_code=ErrorCode.OFFSET_OUT_OF_RANGE).for_application
+
+
+def test_an_offset_out_of_range_at_a_follower_is_asked_of_the_leader() -> None:
+    site = Site()
+    site.answer(preferred_read_replica=9)
+    assert site.state().node_at(399.0) == 9
+    assert site.answer(error_code=ErrorCode.OFFSET_OUT_OF_RANGE) == FetchNews(has_moved=True)
+    assert site.state().node_at(101.0) == -1
+    assert site.state().phase is Phase.FETCHING
+
+
+def test_a_refusal_is_told_and_asked_again_later() -> None:
+    site = Site()
+    assert site.answer(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED).for_application
+    assert isinstance(site.positions.pop_error(), TopicAuthorizationFailed)
+    assert site.state().retry_at_s == 101.0
+    assert site.positions.position(T0) == 5
+
+
+def test_records_the_broker_finds_damaged_are_told_with_their_offset() -> None:
+    site = Site()
+    assert site.answer(error_code=ErrorCode.CORRUPT_MESSAGE).for_application
+    error = site.positions.pop_error()
+    assert isinstance(error, CorruptRecords)
+    assert (error.partition, error.offset) == (T0, 5)
+
+
+def test_an_error_asked_for_before_a_seek_is_not_told() -> None:
+    site = Site(default=None)
+    asked = site.wanted()
+    site.positions.seek(T0, 6)
+    for code in (ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.TOPIC_AUTHORIZATION_FAILED):
+        assert not site.answer(asked, error_code=code).for_application
+    assert site.positions.pop_error() is None
+    assert site.state().retry_at_s == 0.0
+
+
+def test_parts_of_a_large_answer_do_not_keep_all_of_it() -> None:
+    site = Site()
+    frame = memoryview(batch(5, 6) + batch(5))
+    size = len(batch(5, 6))
+    told = [
+        PartitionData(partition_index=0, high_watermark=9, records=frame[:size]),
+        PartitionData(partition_index=1, high_watermark=9, records=frame[size:]),
+    ]
+    response = FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=told)])
+    site.results.take_in({T0: site.wanted(), T1: site.wanted(T1)}, response)
+    assert len(site.buffer) == 2
+    told[0].records.release()  # type: ignore[union-attr]
+    one = site.buffer.first()
+    assert one is not None
+    assert [x.offset for x in one.fetched.take(9)] == [5, 6]

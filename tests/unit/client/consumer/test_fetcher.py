@@ -1,0 +1,297 @@
+"""The loops that fetch: sessions with a real broker's, errors of whole fetches, backing off."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from plog.client.network.connection import Connection
+from plog.client.network.metadata import Broker
+from plog.errors import ErrorCode, UnsupportedVersion
+from plog.records.control import ControlType
+from plog.types import TopicPartition
+from plog.wire.messages.fetch import AbortedTransaction, FetchRequest, FetchResponse
+from plog.wire.messages.list_offsets import ListOffsetsRequest
+from plog.wire.schema import ApiMessage, WireError
+from tests.helpers.consumer_site import ConsumerSite
+from tests.unit.client.consumer.test_aborted_transactions import data as transactional
+from tests.unit.client.consumer.test_aborted_transactions import marker
+
+
+def fetches(site: ConsumerSite) -> list[FetchRequest]:
+    return [x for x in site.sim.requests if isinstance(x, FetchRequest)]
+
+
+def answering(
+    monkeypatch: pytest.MonkeyPatch, answer: Callable[[FetchResponse], FetchResponse]
+) -> None:
+    """Have every fetch answered with what `answer` makes of the broker's answer."""
+    ask = Connection.ask
+
+    async def asked(self: Connection, request: ApiMessage, response: Any, **how: Any) -> Any:
+        told = await ask(self, request, response, **how)
+        return answer(told) if isinstance(told, FetchResponse) else told
+
+    monkeypatch.setattr(Connection, "ask", asked)
+
+
+def test_a_session_names_what_changed_only() -> None:
+    site = ConsumerSite(fetch_max_wait_ms=100)
+    site.core.assign(site.create("t", 3))
+    site.nothing_for(1_000)
+    first, second, third, *_ = fetches(site)
+    assert (first.session_epoch, len(first.topics[0].partitions)) == (0, 3)
+    assert (second.session_epoch, second.topics) == (1, [])
+    assert third.session_id == second.session_id != 0
+    site.produce("t", b"a", partition=1)
+    site.take(1)
+    site.sim.advance(50)
+    [named] = fetches(site)[-1].topics[0].partitions
+    assert (named.partition, named.fetch_offset) == (1, 1)
+
+
+def test_the_application_comes_before_the_next_fetch() -> None:
+    site = ConsumerSite(fetch_max_wait_ms=100)
+    site.core.assign(site.create("t"))
+    site.nothing_for(50)
+    asked_by_then: list[int] = []
+    told = site.core.on_data
+
+    async def take_a_turn_later() -> None:
+        await site.sim.sleep(0)
+        asked_by_then.append(len(fetches(site)))
+
+    def on_data() -> None:
+        site.sim.spawn(take_a_turn_later(), "an application on the same loop")
+        told()
+
+    site.core.on_data = on_data
+    before = len(fetches(site))
+    site.produce("t", b"a")
+    assert site.values(1) == [b"a"]
+    assert asked_by_then == [before]
+    site.sim.advance(50)
+    assert len(fetches(site)) == before + 1
+
+
+def test_a_paused_partition_is_forgotten_and_comes_back() -> None:
+    site = ConsumerSite(fetch_max_wait_ms=100)
+    partitions = site.create("t", 2)
+    site.core.assign(partitions)
+    site.nothing_for(1_000)
+    site.core.pause([partitions[0]])
+    site.nothing_for(150)
+    [forgotten] = fetches(site)[-1].forgotten_topics_data or fetches(site)[-2].forgotten_topics_data
+    assert forgotten.partitions == [0]
+    site.core.resume([partitions[0]])
+    site.produce("t", b"a")
+    assert site.values(1) == [b"a"]
+
+
+def test_a_session_the_broker_has_dropped_is_opened_anew() -> None:
+    site = ConsumerSite(fetch_max_wait_ms=100)
+    site.core.assign(site.create("t"))
+    site.nothing_for(500)
+    before = fetches(site)[-1].session_id
+    site.sim.broker.broker.fetch_sessions._sessions.clear()
+    site.produce("t", b"a")
+    assert site.values(1) == [b"a"]
+    site.nothing_for(500)
+    assert fetches(site)[-1].session_id not in (0, before)
+
+
+def test_a_fetch_that_is_refused_is_asked_again_and_again_more_slowly(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    refused = True
+
+    def answer(told: FetchResponse) -> FetchResponse:
+        if refused:
+            told.error_code, told.responses = ErrorCode.UNKNOWN_SERVER_ERROR, []
+        return told
+
+    answering(monkeypatch, answer)
+    site = ConsumerSite(fetch_max_wait_ms=1)
+    site.core.assign(site.create("t"))
+    site.produce("t", b"a")
+    site.nothing_for(10_000)
+    assert 10 <= len(fetches(site)) <= 25
+    refused = False
+    assert site.values(1) == [b"a"]
+
+
+def test_a_throttled_consumer_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    def answer(told: FetchResponse) -> FetchResponse:
+        told.throttle_time_ms = 1_000
+        return told
+
+    answering(monkeypatch, answer)
+    site = ConsumerSite(fetch_max_wait_ms=1)
+    site.core.assign(site.create("t"))
+    site.nothing_for(10_000)
+    assert 9 <= len(fetches(site)) <= 11
+    assert site.core.metrics()["fetch-throttle-time-max"] == 1_000
+
+
+def test_an_answer_without_sense_is_told_and_the_next_fetch_is_whole(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    wrong = [WireError("nonsense")]
+
+    def answer(told: FetchResponse) -> FetchResponse:
+        if wrong:
+            raise wrong.pop()
+        return told
+
+    answering(monkeypatch, answer)
+    site = ConsumerSite()
+    site.core.assign(site.create("t"))
+    site.produce("t", b"a")
+    assert isinstance(site.error(), WireError)
+    assert site.values(1) == [b"a"]
+    assert [x.session_epoch for x in fetches(site)[:2]] == [0, 0]
+
+
+def test_a_bug_is_told_and_does_not_end_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    wrong: list[Exception] = [ZeroDivisionError(), UnsupportedVersion("too old")]
+
+    def answer(told: FetchResponse) -> FetchResponse:
+        if wrong:
+            raise wrong.pop(0)
+        return told
+
+    answering(monkeypatch, answer)
+    site = ConsumerSite()
+    site.core.assign(site.create("t"))
+    site.produce("t", b"a")
+    assert isinstance(site.error(), ZeroDivisionError)
+    assert isinstance(site.error(), UnsupportedVersion)
+    assert site.values(1) == [b"a"]
+
+
+def test_where_a_follower_is_to_be_read_from_nobody_waits_for_the_next_metadata(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    site = ConsumerSite()
+    [partition] = site.create("t")
+    site.core.assign([partition])
+    site.produce("t", b"a")
+    told = iter([7])
+
+    def answer(response: FetchResponse) -> FetchResponse:
+        for topic in response.responses:
+            topic.partitions[0].preferred_read_replica = next(told, -1)
+        return response
+
+    answering(monkeypatch, answer)
+    assert site.values(1) == [b"a"]
+    began_s = site.sim.now_s()
+    site.produce("t", b"b")
+    assert site.values(1) == [b"b"]  # There is no broker 7: its leader has it.
+    assert site.sim.now_s() - began_s < 5
+
+
+def test_a_follower_that_cannot_be_reached_holds_up_nobody(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It may be in the cluster for all others: the leader is asked again."""
+    site = ConsumerSite()
+    [partition] = site.create("t")
+    site.core.assign([partition])
+    site.nothing_for(1_000)
+    metadata = site.cluster.metadata
+    far = Broker(id=7, host="192.0.2.7", port=9092)
+    site.cluster.metadata = dataclasses.replace(metadata, brokers={**metadata.brokers, 7: far})
+    site.cluster._place(7, far.host, far.port)
+    monkeypatch.setattr(site.cluster, "request_update", lambda: None)
+    state = site.core.positions.states[partition]
+    state.replica, state.replica_until_s = 7, site.sim.now_s() + 300
+    site.core.fetch_more()
+    site.nothing_for(1_000)
+    site.produce("t", b"a")
+    assert site.values(1) == [b"a"]
+    assert state.node_at(site.sim.now_s()) == state.leader
+
+
+def test_a_leader_epoch_that_is_wrong_is_put_right() -> None:
+    """FENCED_LEADER_EPOCH and UNKNOWN_LEADER_EPOCH of a real broker."""
+    for wrong in (7, 0):
+        site = ConsumerSite(metadata_max_age_ms=2_000)
+        [partition] = site.create("t")
+        site.core.assign([partition])
+        site.sim.restart()
+        site.nothing_for(1_000)
+        site.core.positions.states[partition].leader_epoch = wrong
+        site.produce("t", b"a")
+        assert site.values(1) == [b"a"]
+
+
+def test_a_partition_that_is_busy_does_not_starve_the_others() -> None:
+    site = ConsumerSite(max_partition_fetch_bytes=5_000, fetch_max_bytes=6_000)
+    partitions = site.create("t", 3)
+    for number in range(3):
+        for _ in range(30):
+            site.produce("t", bytes(1_000), partition=number)
+    site.core.assign(partitions)
+    first = [x.partition for x in site.take(40)]
+    assert {first.count(number) for number in range(3)} <= set(range(8, 20))
+
+
+def test_many_partitions_are_all_read() -> None:
+    site = ConsumerSite()
+    partitions = site.create("t", 60)
+    for partition in partitions:
+        site.produce("t", b"%d" % partition.partition, partition=partition.partition)
+    site.core.assign(partitions)
+    assert sorted(int(x.value) for x in site.take(60)) == list(range(60))
+
+
+def test_the_broker_hears_that_a_session_is_over() -> None:
+    site = ConsumerSite()
+    site.core.assign([TopicPartition("t", 0)])
+    site.create("t")
+    site.nothing_for(2_000)
+    assert len(site.sim.broker.broker.fetch_sessions) == 1
+    site.sim.run(site.core.close())
+    site.sim.advance(1_000)
+    assert len(site.sim.broker.broker.fetch_sessions) == 0
+
+
+def test_read_committed_asks_for_it_and_reads_no_aborted_record(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The broker's log is made by hand: no producer of transactions is at hand here."""
+    log = [
+        transactional(0, 7, count=2),
+        transactional(2, 8),
+        marker(3, 7, ControlType.ABORT),
+        marker(4, 8, ControlType.COMMIT),
+    ]
+
+    def answer(told: FetchResponse) -> FetchResponse:
+        for topic in told.responses:
+            for one in topic.partitions:
+                one.error_code, one.high_watermark, one.last_stable_offset = 0, 6, 5
+                if one.records is not None and not told_all:
+                    told_all.append(True)
+                    one.records = b"".join(log)
+                    one.aborted_transactions = [AbortedTransaction(producer_id=7, first_offset=0)]
+                else:
+                    one.records = b""
+        return told
+
+    told_all: list[bool] = []
+    answering(monkeypatch, answer)
+    site = ConsumerSite(isolation_level="read_committed")
+    [partition] = site.create("t")
+    site.core.assign([partition])
+    assert [x.offset for x in site.take(1)] == [2]
+    site.nothing_for(2_000)
+    assert site.core.positions.position(partition) == 5
+    assert site.core.lag(partition) == 0
+    assert {x.isolation_level for x in fetches(site)} == {1}
+    lookups = [x for x in site.sim.requests if isinstance(x, ListOffsetsRequest)]
+    assert {x.isolation_level for x in lookups} == {1}

@@ -1,0 +1,127 @@
+"""Questions about offsets, and their answers as values. The asking itself: test_core.py."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from plog.client.errors import ConnectionFailed
+from plog.client.consumer.offset_lookup import (
+    TimeAnswers,
+    TimeQuestion,
+    list_offsets_request,
+    read_list_offsets,
+)
+from plog.client.values import OffsetAndTimestamp
+from plog.errors import (
+    ErrorCode,
+    KafkaError,
+    TopicAuthorizationFailed,
+    UnsupportedVersion,
+    error_from_code,
+)
+from plog.types import TopicPartition
+from plog.wire.messages.list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from tests.helpers.consumer_site import ConsumerSite
+
+T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
+
+
+def test_questions_to_one_leader_are_one_request() -> None:
+    questions = [TimeQuestion(T0, -1, 4), TimeQuestion(U0, 77), TimeQuestion(T1, -2)]
+    request = list_offsets_request(questions, isolation_level=1, timeout_ms=500)
+    assert (request.replica_id, request.isolation_level, request.timeout_ms) == (-1, 1, 500)
+    asked = {
+        (topic.name, one.partition_index): (one.timestamp, one.current_leader_epoch)
+        for topic in request.topics
+        for one in topic.partitions
+    }
+    assert asked == {("t", 0): (-1, 4), ("t", 1): (-2, -1), ("u", 0): (77, -1)}
+    assert [topic.name for topic in request.topics] == ["t", "u"]
+
+
+def answer(partition: int = 0, **told: int) -> ListOffsetsResponse:
+    one = ListOffsetsPartitionResponse(partition_index=partition, **told)
+    return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name="t", partitions=[one])])
+
+
+def test_an_answer_is_an_offset_and_its_time() -> None:
+    found, failed = read_list_offsets(
+        [TimeQuestion(T0, 70)], answer(error_code=0, timestamp=77, offset=5, leader_epoch=3)
+    )
+    assert (found, failed) == ({T0: OffsetAndTimestamp(5, 77, 3)}, {})
+
+
+@pytest.mark.parametrize(
+    "told",
+    [{"error_code": 0, "offset": -1}, {"error_code": ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT}],
+)
+def test_a_time_without_a_record_behind_it_is_none(told: dict[str, int]) -> None:
+    assert read_list_offsets([TimeQuestion(T0, 70)], answer(**told)) == ({T0: None}, {})
+
+
+def test_errors_and_what_was_left_out_have_failed() -> None:
+    questions = [TimeQuestion(T0, 70), TimeQuestion(T1, 70)]
+    told = answer(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    found, failed = read_list_offsets(questions, told)
+    assert found == {}
+    assert isinstance(failed[T0], TopicAuthorizationFailed)
+    assert failed[T1].retriable
+
+
+def test_a_lost_answer_is_asked_for_again() -> None:
+    site = ConsumerSite()
+    partitions = site.create("t", 2)
+    losses = iter(["drop", "lose"])
+    site.sim.on_request = lambda request: (
+        next(losses, None) if isinstance(request, ListOffsetsRequest) else None
+    )
+    assert site.sim.run(site.core.end_offsets(partitions)) == dict.fromkeys(partitions, 0)
+
+
+@pytest.mark.parametrize("code", [ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.BROKER_NOT_AVAILABLE])
+def test_what_may_pass_is_waited_for(monkeypatch: pytest.MonkeyPatch, code: ErrorCode) -> None:
+    """A leader that no broker is, for instance, as long as news of the two have come apart."""
+    site = ConsumerSite()
+    [partition] = site.create("t")
+    lookup = site.core._lookup
+    ask = lookup.ask
+    answers = [TimeAnswers({}, {partition: error_from_code(code, "not now")})]
+
+    async def asked(*question: Any, **options: Any) -> TimeAnswers:
+        return answers.pop() if answers else await ask(*question, **options)
+
+    monkeypatch.setattr(lookup, "ask", asked)
+    assert site.sim.run(site.core.end_offsets([partition])) == {partition: 0}
+
+
+def test_what_stays_away_is_told_in_time() -> None:
+    site = ConsumerSite()
+    [partition] = site.create("t")
+    site.sim.on_request = lambda request: (
+        "drop" if isinstance(request, ListOffsetsRequest) else None
+    )
+    with pytest.raises(ConnectionFailed, match="tried for 5 s"):
+        site.sim.run(site.core.end_offsets([partition], timeout_s=5.0))
+    assert site.sim.now_s() < 8
+
+
+def test_a_time_too_new_for_a_broker_is_refused_in_clear_words() -> None:
+    site = ConsumerSite()
+    [partition] = site.create("t")
+    site.sim.run(site.core.end_offsets([partition]))
+    leader = site.cluster.metadata.leader_of(partition)
+    assert leader is not None
+    connection = site.cluster.idle_connection(leader)
+    assert connection is not None
+    connection._version_by_key[ListOffsetsRequest.api_key] = 6
+    answers = site.sim.run(site.core._lookup.ask(leader, [TimeQuestion(partition, -3)], 5.0))
+    error: KafkaError = answers.failed[partition]
+    assert isinstance(error, UnsupportedVersion)
+    assert "too old" in str(error)

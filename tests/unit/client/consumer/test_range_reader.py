@@ -1,0 +1,103 @@
+"""Fetching a range piece by piece, from a broker that does not always answer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from plog.client.consumer.range_reader import RangeReader
+from plog.errors import OffsetOutOfRange, RequestTimedOut, UnknownTopicOrPartition
+from plog.types import TopicPartition
+from plog.wire.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
+from plog.wire.messages.fetch import FetchRequest
+from tests.helpers.consumer_site import ConsumerSite
+from tests.helpers.sim_broker import produce_request
+
+
+class Site(ConsumerSite):
+    """A reader beside a consumer that is not used."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.reader = RangeReader(self.cluster, self.settings)
+
+    def fetched(self, partition: TopicPartition, position: int, stop: int) -> list[int]:
+        """The offsets that one fetch brings."""
+        one = self.sim.run(self.reader.fetch(partition, position, stop))
+        return [record.offset for record in one.take(1_000_000)]
+
+
+def test_a_fetch_brings_what_lies_from_an_offset_on() -> None:
+    site = Site()
+    [partition] = site.create("t")
+    site.produce("t", b"a", b"b", b"c")
+    assert site.fetched(partition, 1, 3) == [1, 2]
+
+
+@pytest.mark.parametrize("fault", ["drop", "lose"])
+def test_a_fetch_that_breaks_is_made_again(fault: str) -> None:
+    site = Site()
+    [partition] = site.create("t")
+    site.produce("t", b"a")
+    faults = iter([fault, fault])
+    site.sim.on_request = lambda request: (
+        next(faults, None) if isinstance(request, FetchRequest) else None
+    )
+    assert site.fetched(partition, 0, 1) == [0]
+
+
+def test_a_broker_that_starts_again_is_waited_for() -> None:
+    site = Site()
+    [partition] = site.create("t")
+    site.produce("t", b"a")
+    assert site.fetched(partition, 0, 1) == [0]
+    site.sim.refuses = True
+    site.sim.restart()
+    site.sim.drop_all()
+    site.sim.call_later(5, lambda: setattr(site.sim, "refuses", False))
+    assert site.fetched(partition, 0, 1) == [0]
+
+
+def test_what_is_not_there_yet_is_waited_for() -> None:
+    site = Site()
+    [partition] = site.create("t")
+    site.sim.call_later(10, lambda: site.sim.broker.begin(produce_request("t", b"a"), 9))
+    assert site.fetched(partition, 0, 1) == [0]
+
+
+def test_what_never_comes_is_told() -> None:
+    site = Site(default_api_timeout_ms=40_000)
+    [partition] = site.create("t")
+    site.produce("t", b"a")
+    with pytest.raises(RequestTimedOut, match=r"up to offset 9, .* from 1 on: it ends at 1 .*40 s"):
+        site.fetched(partition, 1, 9)
+
+
+def test_what_was_deleted_is_told_at_once() -> None:
+    site = Site()
+    [partition] = site.create("t")
+    site.produce("t", b"a", b"b")
+    gone = DeleteRecordsPartition(partition_index=0, offset=1)
+    topic = DeleteRecordsTopic(name="t", partitions=[gone])
+    site.sim.broker.ask(DeleteRecordsRequest(topics=[topic], timeout_ms=1000), 2)
+    with pytest.raises(OffsetOutOfRange, match="t-0: its log does not hold offset 0"):
+        site.fetched(partition, 0, 2)
+    assert site.fetched(partition, 1, 2) == [1]
+
+
+def test_a_topic_nobody_has_is_told_in_time() -> None:
+    site = Site(default_api_timeout_ms=40_000)
+    with pytest.raises(UnknownTopicOrPartition, match=r"nothing.*40 s"):
+        site.fetched(TopicPartition("nothing", 0), 0, 1)
+
+
+def test_a_partition_nobody_has_is_told_in_time() -> None:
+    site = Site(default_api_timeout_ms=40_000)
+    site.create("t")
+    with pytest.raises(UnknownTopicOrPartition, match="t-7 does not exist"):
+        site.fetched(TopicPartition("t", 7), 0, 1)

@@ -1,0 +1,57 @@
+"""What a subscription means."""
+
+from __future__ import annotations
+
+import re
+from types import MappingProxyType
+
+import pytest
+
+from plog.client.network.metadata import ClusterMetadata, PartitionMetadata, TopicMetadata
+from plog.client.consumer.topic_selection import TopicSelection
+
+ONE = (PartitionMetadata(index=0),)
+METADATA = ClusterMetadata(
+    topics=MappingProxyType(
+        {
+            topic.name: topic
+            for topic in (
+                TopicMetadata(name="log-a", partitions=ONE),
+                TopicMetadata(name="log-b"),
+                TopicMetadata(name="a-log-a", partitions=ONE),
+                TopicMetadata(name="log-offsets", partitions=ONE, is_internal=True),
+            )
+        }
+    )
+)
+
+
+def test_names_are_wanted_whether_they_exist_or_not() -> None:
+    selection = TopicSelection.of(["log-b", "x"], None, excludes_internal=True)
+    assert selection.wanted(METADATA) == {"log-b", "x"}
+    assert selection.covers("x")
+    assert not selection.covers("log-a")
+
+
+@pytest.mark.parametrize("pattern", ["log-.*", re.compile("log-.+"), "^log-.*$"])
+def test_a_pattern_matches_whole_names_of_topics_there_are(pattern: str | re.Pattern[str]) -> None:
+    selection = TopicSelection.of(None, pattern, excludes_internal=True)
+    assert selection.wanted(METADATA) == {"log-a"}
+    assert selection.covers("log-new")
+    assert not selection.covers("a-log-a")
+
+
+def test_internal_topics_are_found_if_they_are_asked_for() -> None:
+    selection = TopicSelection.of(None, "log-.*", excludes_internal=False)
+    assert selection.wanted(METADATA) == {"log-a", "log-offsets"}
+
+
+def test_what_is_no_subscription_is_refused() -> None:
+    with pytest.raises(ValueError, match="one of the two"):
+        TopicSelection.of(["a"], "b", excludes_internal=True)
+    with pytest.raises(ValueError, match="one of the two"):
+        TopicSelection.of(None, None, excludes_internal=True)
+    with pytest.raises(TypeError, match=r"\['a'\] instead of 'a'"):
+        TopicSelection.of("a", None, excludes_internal=True)
+    with pytest.raises(TypeError, match="is not the name"):
+        TopicSelection.of(["a", 3], None, excludes_internal=True)  # type: ignore[list-item]

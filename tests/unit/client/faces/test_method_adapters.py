@@ -1,0 +1,83 @@
+"""What the three faces have in common, read off the classes: nothing is left out in one of them."""
+
+from __future__ import annotations
+
+import inspect
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+import plog
+from plog.client.faces import asyncio as asyncio_face
+from plog.client.faces import blocking
+from plog.client.faces import twisted as twisted_face
+from plog.client.admin import AdminCore
+from plog.client.admin.base import is_operation
+from plog.client.faces.method_adapters import elsewhere, here
+from plog.version import VERSION
+
+FACES = (blocking, asyncio_face, twisted_face)
+
+
+def public_names(kind: type) -> set[str]:
+    return {name for name in dir(kind) if not name.startswith("_")}
+
+
+@pytest.mark.parametrize("name", ["Producer", "Consumer", "Admin"])
+def test_each_face_has_the_same_methods(name: str) -> None:
+    first, *others = (public_names(getattr(face, name)) for face in FACES)
+    for other in others:
+        # What only one of them needs: Twisted's flow control, and nothing else.
+        assert other - first <= {"is_full"}
+        assert first <= other
+
+
+@pytest.mark.parametrize("face", FACES)
+def test_an_admin_has_all_that_the_engine_has(face: Any) -> None:
+    engine = {name for name, method in inspect.getmembers(AdminCore) if is_operation(name, method)}
+    assert len(engine) > 40
+    assert engine <= public_names(face.Admin)
+
+
+@pytest.mark.parametrize("face", FACES)
+def test_a_method_tells_what_the_engines_does(face: Any) -> None:
+    assert face.Admin.create_topic.__doc__ == AdminCore.create_topic.__doc__
+    assert face.Admin.create_topic.__name__ == "create_topic"
+
+
+def test_a_coroutine_is_never_called_and_forgotten() -> None:
+    class Engine:
+        async def act(self) -> None: ...
+
+    for wrapper in (elsewhere, here):
+        with pytest.raises(AssertionError, match="has to be awaited"):
+            wrapper(Engine.act)
+
+
+def test_everything_plog_exports_is_there() -> None:
+    for name in plog.__all__:
+        assert getattr(plog, name) is not None
+
+
+def test_importing_plog_brings_neither_a_reactor_nor_a_codec() -> None:
+    program = (
+        "import plog, sys; print([n for n in sys.modules if n.startswith(('twisted', 'lz4'))])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+    assert done.stdout.strip() == b"[]"
+
+
+def test_the_other_faces_and_the_version_are_there_without_an_import_of_their_own() -> None:
+    program = (
+        "import plog; print(plog.aio.Producer.__name__, plog.twisted.Admin.__name__);"
+        "print(plog.__version__, {'aio', 'twisted', '__version__'} <= {*dir(plog)})"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+    assert done.stdout.decode().split() == ["Producer", "Admin", VERSION, "True"]
+
+
+def test_a_name_it_has_not_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'NoSuchName'"):
+        _ = plog.NoSuchName

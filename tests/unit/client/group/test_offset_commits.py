@@ -1,0 +1,360 @@
+"""Commits against a whole broker, and what a coordinator may answer besides."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+
+from plog.client.errors import CommitFailed
+from plog.client.group.member_state import MemberState
+from plog.client.values import OffsetAndMetadata
+from plog.errors import (
+    GroupAuthorizationFailed,
+    KafkaError,
+    OffsetMetadataTooLarge,
+    RebalanceInProgress,
+    TopicAuthorizationFailed,
+)
+from plog.types import TopicPartition
+from plog.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from tests.helpers.group_world import Member, World, outsider
+
+MakeWorld = Callable[..., World]
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+def at(offset: int) -> dict[TopicPartition, OffsetAndMetadata]:
+    return {T0: OffsetAndMetadata(offset)}
+
+
+def commits(world: World) -> list[int]:
+    """The offsets of t-0 that were sent, in their order."""
+    return [
+        partition.committed_offset
+        for request in world.sim.requests
+        if isinstance(request, OffsetCommitRequest)
+        for topic in request.topics
+        for partition in topic.partitions
+        if (topic.name, partition.partition_index) == T0
+    ]
+
+
+def committed(world: World, member: Member) -> int | None:
+    [offset] = world.sim.run(member.member.committed([T0])).values()
+    return None if offset is None else offset.offset
+
+
+def test_a_commit_is_there_for_all_with_its_note_and_its_epoch(make_world: MakeWorld) -> None:
+    world = make_world()
+    member = outsider(world)
+    world.sim.run(member.member.commit({T0: OffsetAndMetadata(5, "half a page", 0)}))
+    assert world.sim.run(member.member.committed([T0, T1])) == {
+        T0: OffsetAndMetadata(5, "half a page", 0),
+        T1: None,
+    }
+
+
+def test_nothing_to_commit_and_nothing_to_ask_need_no_broker(make_world: MakeWorld) -> None:
+    world = make_world()
+    member = outsider(world)
+    world.sim.refuses = True
+    world.sim.run(member.member.commit({}))
+    assert world.sim.run(member.member.committed([])) == {}
+
+
+def test_a_commit_is_tried_again_until_it_is_answered(make_world: MakeWorld) -> None:
+    world = make_world(seed=2)
+    member = outsider(world)
+    faults = ["lose", "drop", "lose"]
+    world.sim.on_request = lambda request: (
+        faults.pop() if faults and isinstance(request, OffsetCommitRequest) else None
+    )
+    world.sim.run(member.member.commit(at(5)))
+    assert commits(world) == [5, 5, 5, 5]
+
+
+def test_a_commit_has_a_limit(make_world: MakeWorld) -> None:
+    world = make_world()
+    member = outsider(world, default_api_timeout_ms=5_000, request_timeout_ms=1_000)
+    world.sim.run(member.member.commit(at(1)))
+    world.sim.refuses = True
+    world.sim.drop_all()
+    before_s = world.sim.now_s()
+    with pytest.raises(KafkaError) as caught:
+        world.sim.run(member.member.commit(at(2)))
+    assert caught.value.retriable
+    assert world.sim.now_s() - before_s < 20
+
+
+def test_what_a_broker_refuses_for_good_is_raised_at_once(make_world: MakeWorld) -> None:
+    world = make_world(offset_metadata_max_bytes=3)
+    member = outsider(world)
+    with pytest.raises(OffsetMetadataTooLarge, match="t-0"):
+        world.sim.run(member.member.commit({T0: OffsetAndMetadata(1, "long")}))
+    assert len(commits(world)) == 1
+
+
+def test_asynchronous_commits_go_out_and_come_back_in_order(make_world: MakeWorld) -> None:
+    world = make_world()
+    member = outsider(world)
+    answered: list[tuple[int, Exception | None]] = []
+
+    def note(offsets: Mapping[TopicPartition, OffsetAndMetadata], error: Exception | None) -> None:
+        answered.append((offsets[T0].offset, error))
+
+    for offset in range(5):
+        member.member.commit_async(at(offset), note)
+    world.sim.run(member.member.commit(at(9)))
+    assert commits(world) == [0, 1, 2, 3, 4, 9]
+    assert answered == [(offset, None) for offset in range(5)]
+
+
+def test_an_asynchronous_commit_is_tried_once(make_world: MakeWorld) -> None:
+    world = make_world()
+    member = outsider(world)
+    world.sim.run(member.member.commit(at(1)))
+    world.sim.on_request = lambda request: (
+        "lose" if isinstance(request, OffsetCommitRequest) else None
+    )
+    answered: list[Exception | None] = []
+    member.member.commit_async(at(2), lambda _, error: answered.append(error))
+    world.advance(60_000)
+    assert commits(world) == [1, 2]
+    [error] = answered
+    assert isinstance(error, KafkaError)
+    assert error.retriable
+
+
+def test_a_callback_that_fails_holds_up_no_other(make_world: MakeWorld) -> None:
+    world = make_world()
+    member = outsider(world)
+    answered: list[int] = []
+
+    def fail(*_: object) -> None:
+        raise ValueError("no")
+
+    member.member.commit_async(at(1), fail)
+    member.member.commit_async(at(2), lambda *_: answered.append(2))
+    world.advance(1_000)
+    assert answered == [2]
+    [text] = world.errors.texts
+    assert "callback" in text
+
+
+def test_who_is_in_no_group_cannot_disturb_one_that_has_members(make_world: MakeWorld) -> None:
+    world = make_world()
+    member = outsider(world)
+    world.member("a", "t")
+    world.run_until_calm(t=2)
+    with pytest.raises(CommitFailed, match="has members"):
+        world.sim.run(member.member.commit(at(1)))
+
+
+def test_a_member_that_was_replaced_commits_nothing(make_world: MakeWorld) -> None:
+    world = make_world()
+    world.create("t", 1)
+    a = world.member("a", "t")
+    world.run_until_calm(t=1)
+    a.stop_polling()
+    a.member._heartbeats.stop()
+    world.advance(15_000)
+    b = world.member("b", "t")
+    world.sim.run_until(lambda: bool(b.owned))
+    world.advance(5_000)
+    b.stop_polling()
+    before = committed(world, b)
+    with pytest.raises(CommitFailed, match="gone on without"):
+        world.sim.run(a.member.commit(at(0)))
+    assert committed(world, b) == before
+
+
+def test_a_commit_between_two_generations_is_to_come_after_the_next_poll(
+    make_world: MakeWorld,
+) -> None:
+    world = make_world()
+    world.create("t", 2)
+    a = world.member("a", "t", partition_assignment_strategy="range")
+    b = world.member("b", "t", partition_assignment_strategy="range")
+    world.run_until_calm(t=2)
+    b.stop_polling()
+    world.member("c", "t", partition_assignment_strategy="range")
+    world.sim.run_until(lambda: a.member.state.value == "preparing rebalance")
+    with pytest.raises(RebalanceInProgress, match="poll"):
+        world.sim.run(a.member.commit(at(1)))
+
+
+def test_a_commit_is_not_carried_over_into_another_generation(make_world: MakeWorld) -> None:
+    world = make_world()
+    world.create("t", 1)
+    a = world.member("a", "t")
+    world.run_until_calm(t=1)
+    a.stop_polling()
+    world.advance(1_000)
+    world.sim.on_request = lambda request: (
+        "drop" if isinstance(request, OffsetCommitRequest) else None
+    )
+    failed: list[Exception | None] = []
+
+    async def commit() -> None:
+        try:
+            await a.member.commit(at(0))
+        except Exception as error:
+            failed.append(error)
+
+    world.sim.spawn(commit(), "commit")
+    world.advance(500)
+    a.member._membership.ask_to_rejoin("test")
+    world.sim.run(a.until_active())
+    world.sim.on_request = None
+    world.advance(5_000)
+    assert isinstance(failed[0], CommitFailed | RebalanceInProgress)
+
+
+# -- by itself ------------------------------------------------------------------------------------
+
+
+def reader(world: World, **settings: Any) -> Member:
+    """A member that commits by itself and whose application is moved by hand."""
+    world.create("t", 1)
+    a = world.member("a", enable_auto_commit=True, auto_commit_interval_ms=5_000, **settings)
+    a.member.subscribe(["t"])
+    a.member.polled()
+    world.sim.run(a.until_active())
+    return a
+
+
+def test_only_what_the_application_had_before_its_last_poll_is_committed(
+    make_world: MakeWorld,
+) -> None:
+    world = make_world()
+    a = reader(world)
+    a.positions.offsets[T0] = 10
+    world.advance(5_001)
+    assert commits(world) == [], "it may be at work on these ten"
+    a.member.polled()
+    a.positions.offsets[T0] = 20
+    world.advance(2_000)
+    assert commits(world) == [10]
+    world.advance(10_000)
+    assert commits(world) == [10]
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_no_automatic_commit_undoes_one_of_the_application(
+    make_world: MakeWorld, waits: bool
+) -> None:
+    """What the last poll has left to commit is older, but would be sent a moment later."""
+    world = make_world()
+    a = reader(world)
+    a.positions.offsets[T0] = 10
+    world.advance(5_000)
+    a.member.polled()
+    if waits:
+        world.sim.run(a.member.commit(at(20)))
+    else:
+        a.member.commit_async(at(20))
+    world.advance(4_000)
+    assert commits(world) == [20]
+    assert committed(world, a) == 20
+
+
+def test_what_was_read_is_committed_before_partitions_go(make_world: MakeWorld) -> None:
+    world = make_world()
+    a = reader(world, partition_assignment_strategy="range")
+    a.positions.offsets[T0] = 7
+    b = world.member("b", "t", partition_assignment_strategy="range")
+    for _ in range(2):  # The first poll begins to commit, and waits for nothing.
+        world.sim.run_until(lambda: a.member.needs_attention)
+        a.member.polled()
+        world.sim.run(a.member.attend())
+    assert a.owned == frozenset()
+    assert committed(world, b) == 7
+
+
+def test_what_was_read_is_committed_at_the_end(make_world: MakeWorld) -> None:
+    world = make_world()
+    a = reader(world)
+    a.positions.offsets[T0] = 7
+    a.close()
+    assert committed(world, world.member("b")) == 7
+
+
+def test_an_automatic_commit_that_fails_is_made_up_for(make_world: MakeWorld) -> None:
+    world = make_world()
+    a = reader(world)
+    world.sim.on_request = lambda request: (
+        "drop" if isinstance(request, OffsetCommitRequest) else None
+    )
+    a.positions.offsets[T0] = 3
+    world.advance(5_000)
+    a.member.polled()
+    world.advance(2_000)
+    world.sim.on_request = None
+    a.member.polled()
+    world.advance(2_000)
+    assert committed(world, a) == 3
+
+
+def test_without_a_subscription_too(make_world: MakeWorld) -> None:
+    world = make_world()
+    member = outsider(world, enable_auto_commit=True, auto_commit_interval_ms=1_000)
+    member.positions.assign([T0])
+    member.positions.offsets[T0] = 4
+    world.advance(1_000)
+    member.member.polled()
+    world.sim.run(member.member.attend())
+    world.advance(1_000)
+    assert committed(world, member) == 4
+
+
+def test_commits_without_an_answer_do_not_keep_a_member_from_leaving(
+    make_world: MakeWorld,
+) -> None:
+    world = make_world()
+    world.create("t", 1)
+    a = world.member("a")
+    a.member.subscribe(["t"])
+    a.member.polled()
+    world.sim.run(a.until_active())
+    world.sim.deaf = True
+    a.member.commit_async(at(3))
+    before_s = world.sim.now_s()
+    world.sim.run(a.member.close(2))
+    assert world.sim.now_s() - before_s < 10
+    assert a.member.state is MemberState.UNJOINED
+
+
+# -- answers this broker does not give ------------------------------------------------------------
+
+
+def commit_answer(code: int) -> OffsetCommitResponse:
+    partitions = [OffsetCommitResponsePartition(partition_index=0, error_code=code)]
+    return OffsetCommitResponse(topics=[OffsetCommitResponseTopic(name="t", partitions=partitions)])
+
+
+@pytest.mark.parametrize(
+    ("code", "error"),
+    [(29, TopicAuthorizationFailed), (30, GroupAuthorizationFailed)],
+)
+def test_what_is_not_allowed_is_said(
+    make_world: MakeWorld, code: int, error: type[KafkaError]
+) -> None:
+    world = make_world()
+    member = outsider(world)
+    member.answers(commit_answer(code))
+    with pytest.raises(error, match=r"t|g"):
+        world.sim.run(member.member.commit(at(1)))
+
+
+def test_a_coordinator_that_moves_or_loads_is_asked_again(make_world: MakeWorld) -> None:
+    world = make_world()
+    member = outsider(world)
+    member.answers(*map(commit_answer, (14, 15, 16, 7, 3, 0)))
+    world.sim.run(member.member.commit(at(1)))

@@ -1,0 +1,48 @@
+"""The version of a request that both sides speak."""
+
+from __future__ import annotations
+
+import pytest
+
+from plog.client.network.api_versions import common_version, ranges_of
+from plog.errors import UnsupportedVersion
+from plog.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
+from plog.wire.messages.fetch import FetchRequest
+from plog.wire.messages.metadata import MetadataRequest
+from plog.wire.messages.offset_commit import OffsetCommitRequest
+from plog.wire.messages.offset_fetch import OffsetFetchRequest
+from plog.wire.messages.produce import ProduceRequest
+from plog.wire.schema import ApiMessage
+
+ADDRESS = "b:9092"
+
+
+def test_it_is_the_highest_of_the_broker_or_of_ours() -> None:
+    key = MetadataRequest.api_key
+    assert common_version(MetadataRequest, {key: (0, 9)}, ADDRESS) == 9
+    assert common_version(MetadataRequest(), {key: (0, 99)}, ADDRESS) == MetadataRequest.max_version
+
+
+@pytest.mark.parametrize(
+    ("request_type", "highest"),
+    [(ProduceRequest, 12), (FetchRequest, 12), (OffsetCommitRequest, 9), (OffsetFetchRequest, 9)],
+)
+def test_topics_go_by_name_whatever_the_broker_speaks(
+    request_type: type[ApiMessage], highest: int
+) -> None:
+    assert request_type.max_version > highest
+    assert common_version(request_type, {request_type.api_key: (0, 99)}, ADDRESS) == highest
+
+
+def test_where_there_is_none_it_says_who_speaks_what() -> None:
+    with pytest.raises(UnsupportedVersion, match=r"b:9092 serves only versions 0 to 3 of it, .* 4"):
+        common_version(FetchRequest, {FetchRequest.api_key: (0, 3)}, ADDRESS)
+    with pytest.raises(UnsupportedVersion, match="only versions 20 to 21 of it"):
+        common_version(FetchRequest, {FetchRequest.api_key: (20, 21)}, ADDRESS)
+    with pytest.raises(UnsupportedVersion, match=r"METADATA: .* none of it"):
+        common_version(MetadataRequest, {}, ADDRESS)
+
+
+def test_what_a_broker_serves_is_read_off_its_answer() -> None:
+    answer = ApiVersionsResponse(api_keys=[ApiVersion(api_key=3, min_version=1, max_version=9)])
+    assert ranges_of(answer) == {3: (1, 9)}

@@ -1,0 +1,121 @@
+"""plog/client/network/bootstrap_controllers.py: clients of the controllers of an Apache Kafka cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from contextlib import ExitStack
+from typing import Any, TypeVar
+
+import pytest
+
+from plog.client.admin.brokers import BrokerAdmin, FeatureUpdate
+from plog.client.network.cluster import Cluster
+from plog.client.network.bootstrap_controllers import CONTROLLER_ENDPOINTS, as_metadata
+from plog.client.settings import AdminSettings, ConfigError
+from plog.client.network.socket_network import SocketNetwork, run_blocking
+from plog.errors import MismatchedEndpointType, UnsupportedVersion
+from plog.wire.messages.describe_cluster import (
+    DescribeClusterBroker,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
+from plog.wire.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
+from plog.wire.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
+from plog.wire.schema import ApiMessage
+from tests.unit.client.scripted_broker import ScriptedBroker, Step, serve_versions
+
+T = TypeVar("T")
+
+
+class Quorum:
+    """A first controller that is not the active one, and the active one, which has a script."""
+
+    def __init__(self, stack: ExitStack, *steps: Step, at_first: Step | None = None) -> None:
+        self.active = stack.enter_context(ScriptedBroker([serve_versions(), *steps]))
+        first = [serve_versions(), at_first or self.describe]
+        self.first = stack.enter_context(ScriptedBroker(first))
+        self.cluster = Cluster(
+            SocketNetwork(client_id="test"),
+            AdminSettings.from_options(bootstrap_controllers=f"127.0.0.1:{self.first.port}"),
+        )
+        self.admin = BrokerAdmin(self.cluster)
+
+    def describe(self, request: ApiMessage) -> ApiMessage:
+        """Who the controllers are; in the middle of an election nobody is active."""
+        assert isinstance(request, DescribeClusterRequest)
+        assert request.endpoint_type == CONTROLLER_ENDPOINTS
+        ports = {3000: self.first.port, 3001: self.active.port}
+        return DescribeClusterResponse(
+            endpoint_type=CONTROLLER_ENDPOINTS,
+            cluster_id="c",
+            controller_id=3001,
+            brokers=[
+                DescribeClusterBroker(broker_id=node_id, host="127.0.0.1", port=port)
+                for node_id, port in ports.items()
+            ],
+        )
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """What `coroutine` returns or raises; the connections are closed then."""
+
+        async def closing() -> T:
+            try:
+                return await coroutine
+            finally:
+                await self.cluster.close()
+
+        return run_blocking(closing())
+
+
+@pytest.fixture
+def stack() -> Any:
+    """Ends what a test has begun."""
+    with ExitStack() as stack:
+        yield stack
+
+
+def test_the_controllers_are_told(stack: ExitStack) -> None:
+    quorum = Quorum(stack)
+    quorum.active._steps = [serve_versions(), quorum.describe]
+    cluster = quorum.run(quorum.admin.describe_cluster())
+    assert list(cluster.brokers) == [3000, 3001]
+    assert cluster.controller_id == 3001
+
+
+def test_changes_go_to_the_active_one(stack: ExitStack) -> None:
+    asked: list[ApiMessage] = []
+
+    def step(answer: ApiMessage) -> Step:
+        return lambda request: asked.append(request) or answer  # type: ignore[func-returns-value]
+
+    quorum = Quorum(stack, step(UpdateFeaturesResponse()), step(UnregisterBrokerResponse()))
+
+    async def change() -> None:
+        updated = await quorum.admin.update_features({"group.version": FeatureUpdate(1)})
+        updated.raise_first()
+        await quorum.admin.unregister_broker(7)
+
+    quorum.run(change())
+    features, unregistered = asked
+    assert isinstance(features, UpdateFeaturesRequest)
+    assert unregistered == UnregisterBrokerRequest(broker_id=7)
+
+
+def test_a_broker_is_no_controller(stack: ExitStack) -> None:
+    refusal = DescribeClusterResponse(error_code=114, error_message="this is a broker")
+    with pytest.raises(MismatchedEndpointType, match="this is a broker"):
+        as_metadata(refusal)
+    # An earlier version of the request cannot ask for controllers, and tells of brokers.
+    with pytest.raises(UnsupportedVersion, match=r"before Kafka 3\.7"):
+        as_metadata(DescribeClusterResponse())
+
+
+def test_a_client_has_brokers_or_controllers() -> None:
+    with pytest.raises(ConfigError, match=r"bootstrap.controllers=a:1: say where to begin in one"):
+        AdminSettings.from_options(bootstrap_servers="a:1", bootstrap_controllers="a:1")
+    with pytest.raises(ConfigError, match="not of the form host:port"):
+        AdminSettings.from_options(bootstrap_controllers="a:b")
+    with pytest.raises(ConfigError, match=r"bootstrap.servers is not set"):
+        AdminSettings.from_options(bootstrap_controllers="")
+    settings = AdminSettings.from_options(bootstrap_controllers="a:1,b:2")
+    assert [each.host for each in settings.bootstrap_addresses()] == ["a", "b"]

@@ -1,0 +1,305 @@
+"""The cluster as clients see it, against a whole broker on virtual time."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from typing import Any
+
+import pytest
+
+from plog.client.network.cluster import Cluster
+from plog.client.errors import ClosedError, ConnectionFailed
+from plog.client.settings import ClientSettings
+from plog.errors import (
+    KafkaError,
+    RequestTimedOut,
+    UnknownTopicOrPartition,
+)
+from plog.types import TopicPartition
+from plog.wire.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+)
+from plog.wire.messages.create_topics import (
+    CreatableTopic,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from plog.wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
+from plog.wire.messages.metadata import MetadataRequest
+from plog.wire.schema import WireError
+from tests.helpers.sim_broker import create_topic
+from tests.helpers.sim_network import SimNetwork
+
+
+@pytest.fixture
+def sim() -> SimNetwork:
+    return SimNetwork()
+
+
+def make_cluster(sim: SimNetwork, **settings: Any) -> Cluster:
+    made = ClientSettings(bootstrap_servers=sim.bootstrap_servers)
+    return Cluster(sim, dataclasses.replace(made, **settings))
+
+
+def test_tells_brokers_and_topics(sim: SimNetwork) -> None:
+    create_topic(sim.broker, "page-views", partitions=3)
+    metadata = sim.run(make_cluster(sim).refresh(["page-views"]))
+    assert metadata.partition_count("page-views") == 3
+    assert metadata.leader_of(TopicPartition("page-views", 2)) in metadata.brokers
+    assert metadata.leader_of(TopicPartition("page-views", 3)) is None
+    assert metadata.controller_id in metadata.brokers
+    assert metadata.cluster_id
+
+
+def test_a_question_takes_the_highest_version_both_speak(sim: SimNetwork) -> None:
+    cluster = make_cluster(sim)
+    answer = sim.run(cluster.ask_any(DescribeClusterRequest(), DescribeClusterResponse))
+    assert answer.error_code == 0
+    assert answer.cluster_id
+
+
+def test_asks_again_after_a_connection_broke(sim: SimNetwork) -> None:
+    cluster = make_cluster(sim)
+    sim.run(cluster.refresh(()))
+    faults = ["lose", "drop", None]
+    sim.on_request = lambda request: (
+        faults.pop(0) if isinstance(request, MetadataRequest) and faults else None
+    )
+    sim.run(cluster.refresh(()))
+    assert faults == []
+
+
+def test_asks_until_there_is_no_time_left(sim: SimNetwork) -> None:
+    sim.refuses = True
+    cluster = make_cluster(sim, default_api_timeout_ms=5_000)
+    before_s = sim.now_s()
+    with pytest.raises(ConnectionFailed, match=r"127\.0\.0\.1:9092.*refused.*tried for 5 s"):
+        sim.run(cluster.refresh(()))
+    assert 5 <= sim.now_s() - before_s < 7
+
+
+def test_reconnects_less_and_less_often(sim: SimNetwork) -> None:
+    sim.refuses = True
+    tries: list[float] = []
+    connect = sim.connect
+
+    async def counted(*arguments: Any, **options: Any) -> Any:
+        tries.append(sim.now_s())
+        return await connect(*arguments, **options)
+
+    sim.connect = counted  # type: ignore[method-assign]
+    with pytest.raises(ConnectionFailed):
+        sim.run(make_cluster(sim, default_api_timeout_ms=10_000).refresh(()))
+    gaps = [after - before for before, after in itertools.pairwise(tries)]
+    assert gaps[0] < 0.3
+    assert max(gaps) < 2.5
+    assert 8 <= len(tries) <= 20
+
+
+def test_a_topic_is_awaited_until_it_has_leaders(sim: SimNetwork) -> None:
+    cluster = make_cluster(sim)
+    sim.call_later(2, lambda: sim.create_soon("late"))
+    topic = sim.run(cluster.topic("late", deadline=cluster.deadline(10)))
+    assert topic.has_leaders
+
+
+def test_a_topic_that_never_comes_is_an_error_naming_it(sim: SimNetwork) -> None:
+    cluster = make_cluster(sim)
+    with pytest.raises(UnknownTopicOrPartition, match="topic nowhere"):
+        sim.run(cluster.topic("nowhere", deadline=cluster.deadline(1)))
+
+
+def test_wanted_topics_are_looked_up_by_themselves(sim: SimNetwork) -> None:
+    create_topic(sim.broker, "page-views")
+    cluster = make_cluster(sim)
+    seen: list[int | None] = []
+    cluster.on_update.append(lambda metadata: seen.append(metadata.partition_count("page-views")))
+    cluster.want_topics(["page-views"])
+    sim.run_until(lambda: 1 in seen)
+
+
+def test_metadata_grows_old(sim: SimNetwork) -> None:
+    create_topic(sim.broker, "page-views")
+    cluster = make_cluster(sim, metadata_max_age_ms=30_000)
+    cluster.want_topics(["page-views"])
+    updates: list[float] = []
+    cluster.on_update.append(lambda _: updates.append(sim.now_s()))
+    sim.advance(100_000)
+    assert 3 <= len(updates) <= 5
+
+
+def test_nothing_keeps_metadata_from_being_asked_for_again(sim: SimNetwork) -> None:
+    create_topic(sim.broker, "page-views")
+    cluster = make_cluster(sim, metadata_max_age_ms=1_000)
+    cluster.want_topics(["page-views"])
+    sim.advance(500)
+    wrong: list[Exception] = [WireError("nonsense"), ZeroDivisionError("a listener's bug")]
+
+    def fail(_: object) -> None:
+        if wrong:
+            raise wrong.pop()
+
+    cluster.on_update.append(fail)
+    sim.advance(10_000)
+    assert not wrong
+    updates: list[object] = []
+    cluster.on_update.append(updates.append)
+    sim.advance(5_000)
+    assert updates
+
+
+def test_a_topic_nobody_keeps_fresh_is_asked_about_anew(sim: SimNetwork) -> None:
+    create_topic(sim.broker, "page-views")
+    cluster = make_cluster(sim)
+    assert len(sim.run(cluster.topic("page-views")).partitions) == 1
+    grown = CreatePartitionsTopic(name="page-views", count=3, assignments=None)
+    request = CreatePartitionsRequest(topics=[grown], timeout_ms=1_000)
+    [result] = sim.broker.ask(request, 3).results
+    assert result.error_code == 0
+    assert len(sim.run(cluster.topic("page-views")).partitions) == 3
+
+
+def test_the_coordinator_of_a_group_is_found_and_remembered(sim: SimNetwork) -> None:
+    cluster = make_cluster(sim)
+    node = sim.run(cluster.coordinator("billing"))
+    asked = len(sim.requests)
+    assert sim.run(cluster.coordinator("billing")) == node
+    assert len(sim.requests) == asked
+    cluster.forget_coordinator("billing")
+    sim.run(cluster.coordinator("billing"))
+    assert len(sim.requests) > asked
+
+
+def test_the_controller_creates_topics(sim: SimNetwork) -> None:
+    request = CreateTopicsRequest(
+        topics=[CreatableTopic(name="made", num_partitions=1, replication_factor=1)]
+    )
+    cluster = make_cluster(sim)
+    answer = sim.run(cluster.ask_controller(request, CreateTopicsResponse))
+    assert answer.topics[0].error_code == 0
+
+
+def test_goes_on_when_the_broker_has_restarted(sim: SimNetwork) -> None:
+    create_topic(sim.broker, "page-views")
+    cluster = make_cluster(sim)
+    sim.run(cluster.refresh(["page-views"]))
+    sim.restart()
+    assert sim.run(cluster.refresh(["page-views"])).partition_count("page-views") == 1
+
+
+def test_two_who_need_a_connection_share_one(sim: SimNetwork) -> None:
+    cluster = make_cluster(sim)
+    [node] = sim.run(cluster.refresh(())).brokers
+    opened = len(sim.channels)
+
+    async def both() -> list[Any]:
+        return await sim.gather([cluster.connection(node), cluster.connection(node)])
+
+    first, second = sim.run(both())
+    assert first is second
+    assert len(sim.channels) == opened + 1
+
+
+def test_an_idle_connection_is_closed(sim: SimNetwork) -> None:
+    create_topic(sim.broker, "page-views")
+    cluster = make_cluster(sim, connections_max_idle_ms=20_000, metadata_max_age_ms=50_000)
+    [node] = sim.run(cluster.refresh(())).brokers
+    sim.run(cluster.connection(node))
+    cluster.want_topics(["page-views"])
+    sim.advance(120_000)
+    assert not sim.channels[1].is_open
+    assert len(sim.channels) >= 3
+
+
+def test_a_connection_that_is_used_without_waiting_is_not_idle(sim: SimNetwork) -> None:
+    create_topic(sim.broker, "page-views")
+    cluster = make_cluster(sim, connections_max_idle_ms=20_000, metadata_max_age_ms=50_000)
+    [node] = sim.run(cluster.refresh(())).brokers
+    connection = sim.run(cluster.connection(node))
+    cluster.want_topics(["page-views"])
+    for _ in range(12):
+        sim.advance(10_000)
+        assert cluster.idle_connection(node) is connection
+
+
+def test_topics_nobody_needs_are_not_asked_about(sim: SimNetwork) -> None:
+    create_topic(sim.broker, "page-views")
+    create_topic(sim.broker, "clicks")
+    cluster = make_cluster(sim, metadata_max_age_ms=50_000)
+    cluster.want_topics(["page-views", "clicks"])
+    sim.advance(1_000)
+    cluster.forget_topics(["clicks", "no such"])
+    sim.requests.clear()
+    sim.advance(60_000)
+    asked = [request for request in sim.requests if isinstance(request, MetadataRequest)]
+    assert [[topic.name for topic in request.topics or ()] for request in asked] == [["page-views"]]
+
+
+def test_an_unknown_node_is_an_error(sim: SimNetwork) -> None:
+    with pytest.raises(KafkaError, match="broker 77 is not known"):
+        sim.run(make_cluster(sim).connection(77))
+
+
+def test_a_silent_broker_times_out(sim: SimNetwork) -> None:
+    cluster = make_cluster(sim, request_timeout_ms=1_000, default_api_timeout_ms=3_000)
+    [node] = sim.run(cluster.refresh(())).brokers
+    connection = sim.run(cluster.connection(node))
+    sim.deaf = True
+    with pytest.raises(RequestTimedOut, match="in time"):
+        sim.run(cluster.ask_node(node, DescribeClusterRequest(), DescribeClusterResponse))
+    assert not connection.is_open
+
+
+def test_a_closed_cluster_says_so(sim: SimNetwork) -> None:
+    cluster = make_cluster(sim)
+    sim.run(cluster.refresh(()))
+    sim.run(cluster.close())
+    with pytest.raises(ClosedError, match="closed"):
+        sim.run(cluster.refresh(()))
+
+
+def test_whoever_looks_for_a_coordinator_hears_of_the_end(sim: SimNetwork) -> None:
+    cluster = make_cluster(sim)
+    sim.run(cluster.refresh(()))
+    sim.refuses = True
+    sim.drop_all()
+    sim.call_later(1, lambda: sim.spawn(cluster.close(), "closing"))
+    with pytest.raises(ClosedError):
+        sim.run(cluster.coordinator("g"))
+    assert sim.now_s() < 5
+
+
+def test_why_nobody_answers_is_known_meanwhile(sim: SimNetwork) -> None:
+    cluster = make_cluster(sim)
+    sim.run(cluster.refresh(()))
+    assert cluster.trouble is None
+    sim.refuses = True
+    sim.drop_all()
+    cluster.want_topics(["page-views"])
+    sim.run_until(lambda: "refused" in str(cluster.trouble))
+    sim.refuses = False
+    sim.run_until(lambda: cluster.trouble is None)
+
+
+def test_a_port_that_answers_nothing_may_want_tls(sim: SimNetwork) -> None:
+    sim.on_request = lambda _: "drop"
+    with pytest.raises(ConnectionFailed, match="wants TLS, which security"):
+        sim.run(make_cluster(sim, default_api_timeout_ms=500).refresh())
+
+
+def test_who_waits_for_a_broker_is_told_once(
+    sim: SimNetwork, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster = make_cluster(sim, default_api_timeout_ms=5_000)
+    for _ in range(2):  # Each time they go, until one has answered.
+        sim.refuses = True
+        with pytest.raises(ConnectionFailed):
+            sim.run(cluster.refresh(()))
+        [warning] = [record.message for record in caplog.records]
+        assert "127.0.0.1:9092" in warning
+        assert warning.endswith("; trying again")
+        caplog.clear()
+        sim.refuses = False
+        sim.run(cluster.refresh(()))

@@ -1,0 +1,106 @@
+"""A reactor over a loop: its timers are the loop's, as Twisted's users know timers."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from twisted.internet.error import AlreadyCalled, AlreadyCancelled
+from twisted.internet.interfaces import IDelayedCall
+from zope.interface.verify import verifyObject
+
+from plog.client.network.loop_reactor import LoopReactor
+
+
+def on_a_loop(story: Callable[[Any], Awaitable[None]]) -> None:
+    """Run `story` with the reactor of a new loop."""
+
+    async def run() -> None:
+        of_loop = LoopReactor.acquire()
+        try:
+            await story(of_loop.reactor)
+        finally:
+            await of_loop.release()
+
+    asyncio.run(run())
+
+
+def test_a_call_is_made_with_its_arguments() -> None:
+    async def story(reactor: Any) -> None:
+        came: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        call = reactor.callLater(0.001, lambda *a, **k: came.set_result((a, k)), 1, two=2)
+        assert verifyObject(IDelayedCall, call) and call.active()
+        assert reactor.getDelayedCalls() == [call]
+        assert await came == ((1,), {"two": 2})
+        assert not call.active() and reactor.getDelayedCalls() == []
+        for touch in (call.cancel, lambda: call.reset(1), lambda: call.delay(1)):
+            with pytest.raises(AlreadyCalled):
+                touch()
+
+    on_a_loop(story)
+
+
+def test_a_cancelled_call_is_not_made() -> None:
+    async def story(reactor: Any) -> None:
+        made: list[str] = []
+        call = reactor.callLater(0, made.append, "cancelled")
+        call.cancel()
+        came = asyncio.Event()
+        reactor.callLater(0, came.set)
+        await came.wait()
+        assert made == [] and not call.active()
+        with pytest.raises(AlreadyCancelled):
+            call.cancel()
+
+    on_a_loop(story)
+
+
+def test_a_call_can_be_moved() -> None:
+    async def story(reactor: Any) -> None:
+        came: asyncio.Queue[str] = asyncio.Queue()
+        late = reactor.callLater(3600, came.put_nowait, "was an hour away")
+        at_s = late.getTime()
+        late.delay(60)
+        assert late.getTime() == at_s + 60 > reactor.seconds() + 3600
+        late.reset(0)
+        assert await came.get() == "was an hour away"
+
+    on_a_loop(story)
+
+
+def test_the_last_client_leaves_no_timer_behind() -> None:
+    made: list[str] = []
+
+    async def story(reactor: Any) -> None:
+        reactor.callLater(0.001, made.append, "after the end")
+
+    async def run() -> None:
+        of_loop = LoopReactor.acquire()
+        await story(of_loop.reactor)
+        await of_loop.release()
+        assert of_loop.reactor.getDelayedCalls() == []
+
+    asyncio.run(run())
+    assert made == []
+
+
+def test_calls_leave_nothing_to_the_collector() -> None:
+    async def story(reactor: Any) -> None:
+        gc.collect()
+        for _ in range(10):
+            came = asyncio.Event()
+            reactor.callLater(0, came.set)
+            reactor.callLater(60, came.set).cancel()
+            await came.wait()
+        gc.set_debug(gc.DEBUG_SAVEALL)
+        try:
+            gc.collect()
+            assert [thing for thing in gc.garbage if "LoopCall" in repr(type(thing))] == []
+        finally:
+            gc.set_debug(0)
+            gc.garbage.clear()
+
+    on_a_loop(story)

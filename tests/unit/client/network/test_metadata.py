@@ -1,0 +1,62 @@
+"""What a client makes of the Metadata response."""
+
+from __future__ import annotations
+
+from plog.client.network.metadata import ClusterMetadata
+from plog.errors import ErrorCode
+from plog.types import TopicPartition
+from plog.wire.messages.metadata import (
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+
+T0 = TopicPartition("t", 0)
+
+
+def told(
+    leader: int, epoch: int, *, topic_id: bytes = b"a" * 16, error: int = 0
+) -> MetadataResponse:
+    partition = MetadataResponsePartition(
+        partition_index=0, leader_id=leader, leader_epoch=epoch, error_code=error
+    )
+    topic = MetadataResponseTopic(name="t", topic_id=topic_id, partitions=[partition])
+    brokers = [MetadataResponseBroker(node_id=number, host="h", port=1) for number in (1, 2)]
+    return MetadataResponse(brokers=brokers, topics=[topic])
+
+
+def test_a_leader_of_an_older_epoch_is_not_taken_over() -> None:
+    metadata = ClusterMetadata().updated(told(2, 5), replace_topics=False)
+    metadata = metadata.updated(told(1, 4), replace_topics=False)
+    assert metadata.leader_of(T0) == 2
+    metadata = metadata.updated(told(1, 6), replace_topics=False)
+    assert metadata.leader_of(T0) == 1
+
+
+def test_a_broker_that_knows_of_none_does_not_make_the_others_forgotten() -> None:
+    metadata = ClusterMetadata().updated(told(2, 5), replace_topics=False)
+    metadata = metadata.updated(MetadataResponse(brokers=[], topics=[]), replace_topics=False)
+    assert sorted(metadata.brokers) == [1, 2]
+
+
+def test_another_topic_of_the_same_name_begins_anew() -> None:
+    metadata = ClusterMetadata().updated(told(2, 5), replace_topics=False)
+    metadata = metadata.updated(told(1, 0, topic_id=b"b" * 16), replace_topics=False)
+    assert metadata.leader_of(T0) == 1
+
+
+def test_an_error_of_a_newer_broker_is_one_of_the_servers() -> None:
+    metadata = ClusterMetadata().updated(told(-1, 0, error=30_000), replace_topics=False)
+    partition = metadata.partition(T0)
+    assert partition is not None
+    assert partition.error is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert metadata.leader_of(T0) is None
+
+
+def test_topics_that_are_not_told_stay_or_go() -> None:
+    metadata = ClusterMetadata().updated(told(1, 0), replace_topics=False)
+    assert "t" in metadata.updated(MetadataResponse(), replace_topics=False).topics
+    assert "t" not in metadata.updated(MetadataResponse(), replace_topics=True).topics
+    assert metadata.partition_count("t") == 1
+    assert metadata.partition(TopicPartition("t", 9)) is None

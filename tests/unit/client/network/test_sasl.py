@@ -1,0 +1,163 @@
+"""What a client says to log in: the examples of the RFCs, and brokers that answer wrongly."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+
+import pytest
+
+from plog import scram
+from plog.client.errors import AuthenticationFailed
+from plog.client.network.sasl import (
+    Credentials,
+    OauthBearer,
+    Plain,
+    Scram,
+    credentials_of,
+    mechanism_of,
+)
+from plog.client.settings import ClientSettings
+from plog.scram import ScramMechanism
+
+SHA_256 = ScramMechanism.SCRAM_SHA_256
+NONCE = "rOprNGfwEbeRWgbNEkqO"
+SERVER_FIRST = (
+    b"r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096"
+)
+SERVER_FINAL = b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4="
+
+
+def _scram(user: str = "user", password: str = "pencil", **options: str) -> Scram:
+    credentials = Credentials(user=user, password=password, options=options)
+    return Scram(SHA_256, credentials, nonce=NONCE)
+
+
+def test_plain_says_everything_at_once() -> None:
+    mechanism = Plain(Credentials(user="älice", password="sécret"))
+    assert mechanism.first() == "\0älice\0sécret".encode()
+    mechanism.next(b"")
+    with pytest.raises(AuthenticationFailed, match="none of its own"):
+        mechanism.next(b"x")
+
+
+def test_plain_has_no_place_for_a_nul() -> None:
+    with pytest.raises(AuthenticationFailed, match="NUL"):
+        Plain(Credentials(user="a", password="b\0c"))
+
+
+def test_scram_speaks_as_in_the_example_of_rfc_7677() -> None:
+    mechanism = _scram()
+    assert mechanism.first() == b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO"
+    assert mechanism.next(SERVER_FIRST) == (
+        b"c=biws,r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,"
+        b"p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ="
+    )
+    assert mechanism.next(SERVER_FINAL) is None
+    with pytest.raises(AuthenticationFailed, match="after the end"):
+        mechanism.next(SERVER_FINAL)
+
+
+def test_scram_with_sha_512_is_what_a_broker_checks() -> None:
+    sha_512 = ScramMechanism.SCRAM_SHA_512
+    mechanism = Scram(sha_512, Credentials(user="u", password="p"), nonce="abc")
+    first = mechanism.first().removeprefix(b"n,,")
+    server_first = b"r=abcdef,s=%b,i=8192" % b64encode(b"salt")
+    final = mechanism.next(server_first)
+    assert final is not None
+    salted = scram.salted_password(sha_512, b"p", salt=b"salt", iterations=8192)
+    exchange = b"%b,%b,c=biws,r=abcdef" % (first, server_first)
+    proof = b64encode(scram.client_proof(sha_512, salted, exchange))
+    assert final == b"c=biws,r=abcdef,p=" + proof
+    signature = b64encode(scram.server_signature(sha_512, salted, exchange))
+    assert mechanism.next(b"v=" + signature) is None
+
+
+def test_names_are_escaped_and_nonces_differ() -> None:
+    assert _scram(user="a=b,c").first() == b"n,,n=a=3Db=2Cc,r=rOprNGfwEbeRWgbNEkqO"
+    credentials = Credentials(user="u", password="p")
+    assert Scram(SHA_256, credentials).first() != Scram(SHA_256, credentials).first()
+
+
+def test_a_delegation_token_is_announced() -> None:
+    assert _scram(tokenauth="true").first().endswith(b",tokenauth=true")
+
+
+@pytest.mark.parametrize(
+    ("server_first", "problem"),
+    [
+        (b"", "none of it"),
+        (b"\xff", "no text"),
+        (b"e=other-error", "none of it"),
+        (SERVER_FIRST.replace(b"r=rO", b"r=xx"), "another log-in"),
+        (b"r=rOprNGfwEbeRWgbNEkqO,s=c2FsdA==,i=4096", "another log-in"),
+        (b"m=ext," + SERVER_FIRST, "none of it"),
+        (SERVER_FIRST.replace(b"i=4096", b"i=4095"), "wants 4095 iterations"),
+        (SERVER_FIRST.replace(b"i=4096", b"i=999999999"), "wants 999999999 iterations"),
+        (SERVER_FIRST.replace(b"s=W22ZaJ0", b"s=W22ZaJ"), "none of it"),
+    ],
+)
+def test_a_broker_that_answers_wrongly_gets_no_proof(server_first: bytes, problem: str) -> None:
+    with pytest.raises(AuthenticationFailed, match=problem):
+        _scram().next(server_first)
+
+
+@pytest.mark.parametrize(
+    ("server_final", "problem"),
+    [
+        (b"e=invalid-proof", "refuses the log-in: invalid-proof"),
+        (b"v=AAAA", "does not know the user's password"),
+        (b"v=!", "none of it"),
+        (b"", "none of it"),
+    ],
+)
+def test_a_broker_has_to_prove_itself(server_final: bytes, problem: str) -> None:
+    mechanism = _scram()
+    mechanism.next(SERVER_FIRST)
+    with pytest.raises(AuthenticationFailed, match=problem):
+        mechanism.next(server_final)
+
+
+def test_a_token_is_said_with_its_extensions() -> None:
+    mechanism = OauthBearer("a.b-c==", {"extension_cluster": "lkc-1", "other": "x"})
+    assert mechanism.first() == b"n,,\x01auth=Bearer a.b-c==\x01cluster=lkc-1\x01\x01"
+    assert mechanism.next(b"") is None
+    assert OauthBearer("t").first() == b"n,,\x01auth=Bearer t\x01\x01"
+
+
+def test_a_refused_token_is_told_why() -> None:
+    mechanism = OauthBearer("t")
+    assert mechanism.next(b'{"status":"invalid_token"}') == b"\x01"
+    with pytest.raises(AuthenticationFailed, match="invalid_token"):
+        mechanism.next(b"x")
+
+
+@pytest.mark.parametrize("token", ["", "a b", "a\x01b", "a,b"])
+def test_what_is_no_token_is_not_sent(token: str) -> None:
+    with pytest.raises(AuthenticationFailed, match="is none"):
+        OauthBearer(token)
+
+
+@pytest.mark.parametrize("name", ["extension_auth", "extension_", "extension_a-b"])
+def test_what_is_no_extension_is_not_sent(name: str) -> None:
+    with pytest.raises(AuthenticationFailed, match="cannot be an extension"):
+        OauthBearer("t", {name: "x"})
+
+
+def test_credentials_come_from_a_line_of_jaas_or_from_settings() -> None:
+    line = 'a.ScramLoginModule required username="u" password="p" tokenauth="true";'
+    jaas = credentials_of(ClientSettings(sasl_jaas_config=line))
+    assert (jaas.user, jaas.password, jaas.options) == ("u", "p", {"tokenauth": "true"})
+    plain = credentials_of(ClientSettings(sasl_username="u", sasl_password="p"))
+    assert (plain.user, plain.password, plain.options) == ("u", "p", {})
+    assert "'p'" not in repr(jaas) + repr(plain)
+
+
+def test_the_mechanism_is_the_one_that_is_set() -> None:
+    def made(name: str) -> object:
+        return mechanism_of(ClientSettings(sasl_mechanism=name, sasl_username="u"), "token")
+
+    assert isinstance(made("PLAIN"), Plain)
+    assert isinstance(made("SCRAM-SHA-512"), Scram)
+    assert isinstance(made("OAUTHBEARER"), OauthBearer)
+    with pytest.raises(AuthenticationFailed, match="does not speak GSSAPI"):
+        made("GSSAPI")

@@ -1,0 +1,107 @@
+"""One socket: broken, silent and confused brokers."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+
+from plog.client.network.socket_connection import ConnectionFailed, SocketConnection
+from plog.errors import ErrorCode, RequestTimedOut
+from plog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from plog.wire.schema import WireError
+from tests.unit.client.scripted_broker import ScriptedBroker, Step, serve_versions
+
+
+def _connect(port: int, *, timeout_s: float = 10.0) -> SocketConnection:
+    return SocketConnection("127.0.0.1", port, timeout_s=timeout_s, client_id="test")
+
+
+def _ask(connection: SocketConnection) -> ApiVersionsResponse:
+    return connection.ask(ApiVersionsRequest(), ApiVersionsResponse, 0)
+
+
+def _assert_closed(connection: SocketConnection) -> None:
+    with pytest.raises(ConnectionFailed, match="closed"):
+        _ask(connection)
+    connection.close()
+
+
+def test_an_exchange_in_a_flexible_version() -> None:
+    with ScriptedBroker([serve_versions()]) as broker:
+        connection = _connect(broker.port)
+        answer = connection.ask(ApiVersionsRequest(), ApiVersionsResponse, 3)
+        connection.close()
+    assert answer.api_keys
+    _assert_closed(connection)
+
+
+def test_where_nobody_listens_the_address_is_named() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    with pytest.raises(ConnectionFailed, match=f"127.0.0.1:{port}") as caught:
+        _connect(port)
+    assert caught.value.code is ErrorCode.NETWORK_EXCEPTION
+    assert caught.value.retriable
+
+
+@pytest.mark.parametrize("answer", [b"", b"\0\0", b"\0\0\0\x64only a part"])
+def test_a_broker_that_leaves_breaks_the_connection(answer: bytes) -> None:
+    with ScriptedBroker([lambda _: answer]) as broker:
+        connection = _connect(broker.port)
+        with pytest.raises(ConnectionFailed, match="closed by the broker"):
+            _ask(connection)
+    _assert_closed(connection)
+
+
+def test_a_silent_broker_is_given_up() -> None:
+    with ScriptedBroker([lambda _: None]) as broker:
+        connection = _connect(broker.port, timeout_s=0.01)
+        with pytest.raises(RequestTimedOut, match=r"not answered within 0\.01 s"):
+            _ask(connection)
+    _assert_closed(connection)
+
+
+@pytest.mark.parametrize("answer", [b"HTTP/1.1 400", b"\0\0\0\0", b"\xff\xff\xff\xff"])
+def test_an_answer_of_absurd_size_is_not_kafkas(answer: bytes) -> None:
+    with ScriptedBroker([lambda _: answer]) as broker:
+        connection = _connect(broker.port)
+        with pytest.raises(ConnectionFailed, match="Kafka port"):
+            _ask(connection)
+    _assert_closed(connection)
+
+
+def test_an_answer_to_something_else_closes_the_connection() -> None:
+    with ScriptedBroker([lambda _: b"\0\0\0\x0a" + b"\0\0\0\x63" + bytes(6)]) as broker:
+        connection = _connect(broker.port)
+        with pytest.raises(ConnectionFailed, match="sent answer 99 when 1 was due"):
+            connection.ask(ApiVersionsRequest(), ApiVersionsResponse, 0)
+        assert not connection.is_open
+
+
+CONFUSED: dict[str, Step] = {
+    "without a whole header": lambda _: b"\0\0\0\x03" + bytes(3),
+    "without a whole body": lambda _: b"\0\0\0\x05" + b"\0\0\0\x01" + b"\0",
+}
+
+
+@pytest.mark.parametrize("answer", CONFUSED)
+def test_an_answer_that_makes_no_sense_closes_the_connection(answer: str) -> None:
+    with ScriptedBroker([CONFUSED[answer]]) as broker:
+        connection = _connect(broker.port)
+        with pytest.raises(WireError):
+            _ask(connection)
+        _assert_closed(connection)
+
+
+def _send_until_it_fails(connection: SocketConnection) -> None:
+    for _ in range(100):  # The kernel takes the first one before it hears that nobody reads.
+        connection.send(ApiVersionsRequest(), 0)
+
+
+def test_sending_into_a_broken_connection_is_told() -> None:
+    with ScriptedBroker([]) as broker:
+        connection = _connect(broker.port)
+    with pytest.raises(ConnectionFailed, match="broke"):
+        _send_until_it_fails(connection)
+    _assert_closed(connection)

@@ -1,0 +1,98 @@
+"""Blocking sockets under TLS: what a user is told when it does not begin."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Thread
+
+import pytest
+
+from plog.client.errors import ConnectionFailed, TlsFailed
+from plog.client.network.tls_context import Security
+from plog.client.settings import ClientSettings
+from plog.client.network.socket_connection import SocketConnection
+from plog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from tests.helpers.certificates import Authority
+
+CA = Authority()
+
+
+@contextmanager
+def _listening(tmp_path: Path, *, asks_for_certificate: bool = False) -> Iterator[int]:
+    """A TLS server for one connection, which says nothing and goes; its port."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(CA.server("localhost").keystore(tmp_path / "broker.pem"))
+    if asks_for_certificate:
+        context.verify_mode = ssl.CERT_REQUIRED
+        context.load_verify_locations(cadata=CA.pem.decode())
+    listener = socket.create_server(("127.0.0.1", 0))
+    listener.settimeout(10)  # A client that never comes fails the test, not hangs it.
+
+    def serve() -> None:
+        accepted, _ = listener.accept()
+        accepted.settimeout(10)
+        try:
+            with context.wrap_socket(accepted, server_side=True) as connection:
+                connection.recv(1)
+        except OSError:
+            accepted.close()
+
+    thread = Thread(target=serve)
+    thread.start()
+    try:
+        yield listener.getsockname()[1]
+    finally:
+        thread.join()
+        listener.close()
+
+
+def _connect(tmp_path: Path, port: int, ca: Authority = CA, host: str = "localhost") -> None:
+    settings = ClientSettings.from_options(
+        bootstrap_servers="x",
+        security_protocol="SSL",
+        ssl_truststore_location=ca.truststore(tmp_path / "ca.pem"),
+    )
+    connection = SocketConnection(
+        host, port, timeout_s=10, client_id="test", security=Security.of(settings)
+    )
+    try:
+        connection.ask(ApiVersionsRequest(), ApiVersionsResponse, 0)
+    finally:
+        connection.close()
+
+
+def test_a_trusted_broker_is_asked(tmp_path: Path) -> None:
+    with _listening(tmp_path) as port, pytest.raises(ConnectionFailed, match="broke: "):
+        _connect(tmp_path, port)  # The server goes after the first byte of the question.
+
+
+def test_another_ca_is_told(tmp_path: Path) -> None:
+    with _listening(tmp_path) as port, pytest.raises(TlsFailed, match=r"signed by a CA that is"):
+        _connect(tmp_path, port, Authority("Other CA"))
+
+
+def test_another_host_is_told(tmp_path: Path) -> None:
+    with _listening(tmp_path) as port, pytest.raises(TlsFailed, match=r"is not for 127\.0\.0\.1"):
+        _connect(tmp_path, port, host="127.0.0.1")
+
+
+def test_a_missing_certificate_of_ours_is_told_when_the_broker_has_judged(tmp_path: Path) -> None:
+    with (
+        _listening(tmp_path, asks_for_certificate=True) as port,
+        pytest.raises(TlsFailed, match=r"asks for a certificate .* set ssl\.keystore\.location"),
+    ):
+        _connect(tmp_path, port)
+
+
+def test_a_missing_file_is_told_before_anybody_is_called(tmp_path: Path) -> None:
+    security = Security.of(
+        ClientSettings(
+            security_protocol="SSL", ssl_truststore_location=str(tmp_path / "nowhere.pem")
+        )
+    )
+    with pytest.raises(TlsFailed, match=r"nowhere.pem cannot be read: No such file"):
+        SocketConnection("localhost", 1, timeout_s=1, client_id="test", security=security)

@@ -1,0 +1,74 @@
+"""The engine on blocking sockets: one step, no reactor."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+
+import pytest
+
+from plog.client.network.cluster import Cluster
+from plog.client.errors import ConnectionFailed
+from plog.client.settings import ClientSettings
+from plog.client.network.socket_network import SocketNetwork, run_blocking
+from plog.wire.messages.metadata import MetadataResponse, MetadataResponseBroker
+from tests.unit.client.scripted_broker import ScriptedBroker, serve_versions
+
+
+def cluster_at(port: int, **settings: int) -> Cluster:
+    made = ClientSettings(bootstrap_servers=(f"127.0.0.1:{port}",), **settings)
+    return Cluster(SocketNetwork(client_id="test"), made)
+
+
+def test_asks_over_a_plain_socket() -> None:
+    told = MetadataResponse(
+        cluster_id="abc", brokers=[MetadataResponseBroker(node_id=7, host="127.0.0.1", port=1)]
+    )
+    with ScriptedBroker([serve_versions(), lambda _: told]) as broker:
+        cluster = cluster_at(broker.port)
+        metadata = run_blocking(cluster.refresh(()))
+        run_blocking(cluster.close())
+    assert metadata.cluster_id == "abc"
+    assert broker.requests[0][0].client_id == "test"
+
+
+def test_a_broker_that_is_away_is_an_error_naming_it() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    with pytest.raises(ConnectionFailed, match=f"127.0.0.1:{port}"):
+        run_blocking(cluster_at(port, default_api_timeout_ms=200).refresh(()))
+
+
+def test_gathers_one_after_the_other_and_raises_the_first_error() -> None:
+    done: list[int] = []
+
+    async def work(number: int) -> int:
+        done.append(number)
+        if number == 2:
+            raise ValueError("two")
+        return number
+
+    network = SocketNetwork()
+    assert run_blocking(network.gather([work(1), work(3)])) == [1, 3]
+    with pytest.raises(ValueError, match="two"):
+        run_blocking(network.gather([work(2), work(4)]))
+    assert done == [1, 3, 2, 4]
+
+
+def test_what_needs_a_reactor_is_refused() -> None:
+    async def forever() -> None:
+        pass
+
+    with pytest.raises(RuntimeError, match="heartbeats needs a reactor"):
+        SocketNetwork().spawn(forever(), "heartbeats")
+
+
+def test_neither_twisted_nor_asyncio_is_imported() -> None:
+    program = (
+        "import sys, plog.client.network.cluster, plog.client.network.socket_network;"
+        "heavy = ('twisted', 'asyncio', 'OpenSSL', 'kazoo');"
+        "print([name for name in heavy if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+    assert done.stdout.decode().strip() == "[]"

@@ -1,0 +1,63 @@
+"""Tasks and signals as Deferreds: what is woken or ended in the midst of waking and ending."""
+
+from __future__ import annotations
+
+import pytest
+from twisted.internet.task import Clock
+
+from plog.client.network.ports import Cancelled, Task
+from plog.client.network.twisted_network import DeferredNetwork
+
+
+@pytest.fixture
+def network(clock: Clock) -> DeferredNetwork:
+    return DeferredNetwork(clock)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+def test_who_is_woken_first_may_cancel_who_is_woken_with_it(network: DeferredNetwork) -> None:
+    signal, seen, tasks = network.signal(), [], []
+
+    async def first() -> None:
+        await signal.wait()
+        tasks[0].cancel()
+        seen.append("first went on")
+
+    async def second() -> None:
+        try:
+            await signal.wait()
+        except Cancelled:
+            seen.append("second was cancelled")
+
+    task = network.spawn(first(), "the first")
+    tasks.append(network.spawn(second(), "the second"))
+    signal.set()
+    assert seen == ["second was cancelled", "first went on"]
+    assert task.done
+    assert tasks[0].done
+
+
+def test_a_task_that_comes_to_cancel_itself_ends_where_it_waits_next(
+    network: DeferredNetwork, clock: Clock
+) -> None:
+    begun, seen = network.signal(), []
+    tasks: list[Task] = []
+
+    async def run() -> None:
+        await begun.wait()
+        tasks[0].cancel()
+        seen.append("went on")
+        await network.sleep(60)
+        seen.append("never")
+
+    tasks.append(network.spawn(run(), "one"))
+    begun.set()
+    assert not tasks[0].done
+    clock.advance(0)
+    assert tasks[0].done
+    clock.advance(120)
+    assert seen == ["went on"]

@@ -1,0 +1,235 @@
+"""TLS of Twisted, over memory: the client's transport is a string, the broker Python's `ssl`."""
+
+from __future__ import annotations
+
+import ssl
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("OpenSSL")
+from twisted.internet.interfaces import IHandshakeListener
+from twisted.internet.protocol import ClientFactory, Protocol, connectionDone
+from twisted.internet.task import Clock
+from twisted.internet.testing import StringTransport
+from twisted.python.failure import Failure
+from zope.interface import implementer
+
+from plog.client.errors import TlsFailed
+from plog.client.network.tls_context import Security
+from plog.client.settings import ClientSettings
+from plog.client.network.twisted_tls import TlsClient, make_openssl_context
+from tests.helpers.certificates import DAY, Authority, Signed
+
+CA = Authority()
+BROKER = CA.server("localhost", "127.0.0.1", "bücher.example".encode("idna").decode())
+
+
+def _security(**keywords: object) -> Security:
+    settings = ClientSettings.from_options(
+        bootstrap_servers="x", security_protocol="SSL", **keywords
+    )
+    security = Security.of(settings)
+    assert security is not None
+    return security
+
+
+@implementer(IHandshakeListener)
+class Wrapped(Protocol):
+    """What lies above TLS; says a word at once, which must not reach a stranger."""
+
+    def __init__(self) -> None:
+        self.is_open = False
+        self.reason: BaseException | None = None
+
+    def connectionMade(self) -> None:
+        assert self.transport is not None
+        self.transport.write(b"secret")
+
+    def handshakeCompleted(self) -> None:
+        self.is_open = True
+
+    def connectionLost(self, reason: Failure = connectionDone) -> None:
+        self.reason = reason.value
+
+
+class _Wire(StringTransport):
+    """A transport that can be cut."""
+
+    def abortConnection(self) -> None:
+        self.disconnected = True
+
+
+class Meeting:
+    """A client of ours and a server, and what they said."""
+
+    def __init__(self, security: Security, server: ssl.SSLContext, host: str = "localhost") -> None:
+        self.tls = TlsClient.of(security, host)
+        self.above = Wrapped()
+        factory = ClientFactory()
+        factory.protocol = lambda: self.above  # type: ignore[assignment,return-value]
+        self._clock = Clock()
+        outer = self.tls.factory(factory, clock=self._clock)
+        self.protocol: Any = outer.buildProtocol(None)  # type: ignore[arg-type]
+        self.wire = _Wire()
+        self._to_server, self._to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self.server = server.wrap_bio(self._to_server, self._to_client, server_side=True)
+        self.received = b""
+        self.protocol.makeConnection(self.wire)
+
+    def run(self) -> None:
+        """Carry bytes until nobody has any."""
+        for _ in range(10):
+            self._clock.advance(0)  # Newer versions of Twisted gather what is written in a turn.
+            self._to_server.write(self.wire.value())
+            self.wire.clear()
+            try:
+                self.server.do_handshake()
+                self.received += self.server.read()
+            except ssl.SSLError:
+                pass  # Wants more, or is answered by an alert.
+            if data := self._to_client.read():
+                self.protocol.dataReceived(data)
+        if self.wire.disconnecting or getattr(self.wire, "disconnected", False):
+            self.protocol.connectionLost(Failure(connectionDone.value))
+
+    def failure(self, host: str = "localhost") -> str:
+        """What is raised for the end of it."""
+        self.run()
+        assert self.received == b"", "a stranger has heard it"
+        assert self.above.reason is not None
+        found = self.tls.failure_of(self.above.reason, f"{host}:9093", has_begun=self.above.is_open)
+        assert found is not None, self.above.reason
+        return str(found)
+
+
+def _server(
+    tmp_path: Path, signed: Signed = BROKER, *, client_ca: Authority | None = None
+) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(signed.keystore(tmp_path / "broker.pem"))
+    if client_ca is not None:
+        context.verify_mode = ssl.CERT_REQUIRED
+        context.load_verify_locations(cadata=client_ca.pem.decode())
+    return context
+
+
+@pytest.fixture
+def trusting(tmp_path: Path) -> dict[str, object]:
+    """The settings that trust our CA."""
+    return {"ssl_truststore_location": CA.truststore(tmp_path / "ca.pem")}
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "bücher.example", "localhost."])
+def test_a_broker_of_our_ca_is_spoken_to(
+    tmp_path: Path, trusting: dict[str, object], host: str
+) -> None:
+    meeting = Meeting(_security(**trusting), _server(tmp_path), host)
+    meeting.run()
+    assert meeting.above.is_open
+    assert meeting.received == b"secret"
+
+
+@pytest.mark.parametrize("host", ["example.com", "127.0.0.2"])
+def test_another_host_hears_nothing(tmp_path: Path, trusting: dict[str, object], host: str) -> None:
+    meeting = Meeting(_security(**trusting), _server(tmp_path), host)
+    assert f"is not for {host}: connect by a name" in meeting.failure()
+    careless = _security(**trusting, ssl_endpoint_identification_algorithm="")
+    other = Meeting(careless, _server(tmp_path), host)
+    other.run()
+    assert other.received == b"secret"
+
+
+def test_a_certificate_without_names_is_for_nobody(
+    tmp_path: Path, trusting: dict[str, object]
+) -> None:
+    nameless = CA.intermediate().signed
+    careless = _security(**trusting, ssl_endpoint_identification_algorithm="")
+    assert Meeting(careless, _server(tmp_path, nameless)).tls is not None
+    text = Meeting(_security(**trusting), _server(tmp_path, nameless)).failure()
+    assert text.startswith("the certificate of localhost:9093 is not")
+
+
+def test_an_unknown_ca_hears_nothing(tmp_path: Path, trusting: dict[str, object]) -> None:
+    server = _server(tmp_path, Authority("Other CA").server())
+    careless = _security(**trusting, ssl_endpoint_identification_algorithm="")
+    for security in (_security(**trusting), careless, _security()):
+        assert "signed by a CA that is not trusted" in Meeting(security, server).failure()
+
+
+def test_the_dates_of_a_certificate_count(tmp_path: Path, trusting: dict[str, object]) -> None:
+    expired = CA.server("localhost", begins_in=-2 * DAY, ends_in=-DAY)
+    server = _server(tmp_path, expired)
+    assert "has expired" in Meeting(_security(**trusting), server).failure()
+
+
+def test_a_client_shows_its_certificate(tmp_path: Path, trusting: dict[str, object]) -> None:
+    server = _server(tmp_path, client_ca=CA)
+    keystore = CA.client("me").keystore(tmp_path / "me.pem", "hunter2")
+    security = _security(**trusting, ssl_keystore_location=keystore, ssl_key_password="hunter2")
+    meeting = Meeting(security, server)
+    meeting.run()
+    assert meeting.received == b"secret"
+    shown = meeting.server.getpeercert()
+    assert shown is not None
+    assert (("commonName", "me"),) in shown["subject"]
+
+
+def test_versions_and_suites_are_bounded(tmp_path: Path, trusting: dict[str, object]) -> None:
+    suite = "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384"
+    meeting = Meeting(_security(**trusting, ssl_cipher_suites=suite), _server(tmp_path))
+    meeting.run()
+    assert meeting.server.version() == "TLSv1.2"
+    newer = _server(tmp_path)
+    newer.minimum_version = ssl.TLSVersion.TLSv1_3
+    old = _security(**trusting, ssl_enabled_protocols="TLSv1.2")
+    assert "none of our versions" in Meeting(old, newer).failure()
+
+
+def test_what_cannot_be_used_is_told(tmp_path: Path, trusting: dict[str, object]) -> None:
+    me = CA.client()
+    locked = me.keystore(tmp_path / "locked.pem", "hunter2")
+    mixed = tmp_path / "mixed.pem"
+    mixed.write_bytes(CA.client().key_pem() + me.certificate_pem)
+    bad = tmp_path / "bad.pem"
+    bad.write_bytes(b"-----BEGIN CERTIFICATE-----\nQUJD\n-----END CERTIFICATE-----\n")
+    for keywords, problem in (
+        ({"ssl_keystore_location": locked}, "is encrypted; set ssl.key.password"),
+        ({"ssl_keystore_location": locked, "ssl_key_password": "x"}, "the right password"),
+        ({"ssl_keystore_location": mixed}, "does not belong to the first certificate"),
+        ({"ssl_truststore_location": bad}, "bad.pem: a certificate cannot be read"),
+        ({"ssl_truststore_location": tmp_path / "none"}, "No such file"),
+        ({"ssl_cipher_suites": "FROBNICATE"}, "ssl.cipher.suites: FROBNICATE"),
+    ):
+        with pytest.raises(TlsFailed, match=problem):
+            make_openssl_context(_security(**keywords))
+
+
+def test_a_context_is_kept(trusting: dict[str, object]) -> None:
+    security = _security(**trusting)
+    assert make_openssl_context(security) is make_openssl_context(security)
+
+
+def test_an_end_that_is_not_tls_has_no_explanation(
+    tmp_path: Path, trusting: dict[str, object]
+) -> None:
+    meeting = Meeting(_security(**trusting), _server(tmp_path))
+    assert meeting.tls.failure_of(ConnectionResetError(), "x") is None
+
+
+def test_the_global_reactor_stays_away() -> None:
+    program = (
+        "import sys, plog.client.network.twisted_tls as t\n"
+        "from twisted.internet.protocol import Factory\n"
+        "from twisted.internet.task import Clock\n"
+        "from plog.client.network.tls_context import Security\n"
+        "t.TlsClient.of(Security(), 'x').factory(Factory(), clock=Clock())\n"
+        "print('twisted.internet.reactor' in sys.modules)\n"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert run.stdout == "False\n"

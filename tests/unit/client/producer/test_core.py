@@ -1,0 +1,463 @@
+"""The producer as its faces use it, against a whole broker on virtual time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from plog.client.errors import (
+    BufferExhausted,
+    ClosedError,
+    DeliveryTimedOut,
+    RecordTooLarge,
+    SerializationFailed,
+)
+from plog.client.values import RecordMetadata
+from plog.errors import (
+    InvalidTimestamp,
+    InvalidTopicException,
+    MessageTooLarge,
+    RequestTimedOut,
+    UnknownTopicOrPartition,
+)
+from plog.wire.messages.metadata import MetadataRequest
+from tests.unit.client.producer.producer_site import TOPIC, ProducerSite, ready
+
+KIB = 1024
+
+
+def deaf(**options: Any) -> ProducerSite:
+    """One that has sent a record, and whose broker hears nothing any more."""
+    site = ready(**options)
+    site.sent(b"first")
+    site.flush()
+    site.sim.deaf = True
+    return site
+
+
+# -- what becomes of a record ---------------------------------------------------------------------
+
+
+def test_a_record_of_an_unknown_topic_has_to_wait() -> None:
+    assert ProducerSite().core.send(TOPIC, b"v") is None
+
+
+def test_a_record_arrives_with_key_headers_and_timestamp() -> None:
+    site = ready()
+    [handle] = site.sent(b"v", key=b"k", headers=[("a", b"1"), ("b", None)], timestamp=1_000)
+    assert not handle.done()
+    site.flush()
+    assert handle.metadata() == RecordMetadata(TOPIC, 0, 0, 1_000, 1, 1)
+    [record] = site.records()
+    assert record == (0, 1_000, b"k", b"v", (("a", b"1"), ("b", None)))
+
+
+def test_a_record_without_a_timestamp_has_the_time_it_was_sent_at() -> None:
+    site = ready()
+    now_ms = site.sim.wall_ms()
+    [handle] = site.sent(b"v")
+    site.flush()
+    assert handle.metadata().timestamp == now_ms
+
+
+def test_the_brokers_time_is_told_where_the_topic_has_that() -> None:
+    site = ready(topic={"message_timestamp_type": "LogAppendTime"})
+    handles = site.sent(b"v", b"w", timestamp=1_000)
+    site.flush()
+    assert [x.metadata().timestamp for x in handles] == [site.records()[0].timestamp] * 2
+    assert handles[0].metadata().timestamp > 1_000
+
+
+def test_null_key_and_value_are_sizes_of_minus_one() -> None:
+    site = ready()
+    handle = site.core.send(TOPIC)
+    assert handle is not None
+    site.flush()
+    assert handle.metadata()[-2:] == (-1, -1)
+    assert site.records()[0][2:4] == (None, None)
+
+
+def test_headers_may_be_a_dict_and_bytes_any_buffer() -> None:
+    site = ready()
+    site.core.send(TOPIC, bytearray(b"v"), memoryview(b"k"), headers={"a": b"1"})
+    site.flush()
+    assert site.records()[0][2:] == (b"k", b"v", (("a", b"1"),))
+
+
+def test_offsets_count_on_from_batch_to_batch() -> None:
+    site = ready(batch_size=100)
+    handles = site.sent(*[b"x" * 20] * 10)
+    site.flush()
+    assert [x.metadata().offset for x in handles] == list(range(10))
+    assert len(site.produce_requests()) > 1
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_every_codec_is_read_again(codec: str) -> None:
+    site = ready(compression_type=codec)
+    values = [b"value %d" % number for number in range(200)]
+    site.sent(*values)
+    site.flush()
+    assert site.values() == values
+
+
+def test_levels_are_used() -> None:
+    sizes = {}
+    for level in (1, 9):
+        site = ready(compression_type="gzip", compression_gzip_level=level)
+        site.sent(*[b"%d %d" % (n * n, n) for n in range(300)])
+        site.flush()
+        sizes[level] = site.core.metrics()["batch-size-avg"]
+    assert sizes[9] < sizes[1]
+
+
+# -- what a caller does wrong ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("record", "error"),
+    [
+        ({"value": "text"}, SerializationFailed),
+        ({"value": b"v", "key": 7}, SerializationFailed),
+        ({"value": b"v", "partition": -1}, ValueError),
+        ({"value": b"v", "timestamp": -1}, ValueError),
+        ({"value": b"v", "timestamp": 1.5}, ValueError),
+        ({"value": b"v", "timestamp": 1 << 63}, ValueError),
+        ({"value": b"v", "headers": [("a", "text")]}, ValueError),
+        ({"value": b"v", "headers": [(b"a", b"1")]}, ValueError),
+        ({"value": b"v", "headers": [("a",)]}, ValueError),
+        ({"value": b"v", "headers": ["ab"]}, ValueError),
+    ],
+)
+def test_what_cannot_be_sent_is_refused_at_once(
+    record: dict[str, Any], error: type[Exception]
+) -> None:
+    site = ready()
+    with pytest.raises(error):
+        site.core.send(TOPIC, **record)
+    site.flush()
+    assert site.records() == []
+
+
+def test_a_value_that_is_no_bytes_is_told_with_the_remedy() -> None:
+    with pytest.raises(SerializationFailed, match=f"value of a record for topic {TOPIC} is dict"):
+        ready().core.send(TOPIC, {"a": 1})
+
+
+@pytest.mark.parametrize(
+    ("options", "name"),
+    [
+        ({"max_request_size": 1000}, "max.request.size=1000"),
+        ({"buffer_memory": 1000}, "buffer.memory=1000"),
+    ],
+)
+def test_a_record_larger_than_any_request_is_refused(options: dict[str, int], name: str) -> None:
+    site = ready(batch_size=500, **options)
+    with pytest.raises(RecordTooLarge, match=name):
+        site.core.send(TOPIC, b"x" * 1000)
+    [handle] = site.sent(b"x" * 900)
+    site.flush()
+    assert handle.error() is None
+
+
+def test_a_record_larger_than_a_batch_goes_alone() -> None:
+    site = ready(batch_size=100)
+    site.sent(b"a", b"x" * 1000, b"b")
+    site.flush()
+    assert [len(x or b"") for x in site.values()] == [1, 1000, 1]
+
+
+def test_a_topic_that_never_comes_is_told_after_max_block_ms() -> None:
+    site = ProducerSite(max_block_ms=2_000)
+    before_s = site.sim.now_s()
+    with pytest.raises(UnknownTopicOrPartition, match="topic nowhere"):
+        site.run(site.core.send_soon("nowhere", b"v"))
+    assert 2 <= site.sim.now_s() - before_s < 2.5
+
+
+def test_a_partition_that_is_not_there_is_told_after_max_block_ms() -> None:
+    site = ProducerSite(max_block_ms=1_000, partitions=2)
+    with pytest.raises(UnknownTopicOrPartition, match="has 2 partitions: there is no partition 2"):
+        site.run(site.core.send_soon(TOPIC, b"v", partition=2))
+
+
+def test_a_topic_that_comes_while_we_wait_is_used() -> None:
+    site = ProducerSite()
+    site.sim.call_later(3, lambda: site.sim.create_soon("late"))
+    handle = site.run(site.core.send_soon("late", b"v"))
+    site.flush()
+    assert handle.metadata().offset == 0
+
+
+@pytest.mark.parametrize("name", ["", "no/topic", "x" * 250, "x" * 40_000, "\ud800", b"t"])
+def test_what_is_no_name_of_a_topic_is_told_at_once(name: str) -> None:
+    site = ProducerSite()
+    before_s = site.sim.now_s()
+    with pytest.raises(InvalidTopicException):
+        site.run(site.core.send_soon(name, b"v"))
+    assert site.sim.now_s() - before_s < 1
+
+
+def test_a_topic_that_is_not_used_is_forgotten_until_it_is() -> None:
+    site = ready(metadata_max_age_ms=10_000, metadata_max_idle_ms=30_000)
+    site.sent(b"v")
+    site.sim.advance(60_000)
+    site.sim.requests.clear()
+    site.sim.advance(60_000)
+    asked = [x for x in site.sim.requests if isinstance(x, MetadataRequest)]
+    assert {len(request.topics or ()) for request in asked} == {0}
+    handle = site.run(site.core.send_soon(TOPIC, b"w"))
+    site.flush()
+    assert handle.metadata().offset == 1
+
+
+# -- partitions -----------------------------------------------------------------------------------
+
+
+def test_a_key_goes_where_kafkas_producers_send_it() -> None:
+    site = ready(partitions=12)
+    [handle] = site.sent(b"v", key=b"foobar")
+    site.flush()
+    assert handle.metadata().partition == 6
+
+
+def test_records_without_a_key_stay_until_a_batch_is_full() -> None:
+    site = ready(partitions=6, batch_size=500)
+    handles = site.sent(*[b"x" * 89] * 40)  # A hundred bytes each: four are a batch.
+    site.flush()
+    partitions = [x.metadata().partition for x in handles]
+    runs = [partitions[n : n + 4] for n in range(0, 40, 4)]
+    assert all(len(set(run)) == 1 for run in runs)
+    assert len(set(partitions)) > 1
+
+
+def test_keys_may_be_ignored() -> None:
+    site = ready(partitions=12, partitioner_ignore_keys=True)
+    handles = [site.sent(b"v", key=b"%d" % number)[0] for number in range(20)]
+    site.flush()
+    assert len({x.metadata().partition for x in handles}) == 1
+
+
+def test_round_robin_takes_each_in_turn() -> None:
+    site = ready(partitions=3, partitioner_class="RoundRobinPartitioner")
+    handles = site.sent(*[b"v"] * 6, key=b"k")
+    site.flush()
+    assert [x.metadata().partition for x in handles] == [0, 1, 2, 0, 1, 2]
+
+
+def test_a_function_may_choose() -> None:
+    asked = []
+
+    def choose(topic: str, key: Any, value: Any, count: int, available: Any) -> int:
+        asked.append((topic, key, value, count, tuple(available)))
+        return 2
+
+    site = ready(partitions=3, core={"partitioner": choose})
+    [handle] = site.sent(b"v", key=b"k")
+    site.sent(b"w", partition=1)
+    site.flush()
+    assert handle.metadata().partition == 2
+    assert asked == [(TOPIC, b"k", b"v", 3, (0, 1, 2))]
+
+
+def test_a_partition_that_is_not_there_is_no_choice() -> None:
+    site = ready(core={"partitioner": lambda *_: 1})
+    with pytest.raises(ValueError, match="chose partition 1 of topic page-views, which has 1"):
+        site.core.send(TOPIC, b"v")
+
+
+# -- batches and memory ---------------------------------------------------------------------------
+
+
+def test_records_linger_for_company() -> None:
+    site = ready(linger_ms=100)
+    site.sent(b"a")
+    site.sim.advance(90)
+    assert site.produce_requests() == []
+    site.sent(b"b")
+    site.sim.advance(50)
+    [request] = site.produce_requests()
+    assert site.values() == [b"a", b"b"]
+    assert request.acks == -1
+
+
+def test_a_full_batch_does_not_linger() -> None:
+    site = ready(linger_ms=10_000, batch_size=200)
+    site.sent(b"x" * 150, b"y" * 150)
+    site.sim.advance(100)
+    assert site.values() == [b"x" * 150]
+
+
+def test_flush_waits_for_what_was_there_and_for_nothing_later() -> None:
+    site = ready(linger_ms=60_000)
+    first = site.sent(b"a")
+
+    async def flush_and_send() -> None:
+        flushed = site.core.flush()
+        site.sim.call_later(0.001, lambda: site.sent(b"b"))
+        await flushed
+
+    before_s = site.sim.now_s()
+    site.run(flush_and_send())
+    assert first[0].done()
+    assert site.sim.now_s() - before_s < 1
+
+
+def test_flush_waits_no_longer_than_it_is_told() -> None:
+    site = deaf()
+    [handle] = site.sent(b"a")
+    with pytest.raises(RequestTimedOut, match=r"a flush \(1 batches are still on their way\): not"):
+        site.run(site.core.flush(2.0))
+    assert not handle.done()
+    site.sim.deaf = False
+    site.run(site.core.flush(60.0))
+    assert handle.metadata().offset == 1
+
+
+def test_flush_without_records_is_over_at_once() -> None:
+    site = ready()
+    site.flush()
+    ProducerSite().flush()
+
+
+def test_a_full_buffer_has_to_wait_until_batches_are_acknowledged() -> None:
+    site = ready(buffer_memory=4_000, batch_size=1_000, linger_ms=60_000)
+    taken = 0
+    while site.core.send(TOPIC, b"x" * 400) is not None:
+        taken += 1
+    assert 4 <= taken <= 10
+    handle = site.run(site.core.send_soon(TOPIC, b"y" * 400))  # Nothing lingers meanwhile.
+    site.flush()
+    assert handle.metadata().offset == taken
+    assert site.core.metrics()["buffer-available-bytes"] == 4_000
+
+
+def test_a_buffer_that_stays_full_is_told_after_max_block_ms() -> None:
+    site = ready(buffer_memory=2_000, batch_size=1_000, max_block_ms=500)
+    site.sim.deaf = True
+    while site.core.send(TOPIC, b"x" * 400) is not None:
+        pass
+    with pytest.raises(BufferExhausted, match=r"buffer\.memory=2000 stayed full"):
+        site.run(site.core.send_soon(TOPIC, b"x"))
+    assert site.core.metrics()["buffer-exhausted-total"] == 1
+
+
+def test_a_batch_that_is_too_large_for_the_topic_is_split() -> None:
+    site = ready(topic={"max_message_bytes": "600"}, batch_size=16 * KIB)
+    values = [b"%03d" % number * 30 for number in range(40)]
+    told: list[int] = []
+    handles = [
+        site.core.send(TOPIC, value, on_delivery=lambda m, e: told.append(m.offset if m else -2))
+        for value in values
+    ]
+    site.flush()
+    assert site.values() == values
+    assert [x.metadata().offset for x in handles if x] == list(range(40))
+    assert told == list(range(40))
+    assert site.core.metrics()["batch-split-total"] > 1
+
+
+def test_a_record_too_large_for_the_topic_fails_alone() -> None:
+    site = ready(topic={"max_message_bytes": "600"})
+    small, large, other = site.sent(b"a", b"x" * 1000, b"b")
+    site.flush()
+    assert site.values() == [b"a", b"b"]
+    assert isinstance(large.error(), MessageTooLarge)
+    assert (small.metadata().offset, other.metadata().offset) == (0, 1)
+
+
+def test_an_invalid_record_fails_its_batch_and_is_named() -> None:
+    site = ready(topic={"message_timestamp_after_max_ms": "1000"})
+    bad = site.sim.wall_ms() + 3_600_000
+    good = site.sent(b"a")[0]
+    wrong = site.sent(b"b", timestamp=bad)[0]
+    site.flush()
+    assert isinstance(wrong.error(), InvalidTimestamp)
+    assert good.error() is not None
+    after = site.sent(b"c")[0]
+    site.flush()
+    assert after.error() is None
+    assert site.values() == [b"c"]
+
+
+# -- how it ends ----------------------------------------------------------------------------------
+
+
+def test_close_sends_what_is_there() -> None:
+    site = ready(linger_ms=60_000)
+    [handle] = site.sent(b"v")
+    site.run(site.core.close())
+    assert handle.metadata().offset == 0
+    with pytest.raises(ClosedError):
+        site.core.send(TOPIC, b"w")
+    with pytest.raises(ClosedError):
+        site.run(site.core.send_soon(TOPIC, b"w"))
+    site.run(site.core.close())
+
+
+def test_nothing_makes_a_closed_producer_take_records_again() -> None:
+    site = ready()
+    site.run(site.core.close())
+    with pytest.raises(ClosedError):
+        site.run(site.core.partitions_for(TOPIC))
+    with pytest.raises(ClosedError):
+        site.core.send(TOPIC, b"v")
+
+
+def test_close_gives_up_after_its_timeout(caplog: pytest.LogCaptureFixture) -> None:
+    site = deaf()
+    [handle] = site.sent(b"v")
+    site.run(site.core.close(3))
+    assert "closed a producer before 1 records were acknowledged (page-views: 1)" in caplog.messages
+    assert isinstance(handle.error(), ClosedError)
+    assert "it may be in the log" in str(handle.error())
+    site.run(site.cluster.close())
+    site.sim.advance(600_000)
+
+
+def test_a_close_that_is_cancelled_leaves_nobody_waiting() -> None:
+    site = deaf()
+    [handle] = site.sent(b"v")
+    task = site.sim.spawn(site.core.close(), "closing")
+    site.sim.advance(1_000)
+    task.cancel()
+    assert isinstance(handle.error(), ClosedError)
+
+
+def test_who_waits_for_room_hears_of_the_end() -> None:
+    site = ready(buffer_memory=2_000, batch_size=1_000)
+    site.sim.deaf = True
+    while site.core.send(TOPIC, b"x" * 400) is not None:
+        pass
+    site.sim.call_later(1, lambda: site.sim.spawn(site.core.close(0), "closing"))
+    with pytest.raises(ClosedError):
+        site.run(site.core.send_soon(TOPIC, b"x"))
+
+
+def test_a_record_that_is_not_acknowledged_in_time_fails() -> None:
+    site = deaf(delivery_timeout_ms=5_000, request_timeout_ms=2_000)
+    [handle] = site.sent(b"v")
+    site.sim.advance(4_900)
+    assert not handle.done()
+    site.sim.advance(200)
+    assert isinstance(handle.error(), DeliveryTimedOut)
+    assert "it may be in the log (the last try: " in str(handle.error())
+
+
+def test_a_record_that_could_never_be_sent_was_not_written() -> None:
+    site = ready(delivery_timeout_ms=5_000, request_timeout_ms=2_000)
+    site.sim.refuses = True
+    site.sim.drop_all()
+    [handle] = site.sent(b"v")
+    site.sim.advance(5_100)
+    assert isinstance(handle.error(), DeliveryTimedOut)
+    assert "it was not written" in str(handle.error())
+
+
+def test_who_waits_for_a_topic_hears_of_the_end() -> None:
+    site = ProducerSite(max_block_ms=60_000)
+    site.sim.call_later(1, lambda: site.sim.spawn(site.core.close(0), "closing"))
+    with pytest.raises(ClosedError, match="before it knew topic nowhere"):
+        site.run(site.core.send_soon("nowhere", b"x"))
+    assert site.sim.now_s() < 10

@@ -1,0 +1,173 @@
+"""Who has a say in what a producer sends, and who hears what became of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from plog import ProducerInterceptor
+from plog.client.errors import RecordTooLarge, SerializationFailed
+from plog.client.values import ProducerRecord, RecordMetadata
+from plog.errors import MessageTooLarge, UnknownTopicOrPartition
+from tests.unit.client.producer.producer_site import TOPIC, ProducerSite, ready
+
+
+def test_callbacks_are_told_where_a_record_is_or_why_not() -> None:
+    site = ready(topic={"max_message_bytes": "600"})
+    told: list[Any] = []
+    site.sent(b"a", on_delivery=lambda *outcome: told.append(outcome))
+    site.sent(b"x" * 1000, on_delivery=lambda *outcome: told.append(outcome))
+    site.flush()
+    (first, no_error), (nothing, error) = sorted(told, key=lambda x: x[0] is None)
+    assert (first.offset, no_error, nothing) == (0, None, None)
+    assert isinstance(error, MessageTooLarge)
+
+
+def test_a_handle_calls_back_when_it_is_done_or_at_once() -> None:
+    site = ready()
+    [handle] = site.sent(b"v")
+    told: list[Any] = []
+    handle.add_callback(told.append)
+    assert told == []
+    site.flush()
+    assert told == [handle]
+    handle.add_callback(told.append)
+    assert told == [handle, handle]
+
+
+def test_a_callback_that_fails_harms_nobody(caplog: pytest.LogCaptureFixture) -> None:
+    site = ready()
+
+    def fail(*_: Any) -> None:
+        raise RuntimeError("oops")
+
+    told: list[Any] = []
+    site.sent(b"a", on_delivery=fail)
+    site.sent(b"b", on_delivery=lambda *outcome: told.append(outcome))
+    site.flush()
+    assert len(told) == 1
+    assert "oops" in caplog.text
+
+
+class Interceptor:
+    """Marks what goes, and remembers what became of it."""
+
+    def __init__(self, mark: bytes) -> None:
+        self.mark = mark
+        self.outcomes: list[tuple[RecordMetadata, Exception | None]] = []
+        self.is_closed = False
+
+    def on_send(self, record: ProducerRecord) -> ProducerRecord:
+        return record._replace(value=record.value + self.mark)
+
+    def on_acknowledgement(self, metadata: RecordMetadata, error: Exception | None) -> None:
+        self.outcomes.append((metadata, error))
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+def test_interceptors_see_each_record_once_in_their_order() -> None:
+    interceptors = [Interceptor(b"1"), Interceptor(b"2")]
+    site = ProducerSite(core={"interceptors": interceptors}, buffer_memory=2_000, batch_size=1_000)
+    for _ in range(20):
+        site.run(site.core.send_soon(TOPIC, b"x" * 200))
+    site.flush()
+    assert site.values() == [b"x" * 200 + b"12"] * 20
+    assert [x.offset for x, _ in interceptors[1].outcomes] == list(range(20))
+    site.run(site.core.close())
+    assert interceptors[0].is_closed
+
+
+def test_an_interceptor_that_fails_is_logged_and_ignored(caplog: pytest.LogCaptureFixture) -> None:
+    class Broken(Interceptor):
+        def on_send(self, record: ProducerRecord) -> ProducerRecord:
+            raise RuntimeError("oops")
+
+        def on_acknowledgement(self, metadata: RecordMetadata, error: Exception | None) -> None:
+            raise RuntimeError("again")
+
+    site = ready(core={"interceptors": [Broken(b""), Interceptor(b"2")]})
+    site.sent(b"v")
+    site.flush()
+    assert site.values() == [b"v2"]
+    assert "oops" in caplog.text
+    assert "again" in caplog.text
+
+
+def test_an_interceptor_cannot_send_to_what_is_not_known() -> None:
+    class Lost(Interceptor):
+        def on_send(self, record: ProducerRecord) -> ProducerRecord:
+            return record._replace(partition=9)
+
+    interceptor = Lost(b"")
+    site = ready(core={"interceptors": [interceptor]})
+    with pytest.raises(UnknownTopicOrPartition, match="chose partition 9 of topic page-views"):
+        site.run(site.core.send_soon(TOPIC, b"v"))
+    assert len(interceptor.outcomes) == 1
+
+
+def test_an_interceptor_overrides_what_it_wants_and_leaves_the_rest() -> None:
+    class Counting(ProducerInterceptor):
+        seen = 0
+
+        def on_send(self, record: ProducerRecord) -> ProducerRecord:
+            self.seen += 1
+            return super().on_send(record)
+
+    class Silent(ProducerInterceptor):
+        """Overrides nothing at all."""
+
+    counting = Counting()
+    site = ready(core={"interceptors": [counting, Silent()]})
+    site.sent(b"v")
+    site.run(site.core.close(5))
+    assert counting.seen == 1
+    assert site.values(0) == [b"v"]
+
+
+def test_interceptors_hear_of_what_was_refused_at_once() -> None:
+    interceptor = Interceptor(b"")
+    site = ready(core={"interceptors": [interceptor]}, max_request_size=1000, batch_size=500)
+    with pytest.raises(RecordTooLarge):
+        site.core.send(TOPIC, b"x" * 2000)
+    [(metadata, error)] = interceptor.outcomes
+    assert (metadata.topic, metadata.partition, metadata.offset) == (TOPIC, -1, -1)
+    assert isinstance(error, RecordTooLarge)
+
+
+def test_serializers_make_bytes_of_all_but_none() -> None:
+    site = ready(
+        core={"key_serializer": str.encode, "value_serializer": lambda x: b"%d" % x}, partitions=12
+    )
+    site.sent(7, key="foobar")  # type: ignore[arg-type]
+    site.core.send(TOPIC, None, partition=0)
+    site.flush()
+    assert site.records(6)[0][2:4] == (b"foobar", b"7")
+    assert site.values(0) == [None]
+
+
+def test_a_serializer_that_fails_is_told() -> None:
+    site = ready(core={"value_serializer": lambda x: 1 / x})
+    with pytest.raises(
+        SerializationFailed, match=r"value serializer failed .* page-views: ZeroDiv"
+    ):
+        site.core.send(TOPIC, 0)
+    with pytest.raises(SerializationFailed, match="is float, not bytes"):
+        site.core.send(TOPIC, 2)
+
+
+def test_metrics_have_kafkas_names_and_true_values() -> None:
+    site = ready()
+    site.sent(*[b"x" * 100] * 50)
+    site.flush()
+    metrics = site.core.metrics()
+    assert metrics["record-send-total"] == 50
+    assert metrics["record-error-total"] == metrics["record-retry-total"] == 0
+    assert metrics["records-per-request-avg"] == 50
+    assert metrics["compression-rate-avg"] == 1
+    assert 5_000 < metrics["batch-size-avg"] < 6_000
+    assert 0 < metrics["request-latency-avg"] <= metrics["request-latency-max"]
+    assert metrics["requests-in-flight"] == metrics["waiting-threads"] == 0
+    assert metrics["buffer-available-bytes"] == metrics["buffer-total-bytes"] == 32 << 20

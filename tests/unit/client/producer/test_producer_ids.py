@@ -1,0 +1,17 @@
+"""The producer id: asked for when it is needed, and anew when it cannot be used any more."""
+
+from __future__ import annotations
+
+from tests.unit.client.producer.producer_site import ready
+
+
+def test_a_partition_that_needs_another_producer_id_takes_it_from_no_other() -> None:
+    site = ready()
+    site.sent(b"v")
+    site.flush()
+    ids = site.core._sender._ids
+    used = ids.identity.producer_id
+    assert not ids.fit(past_producer_id=used)
+    assert ids.fit(past_producer_id=-1)
+    assert ids.identity.producer_id == used
+    site.sim.run_until(lambda: ids.fit(past_producer_id=used))

@@ -1,0 +1,178 @@
+"""What an application gives for a record: each mistake is named."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from plog.client.errors import ClosedError, RecordTooLarge, SerializationFailed
+from plog.client.producer.core import ProducerCore
+from plog.client.producer.record_checks import checked_partition
+from plog.client.values import ProducerRecord, RecordMetadata
+from plog.errors import InvalidTopicException
+from tests.unit.client.producer.producer_site import TOPIC, ProducerSite, ready
+
+
+class Index:
+    """An integer of another library, such as NumPy's."""
+
+    def __index__(self) -> int:
+        return 1
+
+
+@pytest.mark.parametrize(
+    ("record", "problem"),
+    [
+        ({"value": "text"}, "the value of a record for topic page-views is str, not bytes"),
+        ({"key": 5}, "the key of a record for topic page-views is int, not bytes"),
+        ({"partition": -1}, "partition -1 is negative"),
+        ({"partition": "1"}, "partition '1' of topic page-views is no number"),
+        ({"partition": 1.0}, r"partition 1\.0 of topic page-views is no number"),
+        ({"timestamp": -1}, "timestamp -1 is no whole number of ms since 1970"),
+        ({"timestamp": 1.5}, r"timestamp 1\.5 is no whole number"),
+        ({"timestamp": 1 << 63}, "is no whole number of ms"),
+        ({"headers": [("a", "b")]}, r"a header is a name and bytes or None, not \('a', 'b'\)"),
+        ({"headers": [("a",)]}, "a header is a name and bytes or None, not"),
+        ({"headers": [(b"a", b"b")]}, "a header is a name and bytes or None, not"),
+        ({"headers": "ab"}, "a header is a name and bytes or None, not 'a'"),
+        ({"headers": 3}, "headers are a mapping or pairs of a name and bytes, not 3"),
+        ({"value": b"x" * (2 << 20)}, r"larger than max\.request\.size=1048576"),
+    ],
+)
+@pytest.mark.parametrize("core", [{}, {"interceptors": [object()]}])
+def test_what_is_wrong_with_a_record_is_named(
+    record: dict[str, Any], problem: str, core: dict[str, Sequence[Any]], caplog: Any
+) -> None:
+    site = ready(core=core)
+    with pytest.raises((SerializationFailed, ValueError, RecordTooLarge), match=problem):
+        site.core.send(TOPIC, **record)
+    site.flush()
+    assert site.values() == []
+
+
+@pytest.mark.parametrize("topic", ["", None, 5, b"t", ["t"], "x" * 250, "\udc80"])
+@pytest.mark.parametrize("core", [{}, {"value_serializer": bytes}])
+def test_what_is_no_topic_is_named(topic: Any, core: dict[str, Any]) -> None:
+    site = ready(core=core)
+    with pytest.raises(InvalidTopicException, match="is no name of a topic"):
+        site.run(site.core.send_soon(topic, b"v"))
+
+
+def test_a_partition_may_be_another_librarys_integer() -> None:
+    assert checked_partition(Index(), TOPIC) == 1
+    site = ready(partitions=2)
+    [handle] = site.sent(b"v", partition=Index())
+    site.flush()
+    assert handle.metadata().partition == 1
+
+
+def test_headers_may_be_many_or_lists_or_a_mapping() -> None:
+    site = ready()
+    many = [(f"h{number}", b"%d" % number) for number in range(2_000)]
+    site.sent(b"1", headers=many)
+    site.sent(b"2", headers=[["a", b"1"]])
+    site.sent(b"3", headers={"a": None})
+    site.flush()
+    first, *others = site.records()
+    assert list(first.headers) == many
+    assert [record.headers for record in others] == [(("a", b"1"),), (("a", None),)]
+
+
+def test_the_first_and_the_last_moment_there_are_go_together() -> None:
+    site = ready(topic={"message_timestamp_after_max_ms": str((1 << 63) - 1)})
+    site.sent(b"1", timestamp=0)
+    site.sent(b"2", timestamp=(1 << 63) - 1)
+    site.flush()
+    assert [record.timestamp for record in site.records()] == [0, (1 << 63) - 1]
+
+
+@pytest.mark.parametrize("chosen", [5, -1, None, "0"])
+def test_a_partitioner_that_chooses_what_is_not_there_is_told(chosen: Any) -> None:
+    site = ready(partitions=3, core={"partitioner": lambda *_: chosen})
+    with pytest.raises(ValueError, match=rf"chose partition {chosen!r} of topic page-views, which"):
+        site.core.send(TOPIC, b"v")
+
+
+def test_what_a_partitioner_raises_is_told_as_it_is() -> None:
+    def broken(*_: object) -> int:
+        raise LookupError("no table")
+
+    site = ready(core={"partitioner": broken})
+    with pytest.raises(LookupError, match="no table"):
+        site.core.send(TOPIC, b"v")
+    site.flush()
+    assert site.values() == []
+
+
+def test_a_partitioner_is_not_asked_about_a_producer_that_is_being_closed() -> None:
+    """As in the middle of `close`, for a thread that looked the topic up a moment before."""
+    site = ready(core={"partitioner": lambda *_: 0})
+    topic = site.core._accumulator.topic(TOPIC)
+    site.run(site.core.close())
+    site.core._accumulator.topic = lambda name: topic  # type: ignore[method-assign]
+    with pytest.raises(ClosedError):
+        site.core.send(TOPIC, b"v")
+
+
+def test_a_serializer_that_makes_no_bytes_is_told() -> None:
+    site = ready(core={"value_serializer": lambda value: 5})
+    with pytest.raises(SerializationFailed, match=r"is int, not bytes: give .* that makes them"):
+        site.core.send(TOPIC, b"v")
+
+
+class Forgetful:
+    """An interceptor without a `return`."""
+
+    def __init__(self) -> None:
+        self.heard: list[RecordMetadata] = []
+
+    def on_send(self, record: ProducerRecord) -> None:
+        pass
+
+    def on_acknowledgement(self, metadata: RecordMetadata, error: Exception | None) -> None:
+        self.heard.append(metadata)
+        raise KeyboardInterrupt  # Or asyncio's CancelledError, SystemExit: the engine goes on.
+
+    def close(self) -> None:
+        pass
+
+
+def test_an_interceptor_that_returns_nothing_is_named_and_the_record_goes(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    site = ready(core={"interceptors": [Forgetful(), Forgetful()]})
+    [handle] = site.sent(b"v")
+    site.flush()
+    assert handle.metadata().offset == 0
+    assert "returned None for topic page-views, which is no ProducerRecord" in caplog.text
+
+
+def test_an_interceptor_that_raises_whatever_it_is_stops_nobody() -> None:
+    interceptor = Forgetful()
+    site = ready(core={"interceptors": [interceptor]}, batch_size=1)
+    handles = site.sent(b"1", b"2", b"3")
+    site.flush()
+    assert [handle.metadata().offset for handle in handles] == [0, 1, 2]
+    assert len(interceptor.heard) == 3
+    site.run(site.core.close())
+    assert site.core.metrics()["requests-in-flight"] == 0
+
+
+def test_a_core_takes_a_topic_it_learned_of_between_two_looks(monkeypatch: Any) -> None:
+    """The application's partitioner decides, and not the default, whoever comes between."""
+    site = ProducerSite(partitions=4, core={"partitioner": lambda *_: 3})
+    chosen = ProducerCore._chosen
+
+    def slow(core: Any, *arguments: Any) -> int | None:
+        partition = chosen(core, *arguments)
+        if not core._accumulator.knows(TOPIC, None):
+            site.know()  # In the engine's thread, just now.
+        return partition
+
+    monkeypatch.setattr(ProducerCore, "_chosen", slow)
+    assert site.core.send(TOPIC, b"v") is None
+    [handle] = site.sent(b"v")
+    site.flush()
+    assert handle.metadata().partition == 3

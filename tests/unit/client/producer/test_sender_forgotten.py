@@ -1,0 +1,36 @@
+"""A producer whose broker has forgotten it: one that knows nobody takes any number."""
+
+from __future__ import annotations
+
+from plog.errors import ErrorCode, OutOfOrderSequenceNumber
+from plog.wire.messages.delete_topics import DeleteTopicsRequest
+from tests.helpers.sim_broker import create_topic
+from tests.unit.client.producer.producer_site import TOPIC
+from tests.unit.client.producer.sender_site import codes, forget_producers, ready
+
+
+def test_what_a_broker_without_memory_let_overtake_fails_and_was_not_written() -> None:
+    """It refuses one batch, knows nothing of the producer, and so takes the next."""
+    site = ready(batch_size=1, retry_backoff_ms=1_000)
+    forget_producers(site)
+    codes(site, ErrorCode.NOT_ENOUGH_REPLICAS)
+    first, second = site.sent(b"1", b"2")
+    site.flush()
+    assert second.metadata().offset == 1
+    assert isinstance(first.error(), OutOfOrderSequenceNumber)
+    assert "has written a later record already; to keep the order it was not" in str(first.error())
+    [after] = site.sent(b"3")
+    site.flush()
+    assert after.metadata().offset == 2
+    assert site.values() == [b"first", b"2", b"3"]
+
+
+def test_a_topic_made_anew_gets_its_first_batch_alone() -> None:
+    site = ready(batch_size=1, metadata_max_age_ms=1_000)
+    site.sim.broker.ask(DeleteTopicsRequest(topic_names=[TOPIC], timeout_ms=1_000), 5)
+    create_topic(site.sim.broker, TOPIC)
+    site.sim.advance(3_000)
+    codes(site, ErrorCode.NOT_ENOUGH_REPLICAS)
+    handles = site.sent(b"1", b"2", b"3")
+    site.flush()
+    assert [handle.metadata().offset for handle in handles] == [0, 1, 2]

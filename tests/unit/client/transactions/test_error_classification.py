@@ -1,0 +1,71 @@
+"""What errors mean for a transaction."""
+
+from __future__ import annotations
+
+import pytest
+
+from plog.client.errors import ClosedError, ConnectionFailed, DeliveryTimedOut
+from plog.client.transactions.error_classification import (
+    Verdict,
+    abortable,
+    explained,
+    verdict_of,
+    verdict_of_batch,
+)
+from plog.errors import ErrorCode, InvalidTopicException, ProducerFenced, error_from_code
+from plog.wire.schema import WireError
+
+
+@pytest.mark.parametrize(
+    ("code", "verdict"),
+    [
+        (ErrorCode.CONCURRENT_TRANSACTIONS, Verdict.RETRY),
+        (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, Verdict.RETRY),
+        (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, Verdict.RETRY),
+        (ErrorCode.NOT_COORDINATOR, Verdict.LOOK),
+        (ErrorCode.COORDINATOR_NOT_AVAILABLE, Verdict.LOOK),
+        (ErrorCode.TRANSACTION_ABORTABLE, Verdict.ABORT),
+        (ErrorCode.GROUP_AUTHORIZATION_FAILED, Verdict.ABORT),
+        (ErrorCode.UNKNOWN_MEMBER_ID, Verdict.ABORT),
+        (ErrorCode.FENCED_INSTANCE_ID, Verdict.ABORT),
+        (ErrorCode.INVALID_PRODUCER_ID_MAPPING, Verdict.FORGOTTEN),
+        (ErrorCode.PRODUCER_FENCED, Verdict.FATAL),
+        (ErrorCode.INVALID_PRODUCER_EPOCH, Verdict.FATAL),
+        (ErrorCode.INVALID_TXN_STATE, Verdict.FATAL),
+        (ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, Verdict.FATAL),
+    ],
+)
+def test_a_coordinators_error_leads_to(code: ErrorCode, verdict: Verdict) -> None:
+    assert verdict_of(error_from_code(code)) is verdict
+
+
+def test_what_comes_up_on_the_way_is_no_refusal() -> None:
+    assert verdict_of(ConnectionFailed("cut")) is Verdict.RETRY
+    assert verdict_of(WireError("garbage")) is Verdict.LOOK
+    assert verdict_of(ClosedError("closed")) is Verdict.FATAL
+
+
+@pytest.mark.parametrize(
+    ("error", "verdict"),
+    [
+        (DeliveryTimedOut("late"), Verdict.ABORT),
+        (ValueError("not for a batch"), Verdict.ABORT),
+        (error_from_code(ErrorCode.INVALID_PRODUCER_EPOCH), Verdict.ABORT),
+        (error_from_code(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER), Verdict.ABORT),
+        (error_from_code(ErrorCode.INVALID_PRODUCER_ID_MAPPING), Verdict.FORGOTTEN),
+        (error_from_code(ErrorCode.PRODUCER_FENCED), Verdict.FATAL),
+        (error_from_code(ErrorCode.CLUSTER_AUTHORIZATION_FAILED), Verdict.FATAL),
+    ],
+)
+def test_a_batch_that_was_not_written_leads_to(error: Exception, verdict: Verdict) -> None:
+    assert verdict_of_batch(error) is verdict
+
+
+def test_the_application_is_told_what_to_do() -> None:
+    fenced = explained(error_from_code(ErrorCode.INVALID_PRODUCER_EPOCH), "shop", 1000)
+    assert isinstance(fenced, ProducerFenced)
+    assert "Close this producer" in str(fenced)
+    other = InvalidTopicException("as it is")
+    assert explained(other, "shop", 1000) is other
+    told = abortable(KeyError(), "shop")
+    assert "call abort_transaction(), then begin it anew. The reason: KeyError" in str(told)

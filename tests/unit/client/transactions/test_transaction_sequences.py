@@ -1,0 +1,68 @@
+"""Numbers within transactions: another epoch is the coordinator's to give."""
+
+from __future__ import annotations
+
+from plog.client.producer.sequence_numbers import ProducerIdentity
+from plog.client.transactions.transaction_sequences import TransactionSequences
+from plog.client.transactions.transaction_state import TransactionState
+from plog.types import TopicPartition
+from tests.unit.client.producer.test_sequence_numbers import Batch
+
+OURS = ProducerIdentity(7, 3)
+
+
+def begun() -> tuple[TransactionSequences[Batch], TransactionState]:
+    state = TransactionState("shop")
+    state.initialized(OURS)
+    state.begin(is_v2=True)
+    return TransactionSequences(TopicPartition("orders", 0), state), state
+
+
+def sent(sequences: TransactionSequences[Batch], batch: Batch) -> Batch:
+    assert sequences.may_send(batch)
+    assert sequences.identity is not None
+    sequences.sent(batch, sequences.identity)
+    return batch
+
+
+def test_numbers_go_on_while_the_epoch_stays_and_begin_anew_in_the_next() -> None:
+    sequences, state = begun()
+    for number in range(2):
+        batch = sent(sequences, Batch())
+        assert (batch.identity, batch.base_sequence) == (OURS, number)
+        sequences.written(batch)
+        state.ended(OURS)
+        state.begin(is_v2=True)
+    state.ended(ProducerIdentity(7, 4))
+    state.begin(is_v2=True)
+    batch = sent(sequences, Batch())
+    assert (batch.identity, batch.base_sequence) == ((7, 4), 0)
+
+
+def test_nothing_is_sent_outside_of_a_transaction() -> None:
+    sequences, state = begun()
+    state.begin_abort()
+    assert not sequences.may_send(Batch())
+
+
+def test_what_is_out_of_order_fails_and_nothing_is_renumbered() -> None:
+    sequences, _ = begun()
+    sequences.written(sent(sequences, Batch()))
+    first, second = sent(sequences, Batch()), sent(sequences, Batch())
+    assert sequences.out_of_order(second), "the one before it may come yet"
+    assert not sequences.out_of_order(first)
+    assert sequences.mend() == ([first], [])
+    assert sequences.mend() == ([], [])
+    assert not sequences.may_send(second)
+    assert not sequences.may_send(Batch())
+
+
+def test_a_batch_of_a_producer_that_is_not_known_fails() -> None:
+    sequences, state = begun()
+    batch = sent(sequences, Batch())
+    assert not sequences.unknown_producer(batch)
+    sequences.give_up(batch)
+    assert not sequences.may_send(Batch())
+    state.ended(ProducerIdentity(7, 4))
+    state.begin(is_v2=True)
+    assert sequences.may_send(Batch())

@@ -1,0 +1,484 @@
+"""Shards on partitions: written, read, waiting for the disk, failing, and let go."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+
+from plog.errors import (
+    CoordinatorLoadInProgress,
+    CoordinatorNotAvailable,
+    KafkaError,
+    NonEmptyGroup,
+    NotCoordinator,
+)
+from plogd.coordinator.runtime.coordinator_result import Result
+from plogd.coordinator.runtime.shard_runtime import LOAD_RETRY_MS, RecordsTooLarge, ShardState
+from plogd.ports import Later
+from tests.helpers.coordinator_site import TOPIC, CoordinatorSite, record
+from tests.helpers.sim_broker import SimBroker
+from tests.helpers.sim_ports import outcome
+
+
+@pytest.fixture
+def site() -> CoordinatorSite:
+    return CoordinatorSite().start()
+
+
+def values(site: CoordinatorSite) -> int:
+    return int(site.broker.log(TOPIC).log_end_offset)
+
+
+def test_a_write_is_seen_at_once_and_answered_when_it_is_safe(site: CoordinatorSite) -> None:
+    answer = site.set("a", 1)
+    assert site.shard.numbers == {"a": 1}
+    assert not answer.done
+    site.broker.settle()
+    assert outcome(answer) == "None"
+
+
+def test_a_read_sees_what_is_written_and_waits_until_that_is_safe(site: CoordinatorSite) -> None:
+    site.set("a", 1)
+    read = site.numbers()
+    assert not read.done
+    site.broker.settle()
+    assert outcome(read) == {"a": 1}
+
+
+def test_with_nothing_on_its_way_a_read_is_ready(site: CoordinatorSite) -> None:
+    assert outcome(site.numbers()) == {}
+
+
+def test_writes_of_one_turn_are_answered_in_their_order(site: CoordinatorSite) -> None:
+    answers: list[str] = []
+    with site.broker.ports.turn:
+        for number in range(5):
+            site.set("a", number).then(answers.append, pytest.fail)
+    site.broker.settle()
+    assert answers == ["None", "0", "1", "2", "3"]
+
+
+def test_the_records_of_an_operation_are_one_batch(site: CoordinatorSite) -> None:
+    records = [record(str(number), number) for number in range(10)]
+    answer = site.begin(lambda _: Result(records=records, response=None))
+    site.broker.settle()
+    outcome(answer)
+    fetched = site.broker.fetch(TOPIC)
+    assert fetched.high_watermark == 10
+    assert int.from_bytes(fetched.records[8:12], "big") + 12 == len(fetched.records)
+
+
+def test_what_an_operation_raises_is_its_answer_and_nothing_is_written(
+    site: CoordinatorSite,
+) -> None:
+    def operation(_: object) -> Result[None]:
+        raise NonEmptyGroup
+
+    with pytest.raises(NonEmptyGroup):
+        outcome(site.begin(operation))
+    assert values(site) == 0
+
+
+def test_an_operation_that_keeps_its_own_state_hears_when_its_records_are_safe(
+    site: CoordinatorSite,
+) -> None:
+    appended: Later[None] = Later()
+    done: list[str] = []
+    appended.then(lambda _: done.append("appended"), pytest.fail)
+    result = Result(
+        records=[record("a", 1)], response=Later[str](), appended=appended, replay=False
+    )
+    site.begin(lambda _: result)
+    assert site.shard.numbers == {} and done == []
+    site.broker.settle()
+    assert site.shard.numbers == {} and done == ["appended"]
+
+
+def test_a_response_that_comes_later_is_passed_on(site: CoordinatorSite) -> None:
+    response: Later[str] = Later()
+    answer = site.begin(lambda _: Result(records=[record("a", 1)], response=response))
+    site.broker.settle()
+    assert not answer.done
+    response.succeed("joined")
+    assert outcome(answer) == "joined"
+
+
+def test_a_response_that_is_early_still_waits_for_the_disk(site: CoordinatorSite) -> None:
+    response: Later[str] = Later()
+    answer = site.begin(lambda _: Result(records=[record("a", 1)], response=response))
+    response.succeed("joined")
+    assert not answer.done
+    site.broker.settle()
+    assert outcome(answer) == "joined"
+
+
+@pytest.mark.parametrize("is_safe", [True, False])
+def test_a_client_that_leaves_cancels_the_response(site: CoordinatorSite, is_safe: bool) -> None:
+    left: list[str] = []
+    response: Later[str] = Later(lambda: left.append("left"))
+    answer = site.begin(lambda _: Result(records=[record("a", 1)], response=response))
+    if is_safe:
+        site.broker.settle()
+    answer.cancel()
+    assert left == ["left"]
+    site.broker.settle()
+    assert site.shard.numbers == {"a": 1}
+
+
+# -- what goes wrong ---------------------------------------------------------------------------
+
+
+def test_a_full_disk_refuses_and_changes_nothing(site: CoordinatorSite) -> None:
+    site.broker.files.fail_when(lambda op: op.name == "append", errno.ENOSPC)
+    with pytest.raises(NotCoordinator, match="cannot write"):
+        outcome(site.set("a", 1))
+    assert site.shard.numbers == {} and values(site) == 0
+    assert outcome(site.numbers()) == {}
+    site.broker.files.fail_no_more()
+    answer = site.set("a", 2)
+    site.broker.settle()
+    assert outcome(answer) == "None"
+    assert site.shard.numbers == {"a": 2}
+
+
+def test_on_a_slow_disk_operations_go_on_and_answers_wait(site: CoordinatorSite) -> None:
+    site.broker.log(TOPIC)._writes.took(50.0)
+    first, second = site.set("a", 1), site.set("a", 2)
+    assert site.shard.numbers == {"a": 2}
+    site.broker.ports.timers.run_due()
+    assert not first.done
+    site.broker.settle()
+    assert [outcome(first), outcome(second)] == ["None", "1"]
+
+
+def test_what_a_slow_disk_does_not_take_is_forgotten_by_loading_anew(
+    site: CoordinatorSite,
+) -> None:
+    answer = site.set("a", 1)
+    site.broker.settle()
+    outcome(answer)
+    site.broker.log(TOPIC)._writes.took(50.0)
+    lost = [site.set("a", 2), site.set("b", 1)]
+    site.broker.files.fail_when(lambda op: op.name == "append", errno.ENOSPC)
+    site.broker.ports.jobs.run_all()
+    # Nobody may see what is lost, even in the same moment.
+    with pytest.raises(NotCoordinator):
+        outcome(site.numbers())
+    site.broker.files.fail_no_more()
+    for one in lost:
+        with pytest.raises(NotCoordinator):
+            outcome(one)
+    site.broker.settle()
+    assert len(site.made) == 2
+    assert outcome(site.numbers()) == {"a": 1}
+    answer = site.set("a", 3)
+    site.broker.settle()
+    assert outcome(answer) == "1"
+
+
+def test_an_operation_hears_that_its_append_failed_and_answers_itself(
+    site: CoordinatorSite,
+) -> None:
+    site.broker.files.fail_when(lambda op: op.name == "append", errno.ENOSPC)
+    response: Later[str] = Later()
+    appended: Later[None] = Later()
+    appended.then(
+        lambda _: pytest.fail("it was not written"),
+        lambda error: response.succeed(type(error).__name__),
+    )
+    answer = site.begin(
+        lambda _: Result(records=[record("a", 1)], response=response, appended=appended)
+    )
+    assert outcome(answer) == "NotCoordinator"
+
+
+def test_a_failed_append_cancels_a_response_nobody_else_would_end(site: CoordinatorSite) -> None:
+    site.broker.files.fail_when(lambda op: op.name == "append", errno.ENOSPC)
+    left: list[str] = []
+    response: Later[str] = Later(lambda: left.append("left"))
+    answer = site.begin(lambda _: Result(records=[record("a", 1)], response=response))
+    with pytest.raises(NotCoordinator):
+        outcome(answer)
+    assert left == ["left"]
+
+
+def test_records_too_large_for_a_batch_are_refused(site: CoordinatorSite) -> None:
+    records = [record(str(number), number, "x" * 30_000) for number in range(40)]
+    with pytest.raises(RecordsTooLarge, match=r"max\.message\.bytes"):
+        outcome(site.begin(lambda _: Result(records=records, response=None)))
+    assert site.shard.numbers == {} and values(site) == 0
+
+
+def test_what_cannot_fit_is_not_even_encoded(site: CoordinatorSite) -> None:
+    impossible = record("no int64", 1 << 70)
+    records = [record(str(number), number, "x" * 30_000) for number in range(40)]
+    with pytest.raises(RecordsTooLarge, match="41 records"):
+        outcome(site.begin(lambda _: Result(records=[*records, impossible], response=None)))
+
+
+def test_records_that_need_not_stay_together_are_spread_over_batches(
+    site: CoordinatorSite,
+) -> None:
+    records = [record(str(number), number, "x" * 30_000) for number in range(200)]
+    answer = site.begin(lambda _: Result(records=records, response="done"), atomic=False)
+    assert len(site.shard.numbers) == 200
+    site.broker.settle()
+    assert outcome(answer) == "done"
+    assert values(site) == 200
+
+
+def test_a_record_the_format_cannot_hold_is_a_bug_and_writes_nothing(
+    site: CoordinatorSite,
+) -> None:
+    records = [record("a", 1), record("b" * 40_000, 2)]
+    answer = site.begin(lambda _: Result(records=records, response=None))
+    with pytest.raises(Exception, match="OffsetCommitKey version 1 cannot be written"):
+        outcome(answer)
+    assert values(site) == 0
+
+
+def test_a_disk_that_does_not_answer_makes_the_client_try_again(site: CoordinatorSite) -> None:
+    answer = site.set("a", 1)
+    site.broker.ports.timers.advance(4_999)
+    assert not answer.done
+    site.broker.ports.timers.advance(1)
+    with pytest.raises(CoordinatorNotAvailable, match=r"offsets\.commit\.timeout\.ms"):
+        outcome(answer)
+    site.broker.settle()  # The disk has only been slow.
+    assert outcome(site.numbers()) == {"a": 1}
+
+
+def test_each_answer_has_its_own_deadline(site: CoordinatorSite) -> None:
+    first = site.set("a", 1)
+    site.broker.ports.timers.advance(3_000)
+    second = site.set("a", 2)
+    site.broker.ports.timers.advance(2_000)
+    assert first.done and not second.done
+    site.broker.ports.timers.advance(3_000)
+    assert second.done
+
+
+def test_a_failed_sync_ends_the_shard_and_tells_whoever_waits(site: CoordinatorSite) -> None:
+    answer = site.set("a", 1)
+    appended: Later[None] = Later()
+    response: Later[str] = Later()
+    appended.then(
+        lambda _: pytest.fail("it was not written"), lambda _: response.succeed("gone back")
+    )
+    joined = site.begin(
+        lambda _: Result(records=[record("b", 1)], response=response, appended=appended)
+    )
+    site.broker.files.fail_when(lambda op: op.name == "sync", errno.EIO)
+    site.broker.settle()
+    with pytest.raises(NotCoordinator):
+        outcome(answer)
+    assert outcome(joined) == "gone back"
+    assert site.runtime_of_shard.state is ShardState.CLOSED
+    assert isinstance(site.shard.told[-1], NotCoordinator)
+    for later in (site.set("a", 2), site.numbers()):
+        with pytest.raises(NotCoordinator):
+            outcome(later)
+
+
+def test_a_replay_that_fails_makes_the_shard_load_anew(site: CoordinatorSite) -> None:
+    site.shard.fails_at = "bad"
+    with pytest.raises(NotCoordinator, match="load anew"):
+        outcome(site.set("bad", 7))
+    with pytest.raises(NotCoordinator):
+        outcome(site.numbers())
+    assert [type(bug) for _, bug in site.broker.bugs] == [ZeroDivisionError]
+    site.broker.ports.advance(LOAD_RETRY_MS)
+    assert outcome(site.numbers()) == {"bad": 7}
+    assert len(site.made) == 2
+
+
+def test_a_continuation_that_raises_keeps_nobody_else_waiting(site: CoordinatorSite) -> None:
+    def bad(_: object) -> None:
+        raise ZeroDivisionError
+
+    site.set("a", 1).then(bad, pytest.fail)
+    second = site.set("b", 2)
+    site.broker.settle()
+    assert outcome(second) == "None"
+    assert [type(bug) for _, bug in site.broker.bugs] == [ZeroDivisionError]
+
+
+# -- coming and going --------------------------------------------------------------------------
+
+
+def test_a_partition_that_is_not_ours_has_no_coordinator(site: CoordinatorSite) -> None:
+    with pytest.raises(NotCoordinator, match="does not lead state-7"):
+        outcome(site.runtime.read(7, lambda shard: shard.numbers))
+    with pytest.raises(NotCoordinator, match="does not lead state-7"):
+        outcome(site.runtime.write(7, lambda shard: shard.set("a", 1)))
+
+
+def test_a_restart_finds_what_was_answered(site: CoordinatorSite) -> None:
+    for number in range(20):
+        site.set(f"n{number % 3}", number)
+    site.broker.settle()
+    again = CoordinatorSite(site.broker.restart()).start()
+    assert outcome(again.numbers()) == {"n0": 18, "n1": 19, "n2": 17}
+    assert again.shard.told == ["loaded"]
+
+
+def test_until_it_is_loaded_everybody_is_told_to_wait(site: CoordinatorSite) -> None:
+    site.set("a", 1)
+    site.broker.settle()
+    again = CoordinatorSite(site.broker.restart()).lead()
+    for later in (again.set("a", 2), again.numbers()):
+        with pytest.raises(CoordinatorLoadInProgress):
+            outcome(later)
+    again.broker.settle()
+    assert outcome(again.numbers()) == {"a": 1}
+
+
+def test_what_waits_for_a_load_runs_after_it_and_not_if_there_is_none(
+    site: CoordinatorSite,
+) -> None:
+    site.set("a", 1)
+    site.broker.settle()
+    again = CoordinatorSite(site.broker.restart()).lead()
+    calls: list[str] = []
+    shard = again.runtime_of_shard
+    shard.when_loaded(lambda: calls.append("first"))
+    assert calls == []
+    again.broker.settle()
+    shard.when_loaded(lambda: calls.append("second"))
+    assert calls == ["first", "second"]
+    again.runtime.shutdown()
+    shard.when_loaded(lambda: calls.append("never"))
+    assert calls == ["first", "second"]
+
+
+def test_a_stop_tells_whoever_waits(site: CoordinatorSite) -> None:
+    response: Later[str] = Later()
+    joined = site.begin(lambda _: Result(records=[record("a", 1)], response=response))
+    site.runtime.shutdown()
+    with pytest.raises(NotCoordinator, match="stopping"):
+        outcome(joined)
+    assert str(site.shard.told[-1]) == "the broker is stopping"
+    site.broker.settle()
+    with pytest.raises(NotCoordinator):
+        outcome(site.numbers())
+
+
+def test_a_deleted_topic_takes_its_shards_along() -> None:
+    site = CoordinatorSite().start()
+    site.set("a", 1)
+    inner = site.broker.broker
+    topic = inner.cache.topic(TOPIC)
+    assert topic is not None
+    inner.replica_manager.topics.on_topic_stopped = lambda _: site.runtime.topic_stopped()
+    inner.controller.delete_topic(TOPIC, topic.topic_id)
+    site.broker.settle()
+    assert isinstance(site.shard.told[-1], KafkaError)
+    assert not site.runtime.shards
+
+
+def test_being_told_twice_of_a_partition_changes_nothing(site: CoordinatorSite) -> None:
+    site.set("a", 1)
+    site.lead()
+    site.broker.settle()
+    assert len(site.made) == 1
+    assert outcome(site.numbers()) == {"a": 1}
+
+
+# -- timers ------------------------------------------------------------------------------------
+
+
+def test_a_timer_runs_as_a_write(site: CoordinatorSite) -> None:
+    shard = site.shard
+
+    def operation() -> Result[None]:
+        return Result(records=[record("late", 1)], response=None)
+
+    shard.timers.schedule("k", 1_000, operation)
+    assert shard.timers.is_scheduled("k")
+    site.broker.ports.advance(999)
+    assert shard.numbers == {}
+    site.broker.ports.advance(1)
+    assert shard.numbers == {"late": 1}
+    assert values(site) == 1
+    assert not shard.timers.is_scheduled("k")
+
+
+def test_a_key_has_one_timer(site: CoordinatorSite) -> None:
+    timers, ran = site.shard.timers, list[str]()
+
+    def operation(name: str) -> Result[None]:
+        ran.append(name)
+        return Result(response=None)
+
+    timers.schedule("k", 1_000, lambda: operation("first"))
+    timers.schedule("k", 3_000, lambda: operation("second"))
+    timers.schedule("other", 2_000, lambda: operation("other"))
+    timers.cancel("other")
+    timers.cancel("nobody")
+    site.broker.ports.advance(10_000)
+    assert ran == ["second"]
+
+
+def test_the_wall_clock_may_jump(site: CoordinatorSite) -> None:
+    site.shard.timers.schedule("k", 1_000, lambda: Result(records=[record("a", 1)], response=None))
+    site.broker.ports.clock.jump_wall(1e9)
+    site.broker.settle()
+    assert site.shard.numbers == {}
+    site.broker.ports.clock.jump_wall(-2e9)
+    site.broker.ports.advance(1_000)
+    assert site.shard.numbers == {"a": 1}
+
+
+def test_a_timer_whose_write_fails_runs_again(site: CoordinatorSite) -> None:
+    site.shard.timers.schedule("k", 10, lambda: Result(records=[record("a", 1)], response=None))
+    site.broker.files.fail_when(lambda op: op.name == "append", errno.ENOSPC)
+    site.broker.ports.advance(400)
+    assert site.shard.timers.is_scheduled("k")
+    site.broker.files.fail_no_more()
+    site.broker.ports.advance(500)
+    assert site.shard.numbers == {"a": 1}
+    assert not site.shard.timers.is_scheduled("k")
+
+
+def test_a_timer_that_was_cancelled_while_it_failed_does_not_run_again(
+    site: CoordinatorSite,
+) -> None:
+    runs: list[int] = []
+
+    def operation() -> Result[None]:
+        runs.append(1)
+        return Result(records=[record("a", 1)], response=None)
+
+    site.shard.timers.schedule("k", 10, operation)
+    site.broker.ports.timers.advance(10)  # Written, not safe.
+    site.shard.timers.cancel("k")
+    site.broker.ports.timers.advance(5_000)  # Too late: the write has failed.
+    site.broker.ports.advance(5_000)
+    assert len(runs) == 1
+
+
+def test_an_error_in_a_timer_is_a_bug_and_does_not_repeat(site: CoordinatorSite) -> None:
+    def operation() -> Result[None]:
+        raise ZeroDivisionError
+
+    site.shard.timers.schedule("k", 10, operation)
+    site.broker.ports.advance(10_000)
+    assert [where for where, _ in site.broker.bugs] == ["the timer k"]
+
+
+def test_no_timer_outlives_its_shard(site: CoordinatorSite) -> None:
+    timers = site.shard.timers
+    timers.schedule("k", 10, lambda: pytest.fail("ran"))
+    site.runtime.shutdown()
+    timers.schedule("l", 10, lambda: pytest.fail("ran"))
+    assert not timers.is_scheduled("l")
+    site.broker.ports.advance(1_000)
+
+
+def test_records_are_compressed_if_the_setting_says_so() -> None:
+    site = CoordinatorSite(SimBroker(offsets_topic_compression_codec=4).start()).start()
+    site.begin(lambda _: Result(records=[record("a", 1, "x" * 1000)], response=None))
+    site.broker.settle()
+    assert len(site.broker.fetch(TOPIC).records) < 300
+    assert outcome(CoordinatorSite(site.broker.restart()).start().numbers()) == {"a": 1}

@@ -1,0 +1,164 @@
+"""For whom a sync round waits, how long, and when it does not (rule R9, decision 0008)."""
+
+from __future__ import annotations
+
+import pytest
+
+from plogd.log.disk.commit_delay import CommitDelay
+from tests.helpers.sim_ports import SimPorts
+
+
+class Rounds:
+    """Rounds that last no time, as `SyncRounds` would begin and end them."""
+
+    def __init__(self) -> None:
+        self.ports = SimPorts()
+        self.sizes: list[int] = []
+        """How many asked for each round that has begun."""
+        self._asked = 0
+        self._waits = False
+        self.gathering = CommitDelay(self.ports.clock, self.ports.timers, self._begin)
+
+    def come(self, count: int = 1) -> bool:
+        """So many ask; whether a round has begun."""
+        before = len(self.sizes)
+        for _ in range(count):
+            self._asked += 1
+            self.gathering.came()
+        if self._asked and not self._waits:
+            self._start()
+        return len(self.sizes) > before
+
+    def come_during_the_last_round(self) -> None:
+        """One asks before that is answered."""
+        self._asked += 1
+        self.gathering.came()
+        self.gathering.round_answered()
+        self._start()
+
+    def _start(self) -> None:
+        self._waits = self.gathering.must_wait()
+        if not self._waits:
+            self._begin()
+
+    def _begin(self) -> None:
+        self._waits = False
+        self.gathering.round_begins()
+        self.sizes.append(self._asked)
+        self._asked = 0
+        self.gathering.round_answered()
+
+    def learn_to_wait(self) -> None:
+        """Rounds at whose begin too few are there, until one waits; then all come."""
+        for _ in range(300):
+            self.come(4)
+            if not self.come(1):
+                self.come(3)
+                assert self.sizes[-1] == 4
+                return
+        raise AssertionError("it never waits")
+
+
+@pytest.fixture
+def rounds() -> Rounds:
+    return Rounds()
+
+
+def test_at_first_nobody_is_waited_for(rounds: Rounds) -> None:
+    rounds.come(5)
+    assert rounds.come()
+
+
+def test_a_round_waits_for_all_that_the_last_one_answered(rounds: Rounds) -> None:
+    rounds.learn_to_wait()
+    assert not rounds.come(3)
+    assert rounds.come()
+    assert rounds.sizes[-1] == 4
+
+
+def test_those_who_asked_during_a_round_count_as_well() -> None:
+    """Else two halves of one client's requests would take turns for ever."""
+    rounds = Rounds()
+    rounds.learn_to_wait()
+    rounds.come(4)
+    rounds.come_during_the_last_round()
+    assert not rounds.come(3)
+    assert rounds.come()
+    assert rounds.sizes[-1] == 5
+
+
+def test_one_request_in_flight_never_waits(rounds: Rounds) -> None:
+    rounds.learn_to_wait()
+    rounds.come(4)
+    rounds.come()
+    rounds.ports.advance(1.0)
+    for _ in range(300):
+        assert rounds.come()
+        assert rounds.sizes[-1] == 1
+
+
+def test_a_wait_ends_when_nobody_comes(rounds: Rounds) -> None:
+    rounds.learn_to_wait()
+    rounds.come(4)
+    assert not rounds.come()
+    rounds.ports.advance(0.99)
+    assert rounds.sizes[-1] == 4
+    rounds.ports.advance(0.01)
+    assert rounds.sizes[-1] == 1
+
+
+def test_many_are_waited_for_as_long_as_some_come(rounds: Rounds) -> None:
+    rounds.learn_to_wait()
+    rounds.come(60)
+    assert not rounds.come()
+    rounds.ports.advance(0.9)
+    assert not rounds.come()
+    rounds.ports.advance(0.9)
+    assert rounds.sizes[-1] == 60
+    assert rounds.come(58)
+
+
+def test_a_wait_ends_when_it_is_longer_than_so_many_need(rounds: Rounds) -> None:
+    """They are others then, and waiting for them would only make the rounds longer and longer."""
+    rounds.learn_to_wait()
+    rounds.come(4)
+    assert not rounds.come()
+    rounds.ports.advance(0.3)
+    assert not rounds.come()
+    rounds.ports.advance(0.3)
+    assert rounds.come()
+    assert rounds.sizes[-1] == 3
+
+
+def test_a_round_after_a_pause_begins_at_once(rounds: Rounds) -> None:
+    rounds.learn_to_wait()
+    rounds.come(4)
+    rounds.ports.advance(1.0)
+    assert rounds.come()
+
+
+def test_after_each_wait_in_vain_more_rounds_begin_at_once(rounds: Rounds) -> None:
+    rounds.learn_to_wait()
+    at_once: list[int] = []
+    for _ in range(12):
+        rounds.come(4)
+        count = 0
+        while rounds.come():
+            count += 1
+            rounds.come(4)
+        at_once.append(count)
+        rounds.ports.advance(1.0)
+    assert at_once[1:] == sorted(at_once[1:])
+    assert at_once[-2:] == [255, 255]
+
+
+def test_waits_that_were_not_in_vain_restore_trust(rounds: Rounds) -> None:
+    rounds.learn_to_wait()
+    rounds.come(4)
+    rounds.come()
+    rounds.ports.advance(1.0)  # In vain.
+    rounds.learn_to_wait()
+    for _ in range(20):
+        assert not rounds.come(3)
+        assert rounds.come()
+        assert rounds.sizes[-1] == 4

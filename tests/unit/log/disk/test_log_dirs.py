@@ -1,0 +1,203 @@
+"""Several log directories: whose they are, which ones work, which file system they are on."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from plogd.config import BrokerConfig
+from plogd.log.disk.checkpoint_files import MetaProperties, read_meta_properties, write_meta_properties
+from plogd.log.disk.log_dir import LogDir, LogDirUnusable
+from plogd.log.disk.log_dirs import LogDirs
+from plogd.ports import spawn
+from tests.helpers.sim_files import Operation, SimFiles
+from tests.helpers.sim_ports import SimPorts, settled
+
+PATHS = ("/a", "/b")
+
+
+def _dirs(
+    files: SimFiles, paths: Sequence[str] = PATHS, *, seed: int = 0, **settings: Any
+) -> tuple[SimPorts, LogDirs, list[str]]:
+    ports = SimPorts(seed)
+    reports: list[str] = []
+
+    def report(message: str, **fields: object) -> None:
+        reports.append(message.format(**fields))
+
+    config = BrokerConfig(log_dirs=tuple(paths), **{"node_id": 1, **settings})
+    log_dirs = LogDirs(
+        config,
+        [LogDir(path, files, report) for path in paths],
+        clock=ports.clock,
+        files=files,
+        random=ports.random,
+        jobs=ports.jobs,
+        turn=ports.turn,
+        timers=ports.timers,
+        report=report,
+        on_failure=lambda log_dirs, error: None,
+    )
+    return ports, log_dirs, reports
+
+
+def _open(files: SimFiles, paths: Sequence[str] = PATHS, **settings: Any) -> LogDirs:
+    ports, log_dirs, _ = _dirs(files, paths, **settings)
+    settled(ports, spawn(log_dirs.open()))
+    return log_dirs
+
+
+def _released(log_dirs: LogDirs) -> LogDirs:
+    for log_dir in log_dirs:
+        log_dir.release()
+    return log_dirs
+
+
+def _belongs_to(files: SimFiles, path: str, cluster_id: str, node_id: int = 1) -> None:
+    write_meta_properties(files, path, MetaProperties(cluster_id=cluster_id, node_id=node_id))
+
+
+def _fails(path: str, name: str = "") -> Callable[[Operation], bool]:
+    return lambda operation: operation.path.startswith(path) and operation.name.startswith(name)
+
+
+# -- whose they are ---------------------------------------------------------------------------
+
+
+def test_new_directories_get_one_cluster_id_and_each_its_own_directory_id() -> None:
+    files = SimFiles(PATHS)
+    log_dirs = _open(files)
+    a, b = (read_meta_properties(files, path) for path in PATHS)
+    assert a is not None
+    assert b is not None
+    assert a.cluster_id == b.cluster_id == log_dirs.cluster_id
+    assert len(log_dirs.cluster_id) == 22
+    assert (a.node_id, b.node_id) == (1, 1)
+    assert a.directory_id != b.directory_id
+
+
+def test_the_identity_stays_from_start_to_start() -> None:
+    files = SimFiles(PATHS)
+    first = _released(_open(files))
+    before = [read_meta_properties(files, path) for path in PATHS]
+    assert _open(files, seed=7).cluster_id == first.cluster_id
+    assert [read_meta_properties(files, path) for path in PATHS] == before
+
+
+def test_a_new_directory_joins_the_cluster_of_the_others() -> None:
+    files = SimFiles((*PATHS, "/c"))
+    first = _released(_open(files))
+    assert _open(files, ("/c", *PATHS)).cluster_id == first.cluster_id
+    added = read_meta_properties(files, "/c")
+    assert added is not None
+    assert added.cluster_id == first.cluster_id
+
+
+def test_a_directory_of_another_cluster_is_refused() -> None:
+    files = SimFiles(PATHS)
+    _belongs_to(files, "/a", "one")
+    _belongs_to(files, "/b", "two")
+    with pytest.raises(LogDirUnusable, match="/b belongs to cluster two, but /a to one"):
+        _open(files)
+
+
+def test_a_directory_of_another_broker_is_refused() -> None:
+    files = SimFiles(PATHS)
+    _belongs_to(files, "/b", "one", node_id=5)
+    with pytest.raises(LogDirUnusable, match=r"/b belongs to broker 5, but node\.id is 1: correct"):
+        _open(files)
+
+
+def test_a_start_that_is_refused_changes_nothing_and_holds_nothing() -> None:
+    """Above all it leaves the clean mark: nobody has to recover because of a wrong setting."""
+    files = SimFiles(PATHS)
+    for log_dir in _open(files):
+        log_dir.close(clean=True)
+    before = [(path, files.listdir(path)) for path in PATHS]
+    with pytest.raises(LogDirUnusable, match="belongs to broker 1"):
+        _open(files, node_id=2)
+    assert [(path, files.listdir(path)) for path in PATHS] == before
+    assert all(log_dir.was_clean for log_dir in _open(files))
+
+
+def test_a_directory_in_use_refuses_the_start_and_frees_the_others() -> None:
+    files = SimFiles(PATHS)
+    holder = LogDir("/b", files, lambda message, **fields: None)
+    holder.open()
+    with pytest.raises(LogDirUnusable, match="/b is in use by another broker"):
+        _open(files)
+    holder.release()
+    assert [log_dir.path for log_dir in _open(files).online] == ["/a", "/b"]
+
+
+# -- which ones work --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("what", ["", "rename", "sync", "append"])
+def test_a_directory_that_cannot_be_used_is_offline_from_the_start(what: str) -> None:
+    files = SimFiles(PATHS)
+    _belongs_to(files, "/a", "one")
+    ports, log_dirs, reports = _dirs(files)
+    files.fail_when(_fails("/b", what), errno.EIO)
+    settled(ports, spawn(log_dirs.open()))
+    assert [log_dir.path for log_dir in log_dirs.online] == ["/a"]
+    assert log_dirs.offline_paths == ["/b"]
+    assert len(reports) == 1
+    assert reports[0].startswith("cannot use /b: [Errno 5] Input/output error")
+    assert len(log_dirs.sync_rounds) == 1
+
+
+def test_without_any_directory_there_is_no_start() -> None:
+    files = SimFiles(PATHS)
+    files.fail_when(lambda operation: True, errno.EROFS)
+    with pytest.raises(LogDirUnusable, match=r"none of log\.dirs can be used: /a, /b"):
+        _open(files)
+
+
+def test_the_last_directory_may_fail_when_it_is_taken_over() -> None:
+    files = SimFiles(["/a"])
+    files.fail_when(_fails("/a", "sync"), errno.EIO)
+    with pytest.raises(LogDirUnusable, match=r"none of log\.dirs can be used: /a"):
+        _open(files, ["/a"])
+
+
+def test_no_cluster_is_made_up_while_a_directory_cannot_tell() -> None:
+    """The new id would be written down, and later contradict the directory that is back."""
+    files = SimFiles(PATHS)
+    _belongs_to(files, "/a", "one")
+    files.fail_when(_fails("/a"), errno.EIO)
+    with pytest.raises(LogDirUnusable, match="perhaps /a does, which cannot be used"):
+        _open(files)
+    files.fail_no_more()
+    assert _open(files).cluster_id == "one"
+
+
+# -- file systems -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("device_by_path", "expected"),
+    [({}, 1), ({"/a": 7, "/b": 7}, 1), ({"/b": 2}, 2)],
+)
+def test_directories_of_one_file_system_share_their_sync_rounds(
+    device_by_path: Mapping[str, int], expected: int
+) -> None:
+    log_dirs = _open(SimFiles(PATHS, device_by_path=device_by_path))
+    assert len(log_dirs.sync_rounds) == expected
+    assert (log_dirs.rounds_of("/a") is log_dirs.rounds_of("/b")) == (expected == 1)
+
+
+def test_syncfs_is_not_used_where_the_settings_say_never() -> None:
+    allowed = _open(SimFiles(PATHS)).sync_rounds[0]
+    forbidden = _open(SimFiles(PATHS), plog_flush_syncfs="never").sync_rounds[0]
+    assert allowed._may_sync_fs
+    assert not forbidden._may_sync_fs
+
+
+def test_directories_are_found_by_path_in_the_order_of_the_setting() -> None:
+    log_dirs = _open(SimFiles(PATHS), ("/b", "/a"))
+    assert [log_dir.path for log_dir in log_dirs] == ["/b", "/a"]
+    assert log_dirs["/a"].path == "/a"

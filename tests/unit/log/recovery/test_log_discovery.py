@@ -1,0 +1,54 @@
+"""Whose a partition's directory is: by its own word, else by its name."""
+
+from __future__ import annotations
+
+import pytest
+
+from plogd.log import file_names
+from plogd.log.disk.checkpoint_files import write_topic_id
+from plogd.log.recovery.log_discovery import topic_id_of
+from tests.helpers.log_site import LogSite, batch_offsets, four_segments
+from tests.helpers.sim_files import SimFiles
+
+
+def test_the_topic_of_a_directory_is_told_by_its_metadata_file() -> None:
+    files = SimFiles(["/a/t-0"])
+    assert topic_id_of(files, "/a/t-0") is None
+    write_topic_id(files, "/a/t-0", b"\1" * 16)
+    assert topic_id_of(files, "/a/t-0") == b"\1" * 16
+    files.overwrite(f"/a/t-0/{file_names.PARTITION_METADATA}", b"version: 0\n")
+    assert topic_id_of(files, "/a/t-0") is None
+
+
+@pytest.mark.parametrize("damage", [None, b"", b"version: 0\n", b"\0" * 50])
+def test_a_log_whose_own_word_is_lost_is_taken_by_its_name(damage: bytes | None) -> None:
+    """Put aside, its records would seem to be gone."""
+    site, log = four_segments()
+    path = f"{log.directory}/{file_names.PARTITION_METADATA}"
+    if damage is None:
+        site.files.unlink(path)
+    else:
+        site.files.overwrite(path, damage)
+    site = site.kill()
+    assert batch_offsets(site.log()) == list(range(17))
+    [report] = site.reports
+    assert "/a/t-0: its partition.metadata is missing or damaged" in report
+    assert topic_id_of(site.files, "/a/t-0") == site.topics[log.topic_partition][0]
+    assert site.kill().reports == []
+
+
+@pytest.mark.parametrize("with_id", ["/a", "/b"])
+def test_a_log_that_says_whose_it_is_comes_before_one_of_the_same_name(with_id: str) -> None:
+    """A creation that was cut short has left a directory, and another one was made elsewhere."""
+    site = LogSite(("/a", "/b")).start()
+    log = site.create("t-0")
+    site.fill(log, 3)
+    site.settle()
+    other = "/b" if log.log_dir == "/a" else "/a"
+    site.files.mkdir(f"{other}/t-0")
+    if log.log_dir != with_id:
+        site.log_dirs = tuple(reversed(site.log_dirs))
+    site = site.kill()
+    assert site.log().log_dir == log.log_dir
+    assert batch_offsets(site.log()) == list(range(3))
+    assert "topic id is not readable" in site.reports[0]

@@ -1,0 +1,183 @@
+"""One segment: reads, look-ups by offset and by time, also with wrong indexes and damage."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+
+from plog.errors import CorruptMessage
+from plog.records.batch import iter_batches
+from plogd.log import file_names
+from plogd.log.segment.file_records import CorruptRange
+from plogd.log.segment.log_segment import LogSegment
+from plogd.topic_config import TopicConfig
+from tests.helpers.log_data import SMALL, T0, append, client_batch, fill
+from tests.helpers.sim_files import SimFiles
+
+BASE = 1000
+INDEX = f"/log/{file_names.segment_file_name(BASE, '.index')}"
+TIME_INDEX = f"/log/{file_names.segment_file_name(BASE, '.timeindex')}"
+
+
+def _create(files: SimFiles, config: TopicConfig = SMALL) -> LogSegment:
+    files.mkdir("/log")
+    return LogSegment.create(files, "/log", BASE, config)
+
+
+def _open(files: SimFiles, config: TopicConfig = SMALL) -> LogSegment:
+    return LogSegment(files, "/log", BASE, config)
+
+
+def _offsets(segment: LogSegment, offset: int, max_bytes: int = 1 << 30, **how: int) -> list[int]:
+    """Base offsets of the whole batches a read gives."""
+    region = segment.read(
+        offset,
+        max_bytes,
+        max_position=how.get("max_position", segment.size_bytes),
+        at_least_one=bool(how.get("at_least_one", True)),
+    )
+    assert region is not None
+    data = region.read()
+    region.close()
+    return [header.base_offset for _, header in iter_batches(data)]
+
+
+# -- read -------------------------------------------------------------------------------------
+
+
+@pytest.fixture(params=["just appended", "opened", "opened without index"])
+def read_segment(request: pytest.FixtureRequest) -> LogSegment:
+    """Forty batches of five records."""
+    files = SimFiles()
+    segment = _create(files)
+    fill(segment, 40, records=5)
+    if request.param != "just appended":
+        segment.on_become_inactive()
+        segment.close()
+        if request.param == "opened without index":
+            files.overwrite(INDEX, b"")
+        segment = _open(files)
+    return segment
+
+
+def test_read_begins_with_the_batch_that_holds_the_offset(read_segment: LogSegment) -> None:
+    for offset in (BASE, BASE + 4, BASE + 5, BASE + 99, BASE + 197, BASE + 199):
+        first = offset - offset % 5
+        assert _offsets(read_segment, offset) == list(range(first, BASE + 200, 5))
+
+
+def test_read_behind_the_last_batch_is_none(read_segment: LogSegment) -> None:
+    assert read_segment.read(BASE + 200, 100, max_position=10**9, at_least_one=True) is None
+    assert read_segment.position_of(BASE + 200) == read_segment.size_bytes
+
+
+def test_read_ends_at_the_given_position(read_segment: LogSegment) -> None:
+    end = read_segment.position_of(BASE + 50)
+    assert _offsets(read_segment, BASE + 40, max_position=end) == [BASE + 40, BASE + 45]
+    assert _offsets(read_segment, BASE + 50, max_position=end) == []
+
+
+def test_first_batch_comes_whole_even_if_it_is_larger_than_asked_for(
+    read_segment: LogSegment,
+) -> None:
+    assert _offsets(read_segment, BASE + 7, 10) == [BASE + 5]
+    assert _offsets(read_segment, BASE + 7, 10, at_least_one=False) == []
+    assert _offsets(read_segment, BASE + 7, 0, at_least_one=False) == []
+
+
+def test_next_offset_is_behind_the_last_batch(read_segment: LogSegment) -> None:
+    assert read_segment.next_offset() == BASE + 200
+    assert _create(SimFiles()).next_offset() == BASE
+
+
+@pytest.mark.parametrize("garbage", [b"\0" * 80, b"\x7f" * 80, b"\0\0\0\x05\0\0\x01\0" * 10])
+def test_wrong_index_costs_time_and_nothing_else(garbage: bytes) -> None:
+    files = SimFiles()
+    segment = _create(files)
+    fill(segment, 40, records=5)
+    segment.close()
+    files.overwrite(INDEX, garbage)
+    segment = _open(files)
+    for offset in range(BASE, BASE + 200):
+        place = segment.find_offset(offset)
+        assert place is not None
+        assert place.base_offset <= offset <= place.last_offset
+
+
+def test_index_that_leads_too_far_costs_time_and_nothing_else() -> None:
+    files = SimFiles()
+    segment = _create(files)
+    fill(segment, 40)
+    place = segment.find_offset(BASE + 20)
+    assert place is not None
+    segment.close()
+    files.overwrite(INDEX, struct.pack(">ii", 5, place.position))
+    segment = _open(files)
+    found = segment.find_offset(BASE + 7)
+    assert found is not None
+    assert found.base_offset == BASE + 7
+    assert segment.index_is_suspect
+
+
+def test_index_that_shrinks_while_it_is_open_costs_time_and_nothing_else() -> None:
+    files = SimFiles()
+    segment = _create(files)
+    fill(segment, 40)
+    segment.close()
+    segment = _open(files)
+    assert segment.offset_index.count
+    files.overwrite(INDEX, b"")
+    found = segment.find_offset(BASE + 7)
+    assert found is not None
+    assert found.base_offset == BASE + 7
+    assert segment.index_is_suspect
+
+
+def test_damaged_log_without_an_index_is_told() -> None:
+    files = SimFiles()
+    _create(files)
+    files.overwrite(f"/log/{file_names.segment_file_name(BASE, '.log')}", bytes(100))
+    with pytest.raises(CorruptMessage):
+        _open(files).find_offset(BASE)
+
+
+def test_damage_is_told_where_it_is_and_later_batches_are_read() -> None:
+    files = SimFiles()
+    segment = _create(files)
+    fill(segment, 40)
+    segment.close()
+    path = f"/log/{file_names.segment_file_name(BASE, '.log')}"
+    content = bytearray(files.read_file(path))
+    place = _open(files).find_offset(BASE + 10)
+    assert place is not None
+    content[place.position + 8 : place.position + 12] = b"\xff\xff\xff\xff"
+    files.overwrite(path, bytes(content))
+    segment = _open(files)
+    with pytest.raises(CorruptMessage, match=f"byte {place.position}"):
+        segment.read(BASE + 10, 100, max_position=10**9, at_least_one=True)
+    assert _offsets(segment, BASE + 20)[0] == BASE + 20
+
+
+def test_read_stops_before_known_damage_and_refuses_to_begin_in_it() -> None:
+    segment = _create(SimFiles())
+    fill(segment, 10)
+    positions = [place.position for place in segment.records.places_from()]
+    segment.records.corrupt_ranges = [CorruptRange(positions[4], positions[6], BASE + 4, BASE + 6)]
+    assert _offsets(segment, BASE) == [BASE, BASE + 1, BASE + 2, BASE + 3]
+    for offset in (BASE + 4, BASE + 5):
+        with pytest.raises(CorruptMessage, match="damaged on disk"):
+            segment.read(offset, 100, max_position=10**9, at_least_one=True)
+    assert _offsets(segment, BASE + 6) == [BASE + 6, BASE + 7, BASE + 8, BASE + 9]
+
+
+# -- age -------------------------------------------------------------------------------------
+
+
+def test_age_of_a_segment_without_timestamps_is_when_it_was_written() -> None:
+    segment = _create(SimFiles())
+    append(segment, client_batch(timestamp=-1), BASE)
+    assert segment.max_timestamp == -1
+    assert segment.largest_timestamp == 0
+    append(segment, client_batch(timestamp=T0), BASE + 1)
+    assert segment.largest_timestamp == T0

@@ -1,0 +1,336 @@
+"""Sealing: all of a rolled segment on disk before recovery may skip it (R11, R12)."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+
+from plogd.log import file_names
+from plogd.log.disk.checkpoint_files import read_leader_epochs
+from plogd.log.housekeeping import RETRY_MS
+from plogd.log.log import Log
+from plogd.ports import Later
+from plogd.topic_config import TopicConfig
+from tests.helpers.log_site import LogSite, base_offsets
+from tests.helpers.sim_file import open_file
+from tests.helpers.sim_files import Operation
+
+
+def _rolled(site: LogSite | None = None) -> tuple[LogSite, Log]:
+    """A log whose second segment has just begun, with the round done and the seal waiting."""
+    site = site or LogSite().start()
+    log = site.create("t-0")
+    site.fill(log, 4)
+    site.append(log, producer_id=7, producer_epoch=0, base_sequence=0)
+    site.settle()
+    log.roll()
+    return site, log
+
+
+def test_a_roll_seals_records_indexes_snapshot_and_epochs_in_a_job() -> None:
+    site, log = _rolled()
+    synced: list[str] = []
+
+    def hear(operation: Operation) -> None:
+        if operation.name == "sync":
+            synced.append(operation.path)
+
+    site.files.on_operation = hear
+    assert (base_offsets(log), log.recovery_point) == ([0, 5], 0)
+    assert site.ports.jobs.waiting == ["dir:/a"]
+    site.settle()
+    assert synced == [
+        *(site.path(log, 0, suffix) for suffix in (".log", ".index", ".timeindex")),
+        f"/a/t-0/{file_names.LEADER_EPOCH_CHECKPOINT}.tmp",
+        site.path(log, 5, ".snapshot") + ".tmp",
+    ]
+    assert log.recovery_point == 5
+    assert [entry.epoch for entry in read_leader_epochs(site.files, log.directory)] == [0]
+
+
+def test_the_recovery_point_waits_for_the_oldest_seal() -> None:
+    site, log = _rolled()
+    site.append(log)
+    log.roll()
+    assert log.recovery_point == 0
+    site.ports.jobs.run_one("dir:/a")
+    assert log.recovery_point == 5
+    site.ports.jobs.run_one("dir:/a")
+    assert log.recovery_point == 6
+
+
+def test_the_snapshot_is_of_the_moment_of_the_roll() -> None:
+    site, log = _rolled()
+    site.append(log, producer_id=8, producer_epoch=0, base_sequence=0)
+    site.settle()
+    log.producer_state.load(0, 5)
+    assert list(log.producer_state.producers) == [7]
+
+
+def test_an_epoch_assigned_while_a_seal_writes_is_written_by_the_next() -> None:
+    site, log = _rolled()
+    site.epoch = 1
+    site.append(log)
+    site.settle()
+    assert [entry.epoch for entry in read_leader_epochs(site.files, log.directory)] == [0]
+    assert log.leader_epochs.is_dirty
+    log.roll()
+    site.settle()
+    assert [entry.epoch for entry in read_leader_epochs(site.files, log.directory)] == [0, 1]
+
+
+@pytest.mark.parametrize("what", [".index", ".timeindex", ".snapshot.tmp", "checkpoint.tmp"])
+def test_a_seal_the_disk_fails_takes_the_directory_offline(what: str) -> None:
+    site, log = _rolled()
+    site.files.fail_when(
+        lambda operation: operation.name == "sync" and operation.path.endswith(what), errno.EIO
+    )
+    site.settle()
+    assert site.offline == ["/a"]
+    assert log.recovery_point == 0
+
+
+@pytest.mark.parametrize("what", [".snapshot.tmp", "checkpoint.tmp"])
+def test_a_seal_a_full_disk_refuses_is_tried_again(what: str) -> None:
+    site, log = _rolled()
+    site.files.fail_when(lambda operation: operation.path.endswith(what), errno.ENOSPC)
+    site.settle()
+    assert site.offline == []
+    assert "seal of t-0 failed: [Errno 28]" in site.reports[-1]
+    site.append(log)
+    log.roll()
+    site.settle()
+    assert log.recovery_point == 0
+    site.files.fail_no_more()
+    site.ports.advance(RETRY_MS)
+    assert log.recovery_point == 6
+    assert [entry.epoch for entry in read_leader_epochs(site.files, log.directory)] == [0]
+
+
+def test_a_sync_that_fails_for_want_of_space_is_a_failed_sync() -> None:
+    """The kernel found no place for bytes it had taken: they are gone (R15)."""
+    site, log = _rolled()
+    site.files.fail_when(
+        lambda operation: operation.name == "sync" and operation.path.endswith(".index"),
+        errno.ENOSPC,
+    )
+    site.settle()
+    assert site.offline == ["/a"]
+    assert log.recovery_point == 0
+
+
+def test_a_seal_of_a_deleted_log_costs_nothing() -> None:
+    """Its directory has another name when the job comes to write the snapshot."""
+    site, log = _rolled()
+    log.close()
+    site.files.rename(log.directory, f"{log.directory}.0-delete")
+    site.settle()
+    assert site.offline == []
+
+
+@pytest.mark.parametrize("end", ["closed", "offline"])
+def test_a_seal_put_off_is_given_up_when_the_log_is_gone(end: str) -> None:
+    site, log = _rolled()
+    site.files.fail_when(lambda operation: operation.path.endswith(".tmp"), errno.ENOSPC)
+    site.settle()
+    site.files.fail_no_more()
+    if end == "closed":
+        log.close()
+    else:
+        site.manager.storage_failed("/a", OSError(errno.EIO, "broken"))
+    before = site.reports[:]
+    site.ports.advance(RETRY_MS)
+    assert site.reports == before
+    assert site.listing(log, ".snapshot") == []
+
+
+def test_of_a_segment_that_is_deleted_the_producers_are_noted_all_the_same() -> None:
+    site, log = _rolled()
+    site.files.fail_when(lambda operation: operation.path.endswith(".tmp"), errno.ENOSPC)
+    site.settle()
+    log.log_start_offset = 5
+    log.apply_retention(site.ports.clock.now_ms())
+    for _ in range(2):
+        assert site.listing(log, ".snapshot") == []
+        site.ports.advance(RETRY_MS)
+    site.files.fail_no_more()
+    site.ports.advance(RETRY_MS)
+    assert len(site.listing(log, ".snapshot")) == 1 and site.offline == []
+
+
+@pytest.mark.parametrize("where", ["sync", "epochs", "snapshot"])
+def test_a_bug_costs_one_seal_which_is_tried_again(
+    where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = LogSite().start()
+    other = site.create("u-0")
+    site, log = _rolled(site)
+    site.fill(other, 6)
+
+    def die(*arguments: object) -> None:
+        raise ValueError("a bug")
+
+    with monkeypatch.context() as patch:
+        if where == "sync":
+            patch.setattr(open_file(log.segments.first.records_file), "sync", die)
+        elif where == "epochs":
+            patch.setattr("plogd.log.leader_epochs.write_leader_epochs", die)
+        else:
+            patch.setattr("plogd.log.producer_state.write_atomic", die)
+        site.ports.jobs.run_one("dir:/a")
+    site.settle()
+    assert site.offline == []
+    assert "seal of t-0 failed: ValueError('a bug'); it is tried again" in site.reports
+    assert site.manager.housekeeping.errors_by_task == {"seal": 1}
+    assert (log.recovery_point, other.recovery_point) == (0, 5)
+    site.ports.advance(RETRY_MS)
+    assert log.recovery_point == 5
+    assert site.listing(log, ".snapshot") == [5]
+    assert [entry.epoch for entry in read_leader_epochs(site.files, log.directory)] == [0]
+
+
+@pytest.mark.parametrize("deleted_segment", [False, True])
+def test_a_recreated_topic_never_gets_the_snapshot_of_the_old_one(deleted_segment: bool) -> None:
+    """The seal is put off, and the topic is deleted and created again before it is tried."""
+    site, log = _rolled()
+    site.files.fail_when(lambda operation: operation.path.endswith(".snapshot.tmp"), errno.ENOSPC)
+    site.settle()
+    if deleted_segment:
+        log.log_start_offset = 5
+        log.apply_retention(site.ports.clock.now_ms())
+        site.ports.advance(RETRY_MS)
+    site.files.fail_no_more()
+    site.delete("t-0")
+    again = site.create("t-0")
+    site.append(again)
+    site.ports.advance(3 * RETRY_MS)
+    assert site.listing(again, ".snapshot") == []
+    assert not again.producer_state.producers
+
+
+def _put_off() -> tuple[LogSite, Log]:
+    """A seal that a full disk has refused; meanwhile the indexes have lost their descriptors."""
+    site, log = _rolled()
+    site.files.fail_when(lambda operation: operation.path.endswith(".snapshot.tmp"), errno.ENOSPC)
+    site.settle()
+    site.files.fail_no_more()
+    site.files.descriptors.set_limit(16, 1 << 31)
+    site.create("u-0")  # Its files take the place of the idle ones.
+    assert [file.is_open for file in log.segments.first.sync_files()[1:]] == [False, False]
+    return site, log
+
+
+def test_seal_without_descriptors_for_its_indexes_is_tried_again() -> None:
+    site, log = _put_off()
+    records, index, _ = log.segments.first.sync_files()
+    opened = open_file(records)
+    holders = opened._holders
+    site.files.fail_when(lambda operation: operation.path.endswith(".timeindex"), errno.EMFILE)
+    synced: list[str] = []
+
+    def note(operation: Operation) -> None:
+        if operation.name == "sync" and "/t-0/" in operation.path:
+            synced.append(operation.path)
+
+    site.files.on_operation = note
+    site.ports.advance(RETRY_MS)
+    assert synced == [], "only what has not begun may be tried again"
+    assert (site.offline, log.recovery_point) == ([], 0)
+    assert "seal of t-0 failed: [Errno 24]" in site.reports[-1]
+    assert (opened._holders, open_file(index)._holders) == (holders, 1), "1: the pool"
+    opened_index = open_file(index)
+    site.files.fail_no_more()
+    site.ports.advance(RETRY_MS)
+    assert (site.offline, log.recovery_point) == ([], 5)
+    site.create("v-0")  # The pool closes what is idle, and nothing else holds it open.
+    assert not opened.is_open
+    assert not opened_index.is_open
+
+
+def test_seal_that_cannot_read_the_directory_of_its_indexes_takes_it_offline() -> None:
+    site, log = _put_off()
+    site.files.fail_when(lambda operation: operation.path.endswith(".timeindex"), errno.EIO)
+    site.ports.advance(RETRY_MS)
+    assert (site.offline, log.recovery_point) == (["/a"], 0)
+
+
+def test_epochs_that_a_refused_seal_has_not_written_are_written_by_the_next() -> None:
+    site, log = _put_off()
+    site.files.fail_when(lambda operation: operation.path.endswith(".timeindex"), errno.EMFILE)
+    log.leader_epochs.is_dirty = True
+    site.ports.advance(RETRY_MS)
+    assert log.leader_epochs.is_dirty
+    site.files.fail_no_more()
+    site.ports.advance(RETRY_MS)
+    assert not log.leader_epochs.is_dirty
+
+
+def test_files_of_a_seal_whose_job_is_not_taken_are_closed() -> None:
+    site = LogSite().start()
+    log = site.create("t-0")
+    site.fill(log, 4)
+    site.settle()
+    segment = log.segments.active
+    seal: Later[OSError | None] = Later()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(site.ports.jobs, "submit", lambda lane, function: seal)
+        log.roll()
+    files = [open_file(file) for file in segment.sync_files()]
+    held = [file._holders for file in files]
+    seal.fail(RuntimeError("no job can be taken"))
+    assert [file._holders for file in files] == [count - 1 for count in held]
+
+
+def test_files_are_held_until_the_seal_is_done() -> None:
+    site, log = _rolled()
+    files = [open_file(file) for file in log.segments.first.sync_files()]
+    log.close()
+    assert all(file.size() >= 0 for file in files)
+    site.settle()
+    assert not any(file.is_open for file in files)
+
+
+def test_a_sealed_segment_is_left_out_of_the_next_sync_round() -> None:
+    """It is durable, and may have lost its descriptor: a round on the reactor must not open it."""
+    site = LogSite().start()
+    site.files.sync_fs_supported = False
+    log = site.create("t-0", TopicConfig(segment_bytes=1000, flush_messages=1000))
+    site.fill(log, 7)
+    site.settle()
+    assert len(log.segments) == 2
+    synced: list[str] = []
+
+    def note(operation: Operation) -> None:
+        if operation.name == "sync":
+            synced.append(operation.path)
+
+    site.files.on_operation = note
+    log.request_sync()
+    site.settle()
+    assert synced == [log.segments.active.records_file.path]
+    assert log.durable_end_offset == 7
+
+
+@pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC])
+def test_snapshot_of_a_later_segment_is_not_written_before_an_earlier_seal_is_done(
+    code: int,
+) -> None:
+    site, log = _rolled()
+    site.append(log)
+    log.roll()
+    # The disk fails once: with a sync, or because it has no room for a snapshot.
+    failing = ".log" if code == errno.EIO else f"{5:020}.snapshot.tmp"
+    attempts: list[Operation] = []
+
+    def fails(operation: Operation) -> bool:
+        is_it = operation.path.endswith(failing) and operation.name in ("sync", "append")
+        attempts.extend([operation] * is_it)
+        return is_it and len(attempts) == 1
+
+    site.files.fail_when(fails, code)
+    site.settle()
+    assert attempts
+    assert not site.files.exists(site.path(log, 6, ".snapshot"))
+    assert log.recovery_point == 0
+    assert log.offline == (code == errno.EIO)

@@ -1,0 +1,121 @@
+"""The trap of ``advertised.listeners``: who is told what, and when that is worth a line."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+
+from plogd.config import load_config
+from plogd.connection_context import ConnectionContext
+from plogd.net.advertised_listeners_check import WAIT_MS, AdvertisedCheck
+from tests.helpers.net_parts import LogLines, ScriptedDispatch, make_connections
+from tests.helpers.sim_ports import SimPorts
+
+ELSEWHERE, HERE = "192.0.2.7", "192.0.2.1"
+
+
+class Harness:
+    """A check over simulated time; names that end in ``.known`` can be resolved."""
+
+    def __init__(self, advertised: str) -> None:
+        self.ports = SimPorts()
+        self.shared = make_connections(ScriptedDispatch(), self.ports)
+        config = load_config([], [f"advertised.listeners=PLAINTEXT://{advertised}"]).config
+        self.advertised = config.advertised_by_name()["PLAINTEXT"]
+        self.check = AdvertisedCheck(
+            config,
+            self.shared,
+            resolve=lambda host: self.ports.jobs.submit("dns", lambda: self.resolve(host)),
+        )
+        self.check.start()
+        self.ports.settle()
+
+    def resolve(self, host: str) -> None:
+        if not host.endswith((".known", "container")):
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    def connection(self, client: str = ELSEWHERE) -> ConnectionContext:
+        return ConnectionContext(
+            listener_name="PLAINTEXT",
+            security_protocol="PLAINTEXT",
+            client_address=(client, 5000),
+            local_address=(HERE, 9092),
+        )
+
+    def tell(self, client: str = ELSEWHERE) -> ConnectionContext:
+        connection = self.connection(client)
+        self.check.told(connection, self.advertised.host, self.advertised.port)
+        return connection
+
+
+@pytest.mark.parametrize(
+    ("advertised", "why"),
+    [
+        ("localhost:9092", "is that machine"),
+        ("127.0.0.1:9092", "is that machine"),
+        ("[::1]:9092", "is that machine"),
+        ("container:9092", "like a container's name"),
+    ],
+)
+def test_a_client_that_does_not_come_back_is_told_of_once(
+    advertised: str, why: str, log_lines: LogLines
+) -> None:
+    harness = Harness(advertised)
+    for _ in range(3):
+        harness.tell()
+        harness.ports.advance(WAIT_MS)
+    [line] = log_lines
+    assert line.startswith(f"{ELSEWHERE}: was told to connect to {advertised}")
+    assert why in line
+    assert "set advertised.listeners" in line
+
+
+@pytest.mark.parametrize("advertised", ["localhost:9092", "container:9092"])
+def test_a_client_that_works_is_fine(advertised: str, log_lines: LogLines) -> None:
+    """A port of a container may be forwarded: what looks wrong is right then."""
+    harness = Harness(advertised)
+    harness.tell()
+    harness.check.works(harness.connection())
+    harness.tell()
+    harness.ports.advance(2 * WAIT_MS)
+    assert log_lines == []
+
+
+@pytest.mark.parametrize("client", [HERE, "127.0.0.1", "::1"])
+@pytest.mark.parametrize("advertised", ["localhost:9092", "container:9092"])
+def test_a_client_on_this_machine_may_be_told_so(
+    client: str, advertised: str, log_lines: LogLines
+) -> None:
+    harness = Harness(advertised)
+    harness.tell(client)
+    harness.ports.advance(WAIT_MS)
+    assert log_lines == []
+
+
+@pytest.mark.parametrize("advertised", ["broker.known:9092", "192.0.2.1:9092"])
+def test_nothing_is_wrong_with_a_usual_address(advertised: str, log_lines: LogLines) -> None:
+    harness = Harness(advertised)
+    harness.tell()
+    harness.ports.advance(WAIT_MS)
+    assert log_lines == []
+
+
+def test_a_name_that_cannot_be_resolved_is_told_at_the_start(log_lines: LogLines) -> None:
+    harness = Harness("broker.nowhere:9092")
+    [line] = log_lines
+    assert "cannot resolve broker.nowhere (Name or service not known)" in line
+    assert "PLAINTEXT://broker.nowhere:9092" in line
+    harness.tell("127.0.0.1")
+    harness.ports.advance(WAIT_MS)
+    assert "cannot resolve broker.nowhere" in log_lines[1]
+    assert log_lines[1].startswith("127.0.0.1: was told")
+
+
+def test_the_check_remembers_a_bounded_number_of_clients() -> None:
+    harness = Harness("localhost:9092")
+    for number in range(3000):
+        harness.tell(f"192.0.{number % 200}.{number // 200}")
+        harness.check.works(harness.connection(f"198.51.{number % 200}.{number // 200}"))
+    assert len(harness.check._waiting) <= 1000
+    assert len(harness.check._working) <= 1000

@@ -1,0 +1,182 @@
+"""Answers copied to a stock transport, as TLS needs it."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from twisted.internet.testing import StringTransport
+
+from plogd.log.segment.file_records import FileRegion
+from plogd.net.connection import Connection
+from plogd.net.copying_output import PIECE_BYTES, CopyingOutput
+from tests.helpers.net_parts import (
+    ScriptedDispatch,
+    WatchedFile,
+    make_connections,
+    make_context,
+)
+from tests.helpers.sim_ports import SimPorts
+
+
+class Harness:
+    """A wire over a transport that keeps what is written to it."""
+
+    def __init__(self, path: Path) -> None:
+        self.ports = SimPorts()
+        self.shared = make_connections(ScriptedDispatch(), self.ports)
+        self.transport = StringTransport()
+        self.read_on = 0
+        self.wire = CopyingOutput(self.transport, self.shared, self._on_reading)
+        self.wire.connection = Connection(self.shared, make_context(), self.wire)
+        self.file = WatchedFile(path, os.urandom(300_000))
+
+    def _on_reading(self) -> None:
+        self.read_on += 1
+
+    def region(self, position: int, nbytes: int) -> FileRegion:
+        return FileRegion(self.file, position, nbytes)
+
+
+@pytest.fixture
+def harness(tmp_path: Path) -> Harness:
+    return Harness(tmp_path / "0.log")
+
+
+def test_it_is_the_transports_one_streaming_producer(harness: Harness) -> None:
+    assert harness.transport.producer is harness.wire
+    assert harness.transport.streaming
+
+
+def test_an_answer_leaves_in_order_and_its_regions_in_pieces(harness: Harness) -> None:
+    harness.wire.write_answer([b"head", harness.region(5, 200_000), memoryview(b"tail")])
+    assert harness.transport.value() == b"head" + harness.file.content[5:200_005] + b"tail"
+    assert max(length for _, length in harness.file.reads) == PIECE_BYTES
+    assert harness.file.holders == 1
+    assert harness.wire.buffered_bytes == 0
+    assert harness.shared.bytes_out == 200_008
+
+
+def test_what_a_turn_writes_leaves_at_its_end(harness: Harness) -> None:
+    harness.wire.cork()
+    harness.wire.write_answer([b"a"])
+    assert harness.transport.value() == b""
+    assert harness.wire.buffered_bytes == 1
+    harness.wire.uncork()
+    assert harness.transport.value() == b"a"
+
+
+def test_nothing_is_written_while_the_transport_has_enough(harness: Harness) -> None:
+    harness.wire.pauseProducing()
+    harness.wire.write_answer([b"a", harness.region(0, 10)])
+    assert harness.transport.value() == b""
+    assert harness.file.holders == 2
+    harness.wire.resumeProducing()
+    assert harness.transport.value() == b"a" + harness.file.content[:10]
+    assert harness.file.holders == 1
+
+
+def test_bytes_that_wait_are_counted_and_files_are_not(harness: Harness) -> None:
+    responses = harness.shared.responses
+    harness.wire.pauseProducing()
+    harness.wire.write_answer([b"abc", harness.region(0, 100_000)])
+    assert responses.used_bytes == 3
+    harness.wire.resumeProducing()
+    assert responses.used_bytes == 0
+    assert harness.wire.sent_bytes == 100_003
+    harness.wire.pauseProducing()
+    harness.wire.write_answer([b"abc"])
+    harness.wire.lost()
+    harness.wire.connection.lost()
+    assert responses.used_bytes == 0
+
+
+def test_a_cold_piece_is_read_by_a_job_and_what_follows_waits_behind_it(harness: Harness) -> None:
+    harness.file.is_cached = False
+    harness.wire.write_answer([b"head", harness.region(0, 100_000)])
+    harness.wire.write_answer([b"next"])
+    assert harness.transport.value() == b"head"
+    harness.ports.jobs.run_all()
+    assert harness.transport.value() == b"head" + harness.file.content[:100_000] + b"next"
+    assert harness.file.holders == 1
+
+
+def test_closing_waits_for_what_was_written(harness: Harness) -> None:
+    harness.wire.pauseProducing()
+    harness.wire.write_answer([b"last words"])
+    harness.wire.close()
+    assert not harness.transport.disconnecting
+    harness.wire.resumeProducing()
+    assert harness.transport.value() == b"last words"
+    assert harness.transport.producer is None
+    assert harness.transport.disconnecting
+
+
+def test_closing_twice_is_closing_once(harness: Harness) -> None:
+    harness.wire.close()
+    harness.wire.close()
+    harness.wire.write_answer([harness.region(0, 5)])
+    assert harness.transport.value() == b""
+    assert harness.file.holders == 1
+
+
+def test_a_lost_connection_lets_go_of_files_exactly_once(harness: Harness) -> None:
+    harness.file.is_cached = False
+    harness.wire.write_answer([harness.region(0, 100_000), harness.region(0, 5)])
+    harness.wire.lost()
+    harness.wire.lost()
+    assert harness.file.holders == 2, "the job is still reading"
+    harness.ports.jobs.run_all()
+    assert harness.file.holders == 1
+    assert harness.transport.value() == b""
+    harness.wire.write_answer([harness.region(0, 5)])
+    assert harness.file.holders == 1
+
+
+@pytest.mark.parametrize("is_cached", [True, False])
+@pytest.mark.parametrize("is_cut", [True, False])
+def test_a_file_that_cannot_be_read_ends_the_connection(
+    harness: Harness, log_lines: list[str], *, is_cached: bool, is_cut: bool
+) -> None:
+    harness.file.is_cached = is_cached
+    region = harness.region(200_000, 100_000)
+    if is_cut:
+        harness.file.truncate(200_010)
+    else:
+        harness.file.read_error = OSError(errno.EIO, "I/O error")
+    harness.wire.write_answer([region])
+    harness.wire.write_answer([b"never sent"])
+    harness.ports.settle()
+    assert harness.transport.disconnected or harness.transport.disconnecting
+    assert len(log_lines) == 1
+    assert "cannot send to 192.0.2.1" in log_lines[0]
+    assert b"never sent" not in harness.transport.value()
+    harness.wire.lost()
+    assert harness.file.holders == 1
+
+
+def test_aborting_a_connection_that_is_gone_does_nothing(harness: Harness) -> None:
+    calls: list[str] = []
+    transport: Any = harness.transport
+    transport.abortConnection = lambda: calls.append("abort")
+    harness.wire.abort()
+    harness.wire.lost()
+    harness.ports.settle()
+    assert calls == []
+
+
+def test_reading_is_switched_and_what_came_meanwhile_is_asked_for_later(harness: Harness) -> None:
+    harness.wire.set_reading(False)
+    assert harness.transport.producerState == "paused"
+    harness.wire.set_reading(True)
+    assert harness.transport.producerState == "producing"
+    assert harness.read_on == 0
+    harness.ports.settle()
+    assert harness.read_on == 1
+
+
+def test_the_sweep_learns_nothing_of_the_socket(harness: Harness) -> None:
+    assert not harness.wire.peer_has_left()

@@ -1,0 +1,51 @@
+"""The real clock, timers and chance."""
+
+from __future__ import annotations
+
+from twisted.internet.task import Clock
+
+from plogd.net.system_ports import ReactorTimers, SystemClock, SystemRandom
+from plogd.ports import Clock as ClockPort
+from plogd.ports import Random, Timers
+
+
+def test_they_are_what_the_pure_rooms_ask_for() -> None:
+    clock: ClockPort = SystemClock()
+    timers: Timers = ReactorTimers(Clock())
+    chance: Random = SystemRandom()
+    assert clock.now_ms() > 1_700_000_000_000
+    assert clock.monotonic_ms() <= clock.monotonic_ms()
+    assert timers is not None
+    assert len(chance.random_bytes(16)) == 16
+    assert chance.randrange(1) == 0
+
+
+def test_a_timer_is_due_after_milliseconds() -> None:
+    reactor = Clock()
+    calls: list[str] = []
+    ReactorTimers(reactor).call_later(1500, lambda: calls.append("due"))
+    reactor.advance(1.499)
+    assert calls == []
+    reactor.advance(0.002)
+    assert calls == ["due"]
+
+
+def test_a_delay_below_zero_means_now() -> None:
+    reactor = Clock()
+    calls: list[str] = []
+    ReactorTimers(reactor).call_later(-5, lambda: calls.append("due"))
+    reactor.advance(0)
+    assert calls == ["due"]
+
+
+def test_a_timer_may_be_cancelled_early_late_and_twice() -> None:
+    reactor = Clock()
+    calls: list[str] = []
+    timers = ReactorTimers(reactor)
+    early = timers.call_later(10, lambda: calls.append("early"))
+    late = timers.call_later(10, lambda: calls.append("late"))
+    early.cancel()
+    early.cancel()
+    reactor.advance(1)
+    late.cancel()
+    assert calls == ["late"]

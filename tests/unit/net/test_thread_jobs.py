@@ -1,0 +1,222 @@
+"""Jobs on real threads. Threads meet by events; nothing waits for the clock."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from plogd.net.thread_jobs import SWITCH_INTERVAL_S, JobsClosed, ThreadJobs
+from plogd.net.system_ports import ReactorTimers
+from plogd.ports import Jobs, Later, Turn
+from tests.helpers.net_parts import Pump
+from tests.helpers.sim_ports import outcome
+
+
+@pytest.fixture
+def pump() -> Iterator[Pump]:
+    pump = Pump()
+    yield pump
+    pump.close()
+
+
+@pytest.fixture
+def jobs(pump: Pump) -> Iterator[ThreadJobs]:
+    before = sys.getswitchinterval()
+    jobs = ThreadJobs(pump.reactor, Turn(ReactorTimers(pump.reactor)), max_threads=4)
+    yield jobs
+    jobs.close()
+    sys.setswitchinterval(before)
+
+
+def test_they_are_what_the_pure_rooms_ask_for(jobs: ThreadJobs) -> None:
+    port: Jobs = jobs
+    assert port is jobs
+    assert sys.getswitchinterval() == pytest.approx(SWITCH_INTERVAL_S)
+
+
+def test_the_outcome_arrives_on_the_reactors_thread(jobs: ThreadJobs, pump: Pump) -> None:
+    threads: list[threading.Thread] = []
+    values: list[int] = []
+
+    def on_value(value: int) -> None:
+        threads.append(threading.current_thread())
+        values.append(value)
+
+    def job() -> int:
+        threads.append(threading.current_thread())
+        return 42
+
+    jobs.submit("lane", job).then(on_value, lambda error: None)
+    pump.until(lambda: values)
+    assert values == [42]
+    assert threads[0] is not threading.current_thread()
+    assert threads[1] is threading.current_thread()
+
+
+def test_an_exception_is_an_outcome(jobs: ThreadJobs, pump: Pump) -> None:
+    later = jobs.submit("lane", lambda: 1 // 0)
+    pump.until(lambda: later.done)
+    with pytest.raises(ZeroDivisionError):
+        outcome(later)
+
+
+def test_a_job_that_exits_fails_and_its_lane_goes_on(jobs: ThreadJobs, pump: Pump) -> None:
+    first = jobs.submit("lane", sys.exit)
+    second = jobs.submit("lane", lambda: "still here")
+    pump.until(lambda: second.done)
+    with pytest.raises(RuntimeError, match="SystemExit"):
+        outcome(first)
+    assert outcome(second) == "still here"
+
+
+def _no_thread(thread: threading.Thread) -> None:
+    raise RuntimeError("can't start new thread")
+
+
+def test_job_fails_when_there_is_no_thread_and_the_next_does_not(
+    jobs: ThreadJobs, pump: Pump, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", _no_thread)
+        later = jobs.submit("lane", lambda: 1)
+        with pytest.raises(RuntimeError, match="new thread"):
+            outcome(later)
+    again = jobs.submit("lane", lambda: 2)
+    pump.until(lambda: again.done)
+    assert outcome(again) == 2
+
+
+def test_lane_without_a_thread_of_its_own_waits_for_one_there_is(
+    jobs: ThreadJobs, pump: Pump, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may_end = threading.Event()
+    first = jobs.submit("first", may_end.wait)
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", _no_thread)
+        second = jobs.submit("second", lambda: 2)
+    assert not second.done
+    may_end.set()
+    pump.until(lambda: second.done)
+    assert outcome(first)
+    assert outcome(second) == 2
+
+
+def test_jobs_of_a_lane_neither_overlap_nor_overtake(jobs: ThreadJobs, pump: Pump) -> None:
+    running: list[int] = []
+    order: list[int] = []
+    overlaps: list[int] = []
+
+    def job(number: int) -> None:
+        running.append(number)
+        if len(running) > 1:
+            overlaps.append(number)
+        order.append(number)
+        running.remove(number)
+
+    laters = [jobs.submit("lane", lambda n=n: job(n)) for n in range(300)]  # type: ignore[misc]
+    pump.until(lambda: all(later.done for later in laters))
+    assert order == list(range(300))
+    assert overlaps == []
+
+
+def test_lanes_run_beside_each_other(jobs: ThreadJobs, pump: Pump) -> None:
+    both_are_here = threading.Barrier(2)
+    laters = [jobs.submit(lane, lambda: both_are_here.wait(10)) for lane in ("a", "b")]
+    pump.until(lambda: all(later.done for later in laters))
+    assert sorted(outcome(later) for later in laters) == [0, 1]
+
+
+def test_a_lane_that_ran_dry_finds_a_thread_again(jobs: ThreadJobs, pump: Pump) -> None:
+    for number in range(50):
+        later: Later[int] = jobs.submit("lane", lambda n=number: n)  # type: ignore[misc]
+        pump.until(lambda later=later: later.done)  # type: ignore[misc]
+        assert outcome(later) == number
+
+
+def test_of_the_free_threads_only_the_one_that_was_last_at_work_wakes(
+    jobs: ThreadJobs, pump: Pump
+) -> None:
+    all_are_here = threading.Barrier(4)
+    laters = [jobs.submit(f"{n}", lambda: all_are_here.wait(10)) for n in range(4)]
+    pump.until(lambda: all(later.done for later in laters))
+    names: set[str] = set()
+    for _ in range(50):
+        later = jobs.submit("lane", lambda: names.add(threading.current_thread().name))
+        pump.until(lambda later=later: later.done)  # type: ignore[misc]
+    assert len(names) == 1
+
+
+def test_what_follows_a_job_waits_for_the_end_of_one_turn(pump: Pump) -> None:
+    turn = Turn(ReactorTimers(pump.reactor))
+    jobs = ThreadJobs(pump.reactor, turn)
+    told: list[str] = []
+
+    def on_value(value: str) -> None:
+        turn.defer(lambda: told.append(f"after {value}"))
+        told.append(value)
+
+    jobs.submit("lane", lambda: "this").then(on_value, lambda error: None)
+    jobs.submit("lane", lambda: "that").then(on_value, lambda error: None)
+    jobs.close()
+    assert told == []
+    pump.until(lambda: told)
+    assert told == ["this", "that", "after this", "after that"]
+
+
+def test_a_bug_in_what_follows_a_job_costs_no_other(jobs: ThreadJobs, pump: Pump) -> None:
+    def on_value(value: int) -> None:
+        raise ValueError("a bug")
+
+    for _ in range(3):
+        jobs.submit("lane", lambda: 42).then(on_value, lambda error: None)
+        after = jobs.submit("lane", lambda: "still here")
+        pump.until(lambda after=after: after.done)  # type: ignore[misc]
+        assert outcome(after) == "still here"
+
+
+def test_cancelling_drops_the_outcome_and_the_job_still_runs(jobs: ThreadJobs, pump: Pump) -> None:
+    values: list[object] = []
+    ran: list[bool] = []
+    later = jobs.submit("lane", lambda: ran.append(True))
+    later.then(values.append, values.append)
+    later.cancel()
+    after = jobs.submit("lane", lambda: None)
+    pump.until(lambda: after.done)
+    assert ran == [True]
+    assert [type(value).__name__ for value in values] == ["Cancelled"]
+
+
+def test_close_waits_for_what_was_submitted_and_takes_no_more(jobs: ThreadJobs, pump: Pump) -> None:
+    may_go_on = threading.Event()
+    done: list[int] = []
+
+    def job(number: int) -> None:
+        may_go_on.wait(10)
+        done.append(number)
+
+    laters = [jobs.submit("lane", lambda n=n: job(n)) for n in range(3)]  # type: ignore[misc]
+    may_go_on.set()
+    jobs.close()
+    jobs.close()
+    assert done == [0, 1, 2]
+    pump.until(lambda: all(later.done for later in laters))
+    with pytest.raises(JobsClosed):
+        outcome(jobs.submit("lane", lambda: None))
+
+
+def test_close_waits_for_lanes_that_have_no_thread_yet(jobs: ThreadJobs) -> None:
+    may_go_on = threading.Event()
+    done: list[int] = []
+
+    def job(number: int) -> None:
+        may_go_on.wait(10)
+        done.append(number)
+
+    for number in range(12):
+        jobs.submit(f"lane {number}", lambda n=number: job(n))  # type: ignore[misc]
+    may_go_on.set()
+    jobs.close()
+    assert sorted(done) == list(range(12))

@@ -1,0 +1,113 @@
+"""plogd/tools/metadata/shell.py: which files are read, and both ways of giving commands."""
+
+from __future__ import annotations
+
+import io
+import sys
+from pathlib import Path
+
+import pytest
+
+from plog.cli.main import run_tool
+from plog.records.builder import build_batch
+from plog.records.codec import Record
+from plog.records.control import ControlType, encode_control_key
+from plog.wire.internal.metadata_records import TopicRecord, encode_metadata_record
+from plogd.tools.metadata.shell import configure
+
+SNAPSHOT = "00000000000000000002-0000000004.checkpoint"
+
+
+def _topics(*names: str, base_offset: int = 0) -> bytes:
+    records = [
+        Record(
+            timestamp=1_700_000_000_000,
+            value=encode_metadata_record(
+                TopicRecord(name=name, topic_id=name.encode().ljust(16, b"\x01")), 0
+            ),
+        )
+        for name in names
+    ]
+    return build_batch(records, base_offset=base_offset, partition_leader_epoch=7)
+
+
+def _control(kind: ControlType, base_offset: int) -> bytes:
+    record = Record(timestamp=5, key=encode_control_key(kind), value=bytes(11))
+    return build_batch([record], base_offset=base_offset, is_control=True)
+
+
+@pytest.fixture
+def metadata(tmp_path: Path) -> Path:
+    """A metadata directory in a log directory, with a log of two topics."""
+    directory = tmp_path / "__cluster_metadata-0"
+    directory.mkdir()
+    (directory / f"{0:020d}.log").write_bytes(_topics("a", "b"))
+    return directory
+
+
+def _run(*arguments: object, code: int = 0) -> None:
+    assert run_tool("metadata-shell", configure, [*map(str, arguments)]) == code
+
+
+@pytest.mark.parametrize(
+    "where", [".", "__cluster_metadata-0", f"__cluster_metadata-0/{0:020d}.log"]
+)
+def test_a_log_is_found_in_its_directory_and_above(
+    metadata: Path, where: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = metadata.parent / where
+    _run("--snapshot", path, "ls", "/image/topics/byName", "/image/topics/byName")
+    assert capsys.readouterr().out.split() == ["byName:", "a", "b", "byName:", "a", "b"]
+    _run("-s", path, "cat", "/image/provenance")
+    assert capsys.readouterr().out == "offset 1, epoch 7, time 2023-11-14T22:13:20.000Z[UTC]\n"
+
+
+def test_a_snapshot_stands_for_what_came_before_it(
+    metadata: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    snapshot = (
+        _control(ControlType.SNAPSHOT_HEADER, 0)
+        + _topics("x", base_offset=1)
+        + _control(ControlType.SNAPSHOT_FOOTER, 2)
+    )
+    (metadata / SNAPSHOT).write_bytes(snapshot)
+    (metadata / f"{2:020d}.log").write_bytes(_topics("c", base_offset=2))
+    _run("--snapshot", metadata, "ls", "/image/topics/byName")
+    assert capsys.readouterr().out.split() == ["c", "x"]
+    _run("--snapshot", metadata / SNAPSHOT, "ls", "/image/topics/byName")
+    assert capsys.readouterr().out.split() == ["x"]
+    _run("--snapshot", metadata / SNAPSHOT, "cat", "/image/provenance")
+    assert capsys.readouterr().out.startswith("offset 1, ")
+
+
+def test_a_shell_reads_commands_until_they_end(
+    metadata: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = "cd /image/topics\npwd\n\nls 'byName\nexit\npwd\n"
+    monkeypatch.setattr(sys, "stdin", io.StringIO(lines))
+    _run("--snapshot", metadata)
+    assert capsys.readouterr().out == "/image/topics\nNo closing quotation: close the quote\n"
+    monkeypatch.setattr(sys, "stdin", io.StringIO("pwd\n"))
+    _run("--snapshot", metadata)
+    assert capsys.readouterr().out == "/\n"
+
+
+def test_what_cannot_be_read_is_told(
+    tmp_path: Path, metadata: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    _run("--snapshot", empty, "ls", code=1)
+    assert "holds no metadata: name a log directory" in capsys.readouterr().err
+    _run("--snapshot", tmp_path / "nowhere", "ls", code=1)
+    assert "not found" in capsys.readouterr().err
+    (metadata / f"{0:020d}.log").write_bytes(
+        build_batch([Record(timestamp=1, value=b"\x01\x63\x00")])
+    )
+    _run("--snapshot", metadata, "ls", code=1)
+    assert "offset 0 cannot be understood" in capsys.readouterr().err
+    damaged = bytearray(_topics("a"))
+    damaged[-3] ^= 1
+    (metadata / f"{0:020d}.log").write_bytes(bytes(damaged))
+    _run("--snapshot", metadata, "ls", code=1)
+    assert "checksum" in capsys.readouterr().err

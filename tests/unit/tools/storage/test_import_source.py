@@ -1,0 +1,186 @@
+"""plogd/tools/storage/import_source.py: locks, whose directory it is, and what its logs say."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from struct import pack
+
+import pytest
+
+from plog.records.builder import build_batch
+from plog.records.codec import Record
+from plog.records.control import ControlType
+from plog.types import TopicPartition
+from plogd.log import file_names
+from plogd.os_files import OsFiles
+from plogd.tools.storage.log_inspection import inspect_log
+from plogd.tools.storage.import_source import (
+    SourceLocks,
+    SourceUnusable,
+    read_kraft_metadata,
+    read_source_dir,
+    unfinished_transactions,
+)
+from tests.helpers.kafka_data import KafkaData, control_batch, topic_id, values_batch
+from tests.helpers.sim_files import SimFiles
+
+# Java locks as POSIX says, which a process does not notice of itself: it takes another one.
+_LOCK_LIKE_JAVA = """
+import fcntl, sys
+file = open(sys.argv[1], "w")
+fcntl.lockf(file, fcntl.LOCK_EX)
+print("locked", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def like_java(tmp_path: Path) -> Iterator[Path]:
+    """A directory whose .lock another process holds as Kafka does."""
+    command = [sys.executable, "-c", _LOCK_LIKE_JAVA, str(tmp_path / ".lock")]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"locked\n"
+    yield tmp_path
+    process.communicate()
+
+
+def test_a_directory_that_kafka_uses_is_refused(like_java: Path) -> None:
+    with pytest.raises(SourceUnusable, match="a broker still runs there"):
+        SourceLocks([str(like_java)])
+
+
+def test_a_directory_that_plog_uses_is_refused(tmp_path: Path) -> None:
+    release = OsFiles().lock(str(tmp_path / ".lock"))
+    with pytest.raises(SourceUnusable, match="a broker still runs there"):
+        SourceLocks([str(tmp_path)])
+    release()
+    SourceLocks([str(tmp_path)]).close()
+
+
+def test_while_a_directory_is_read_no_broker_starts_there(tmp_path: Path) -> None:
+    (tmp_path / ".lock").touch()
+    locks = SourceLocks([str(tmp_path)])
+    SourceLocks([str(tmp_path)]).close()  # Another one who only reads.
+    with pytest.raises(BlockingIOError):
+        OsFiles().lock(str(tmp_path / ".lock"))
+    locks.close()
+
+
+def test_a_lock_file_is_made_only_where_the_directory_is_to_change(tmp_path: Path) -> None:
+    SourceLocks([str(tmp_path)]).close()
+    assert os.listdir(tmp_path) == []
+    SourceLocks([str(tmp_path)], to_change=True).close()
+    assert os.listdir(tmp_path) == [".lock"]
+
+
+def test_a_broker_started_where_there_was_nothing_to_lock_is_noticed(tmp_path: Path) -> None:
+    (tmp_path / file_names.CLEAN_SHUTDOWN_FILE).touch()
+    locks = SourceLocks([str(tmp_path)])
+    locks.check_still()
+    (tmp_path / file_names.CLEAN_SHUTDOWN_FILE).unlink()
+    with pytest.raises(SourceUnusable, match="was started in"):
+        locks.check_still()
+
+
+# -- the directory -----------------------------------------------------------------------------
+
+
+def test_a_directory_is_told_by_its_files() -> None:
+    data = KafkaData(SimFiles(["/kafka"]), "/kafka")
+    data.log("clicks", 0, b"", end_offset=5)
+    for name in ("clicks-1.0123-delete", "clicks-2.0123-future", "lost+found", "no-number"):
+        data.files.mkdir(f"/kafka/{name}")
+    data.write("file-7", b"no directory")
+    data.stop()
+    source = read_source_dir(data.files, "/kafka")
+    assert source.identity.node_id == 7
+    assert source.clean
+    assert source.holds_metadata
+    assert source.partitions == (TopicPartition("clicks", 0),)
+    assert source.left_behind == ("clicks-1.0123-delete", "clicks-2.0123-future")
+    high_watermarks = source.offsets[file_names.HIGH_WATERMARK_CHECKPOINT]
+    assert high_watermarks == {TopicPartition("clicks", 0): 5}
+
+
+def test_damaged_checkpoints_count_as_missing_ones() -> None:
+    data = KafkaData(SimFiles(["/kafka"]), "/kafka")
+    data.write(file_names.HIGH_WATERMARK_CHECKPOINT, b"garbage")
+    source = read_source_dir(data.files, "/kafka")
+    assert source.offsets[file_names.HIGH_WATERMARK_CHECKPOINT] == {}
+    assert not source.clean
+
+
+def test_a_directory_that_is_no_brokers_is_refused() -> None:
+    files = SimFiles(["/home"])
+    with pytest.raises(SourceUnusable, match=r"none of a Kafka broker's log\.dirs"):
+        read_source_dir(files, "/home")
+    data = KafkaData(files, "/kafka")
+    data.write("meta.properties", b"version=9\n")
+    with pytest.raises(SourceUnusable, match="restore it"):
+        read_source_dir(files, "/kafka")
+
+
+# -- metadata ----------------------------------------------------------------------------------
+
+
+def test_metadata_is_the_newest_whole_snapshot_and_the_log_behind_it() -> None:
+    data = KafkaData(SimFiles(["/kafka"]), "/kafka")
+    data.topic("in-snapshot", topic_id(1))
+    snapshot, data.metadata = data.metadata, []
+    data.topic("in-log", topic_id(2))
+    behind, data.metadata = data.metadata, []
+    data.stop()
+    folder = "__cluster_metadata-0"
+    data.files.unlink(f"/kafka/{folder}/00000000000000000000.log")
+    whole = (
+        control_batch(ControlType.SNAPSHOT_HEADER, 0)
+        + values_batch(snapshot, 1)
+        + control_batch(ControlType.SNAPSHOT_FOOTER, 9)
+    )
+    data.write(f"{folder}/00000000000000000050-0000000002.checkpoint", whole)
+    data.write(f"{folder}/00000000000000000040-0000000001.checkpoint", b"older: not read")
+    data.write(f"{folder}/00000000000000000060-0000000002.checkpoint.part", b"not finished")
+    data.write(f"{folder}/{30:020d}.log", values_batch([b"below the snapshot"] * 10, 30))
+    data.write(
+        f"{folder}/{40:020d}.log", values_batch([b"below"] * 10, 40) + values_batch(behind, 50)
+    )
+    state = read_kraft_metadata(data.files, "/kafka")
+    assert sorted(state.topics) == ["in-log", "in-snapshot"]
+
+
+# -- transactions ------------------------------------------------------------------------------
+
+
+def _transaction(transactional_id: str, status: int | None) -> Record:
+    name = transactional_id.encode()
+    value = None if status is None else pack(">hqhib", 1, 4711, 0, 60_000, status) + b"rest"
+    return Record(timestamp=0, key=pack(">hh", 0, len(name)) + name, value=value)
+
+
+def test_the_last_word_of_the_coordinator_tells_which_transactions_are_not_finished() -> None:
+    data = KafkaData(SimFiles(["/kafka"]), "/kafka")
+    records = [
+        _transaction("ongoing", 1),
+        _transaction("preparing", 1),
+        _transaction("preparing", 2),
+        _transaction("done", 2),
+        _transaction("done", 4),
+        _transaction("forgotten", 1),
+        _transaction("forgotten", None),
+        _transaction("empty", 0),
+    ]
+    data.log("__transaction_state", 0, build_batch(records))
+    data.log("clicks", 0, build_batch(records))
+    logs = [
+        inspect_log(data.files, "/kafka", key, clean=False, may_hold_old_formats=False)
+        for key in (TopicPartition("__transaction_state", 0), TopicPartition("clicks", 0))
+    ]
+    assert unfinished_transactions(data.files, logs) == {
+        "ongoing": "ongoing",
+        "preparing": "being committed",
+    }

@@ -1,0 +1,110 @@
+"""plogd/tools/storage/zookeeper_state.py: what znodes of Kafka 3.9 say."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from plog.types import uuid_to_text
+from plogd.tools.storage.zookeeper_state import ZooKeeperUnusable, read_state
+from tests.helpers.kafka_data import CLUSTER_ID, topic_id
+
+CLICKS = topic_id(1)
+
+
+def _znodes(**more: Any) -> dict[str, bytes]:
+    values: dict[str, Any] = {
+        "/cluster/id": {"version": "1", "id": CLUSTER_ID},
+        "/brokers/ids": None,
+        "/brokers/topics": None,
+        "/brokers/topics/clicks": {
+            "version": 3,
+            "topic_id": uuid_to_text(CLICKS),
+            "partitions": {"10": [7, 8], "2": [8, 7]},
+        },
+        "/brokers/topics/clicks/partitions": None,
+        "/brokers/topics/clicks/partitions/2/state": {
+            "controller_epoch": 1, "leader": 8, "version": 1, "leader_epoch": 4, "isr": [8],
+        },
+        "/config/topics/clicks": {"version": 1, "config": {"retention.ms": "5"}},
+        "/config/topics/gone": {"version": 1, "config": {"retention.ms": "5"}},
+        "/config/brokers/<default>": {"version": 1, "config": {"log.retention.ms": "9"}},
+        "/config/brokers/7": {"version": 1, "config": {}},
+        "/latest_producer_id_block": {
+            "version": 1, "broker": 7, "block_start": "1000", "block_end": "1999",
+        },
+        **{path.replace("__", "/"): value for path, value in more.items()},
+    }  # fmt: skip
+    return {
+        path: b"" if value is None else json.dumps(value).encode() for path, value in values.items()
+    }
+
+
+def test_topics_settings_and_producer_ids_are_read() -> None:
+    state = read_state(_znodes(), cluster_id=CLUSTER_ID, node_id=7)
+    topic = state.topics["clicks"]
+    assert topic.topic_id == CLICKS
+    assert list(topic.partitions) == [2, 10]
+    assert topic.partitions[2].replicas == (8, 7)
+    assert topic.partitions[2].isr == (8,)
+    assert topic.partitions[2].leader_epoch == 4
+    assert topic.partitions[10].isr == ()
+    assert state.topic_configs == {"clicks": {"retention.ms": "5"}}
+    assert state.broker_configs == {"": {"log.retention.ms": "9"}}
+    assert state.next_producer_id == 2000
+    assert state.may_hold_old_formats
+    assert state.has_topic_configs
+
+
+def test_a_topic_may_have_no_id_and_a_cluster_no_producer_ids() -> None:
+    znodes = _znodes(__brokers__topics__old={"version": 1, "partitions": {"0": [7]}})
+    del znodes["/latest_producer_id_block"]
+    state = read_state(znodes, cluster_id=CLUSTER_ID, node_id=7)
+    assert state.topics["old"].topic_id is None
+    assert state.next_producer_id is None
+
+
+def test_a_topic_that_is_being_deleted_is_left_out() -> None:
+    znodes = {**_znodes(), "/admin/delete_topics/clicks": b""}
+    assert read_state(znodes, cluster_id=CLUSTER_ID, node_id=7).topics == {}
+
+
+def test_what_has_no_place_here_is_counted() -> None:
+    scram = {"config": {"SCRAM-SHA-256": "salt=…"}}
+    quota = {"config": {"producer_byte_rate": "1"}}
+    znodes = {
+        **_znodes(),
+        "/config/users": b"",
+        "/config/users/alice": json.dumps(scram).encode(),
+        "/config/users/bob": json.dumps(quota).encode(),
+        "/config/clients/c": json.dumps(quota).encode(),
+        "/config/clients/none": json.dumps({"config": {}}).encode(),
+        "/kafka-acl/Topic/clicks": json.dumps({"version": 1, "acls": [{}, {}]}).encode(),
+        "/delegation_token/tokens/t": b"{}",
+    }
+    assert read_state(znodes, cluster_id=CLUSTER_ID, node_id=7).not_imported == {
+        "SCRAM users": 1,
+        "client quotas": 2,
+        "ACLs": 2,
+        "delegation tokens": 1,
+    }
+
+
+def test_another_clusters_zookeeper_is_refused() -> None:
+    with pytest.raises(ZooKeeperUnusable, match="correct --zookeeper"):
+        read_state(_znodes(), cluster_id="another", node_id=7)
+
+
+def test_a_broker_that_is_registered_still_runs() -> None:
+    znodes = {**_znodes(), "/brokers/ids/7": b"{}"}
+    with pytest.raises(ZooKeeperUnusable, match="broker 7 is registered"):
+        read_state(znodes, cluster_id=CLUSTER_ID, node_id=7)
+
+
+@pytest.mark.parametrize("content", [b"{", b'{"partitions": 3}', b'{"topic_id": "x"}'])
+def test_a_znode_that_cannot_be_understood_is_named(content: bytes) -> None:
+    znodes = {**_znodes(), "/brokers/topics/clicks": content}
+    with pytest.raises(ZooKeeperUnusable, match="/brokers/topics/clicks"):
+        read_state(znodes, cluster_id=CLUSTER_ID, node_id=7)
