@@ -16,10 +16,7 @@ if TYPE_CHECKING:  # So that checkers see what `__getattr__` gives.
     from plog.client.assignors.assignor import Assignor as Assignor
     from plog.client.assignors.assignor import RebalanceProtocol as RebalanceProtocol
     from plog.client.assignors.assignor import Subscription as Subscription
-    from plog.client.faces.blocking import Admin as Admin
-    from plog.client.faces.blocking import Consumer as Consumer
-    from plog.client.faces.blocking import Producer as Producer
-    from plog.client.faces.blocking import RecordFuture as RecordFuture
+    from plog.client.consumer.rebalance_listener import RebalanceListener as RebalanceListener
     from plog.client.errors import AuthenticationFailed as AuthenticationFailed
     from plog.client.errors import BufferExhausted as BufferExhausted
     from plog.client.errors import ClosedError as ClosedError
@@ -40,15 +37,18 @@ if TYPE_CHECKING:  # So that checkers see what `__getattr__` gives.
     from plog.client.errors import TransactionAborted as TransactionAborted
     from plog.client.errors import WokenUp as WokenUp
     from plog.client.errors import WrongThread as WrongThread
+    from plog.client.faces.blocking import Admin as Admin
+    from plog.client.faces.blocking import Consumer as Consumer
+    from plog.client.faces.blocking import Producer as Producer
+    from plog.client.faces.blocking import RecordFuture as RecordFuture
     from plog.client.group.group_metadata import GroupMetadata as GroupMetadata
-    from plog.client.producer.interceptors import ProducerInterceptor as ProducerInterceptor
     from plog.client.network.metadata import PartitionMetadata as PartitionMetadata
     from plog.client.network.metadata import TopicMetadata as TopicMetadata
+    from plog.client.producer.interceptors import ProducerInterceptor as ProducerInterceptor
     from plog.client.producer.partitioner import HashPartitioner as HashPartitioner
     from plog.client.producer.partitioner import Partitioner as Partitioner
     from plog.client.producer.partitioner import RandomPartitioner as RandomPartitioner
     from plog.client.producer.partitioner import RoundRobinPartitioner as RoundRobinPartitioner
-    from plog.client.consumer.rebalance_listener import RebalanceListener as RebalanceListener
     from plog.client.values import ConsumerRecord as ConsumerRecord
     from plog.client.values import OffsetAndMetadata as OffsetAndMetadata
     from plog.client.values import OffsetAndTimestamp as OffsetAndTimestamp

@@ -1,4 +1,4 @@
-"""The client library for asyncio: `Producer`, `Consumer`, `Admin`. See plog.client.faces.asyncio."""
+"""The client library for asyncio: `Producer`, `Consumer`, `Admin`."""
 
 from plog.client.faces.asyncio import Admin, Consumer, Producer, RecordAwaitable
 

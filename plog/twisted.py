@@ -1,7 +1,7 @@
 """The client library for Twisted: clients, protocols with flow control, a service.
 
-`Producer`, `Consumer` and `Admin` return Deferreds (plog.client.faces.twisted); factories, protocols
-and `StreamService` are for streams (plog.client.faces.twisted.streams).
+`Producer`, `Consumer` and `Admin` return Deferreds (plog.client.faces.twisted); factories,
+protocols and `StreamService` are for streams (plog.client.faces.twisted.streams).
 """
 
 from plog.client.faces.twisted import Admin, Consumer, Producer

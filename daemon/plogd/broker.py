@@ -17,6 +17,7 @@ from dataclasses import replace
 
 from plog.errors import CoordinatorNotAvailable
 from plog.types import TopicPartition
+from plogd.concurrency import within
 from plogd.config import BrokerConfig, DynamicSettings
 from plogd.config.dynamic_config import overlay, told_changes
 from plogd.config.loggers import Logs
@@ -29,20 +30,19 @@ from plogd.controller.controller import Controller
 from plogd.controller.scram_users import ScramUsers
 from plogd.controller.security_gauges import register_security_gauges
 from plogd.controller.topic_creation import Defaults, NewTopic
-from plogd.concurrency import within
 from plogd.coordinator.group.group_coordinator import OFFSETS_TOPIC, GroupCoordinator
 from plogd.coordinator.group.group_gauges import register_group_gauges
 from plogd.coordinator.group.group_memory import GroupMemory
-from plogd.coordinator.group.group_record_check import check_group_record
 from plogd.coordinator.group.group_metadata_manager import GroupMetadataManager
+from plogd.coordinator.group.group_record_check import check_group_record
 from plogd.coordinator.producer_ids import ProducerIds
 from plogd.coordinator.runtime.shard_runtime import Surroundings
 from plogd.coordinator.runtime.shard_timers import ShardTimers
 from plogd.fair_queue import FairQueue
-from plogd.log.recovery.log_discovery import KnownTopic
+from plogd.log.disk.reserved_space import keep_room
 from plogd.log.log import Log
 from plogd.log.log_manager import LogManager
-from plogd.log.disk.reserved_space import keep_room
+from plogd.log.recovery.log_discovery import KnownTopic
 from plogd.metadata.cache import MetadataCache, TopicState
 from plogd.metadata.embedded import METADATA_PARTITION, METADATA_TOPIC_ID, EmbeddedStore
 from plogd.metadata.store import BrokerRegistration, Endpoint, Key

@@ -10,9 +10,9 @@ from typing import Any
 
 from plogd.apis.dispatch import Dispatcher
 from plogd.broker import Broker
-from plogd.net.thread_jobs import ThreadJobs
-from plogd.net.system_ports import ReactorTimers, SystemClock, SystemRandom
 from plogd.net.request_queue import Dispatch
+from plogd.net.system_ports import ReactorTimers, SystemClock, SystemRandom
+from plogd.net.thread_jobs import ThreadJobs
 from plogd.os_files import OsFiles
 from plogd.ports import Clock, Turn
 

@@ -3,8 +3,8 @@
 The log, the replicas, the controller and the request handlers are plain Python: they never touch a
 socket, a thread, a clock or a file by themselves. They are given a `Clock`, `Timers`, `Files`,
 `Random` and `Jobs`, and whatever is not ready yet is a `Later`. The Twisted shell implements the
-ports over the real machine (os_files.py, net/thread_jobs.py, net/system_ports.py), the simulator over a virtual
-one (tests/sim), so the very same code runs under both.
+ports over the real machine (os_files.py, net/thread_jobs.py, net/system_ports.py), the simulator
+over a virtual one (tests/sim), so the very same code runs under both.
 
 Everything here belongs to one thread, the reactor's, except `File` and `Files` (files.py), which
 jobs may use from theirs.

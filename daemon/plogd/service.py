@@ -28,15 +28,15 @@ from plog.version import VERSION
 from plogd.broker import Broker
 from plogd.config import BrokerConfig, ConfigError, LoadedConfig, Reload, reloadable
 from plogd.config.config_loader import without_tls
-from plogd.http.process_metrics import register_process_metrics
 from plogd.http.health import Status
+from plogd.http.process_metrics import register_process_metrics
 from plogd.logging import LineObserver
 from plogd.machine import Machine
 from plogd.metrics import Registry
 from plogd.net.advertised_listeners_check import AdvertisedCheck
+from plogd.net.connection_gauges import register_connection_gauges
 from plogd.net.connections import Connections
 from plogd.net.detached_jobs import DetachedJobs
-from plogd.net.connection_gauges import register_connection_gauges
 from plogd.net.listeners import Listeners
 from plogd.ports import Later
 from plogd.process import OwnProcess

@@ -16,8 +16,8 @@ from plog.cli.options import UsageError
 from plog.cli.parser import fail
 from plog.client.network.cluster import Cluster
 from plog.client.network.ports import Network
-from plog.client.settings import AdminSettings
 from plog.client.network.socket_network import SocketNetwork, run_blocking
+from plog.client.settings import AdminSettings
 from plog.errors import KafkaError, UnsupportedVersion
 
 T = TypeVar("T")

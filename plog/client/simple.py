@@ -17,8 +17,8 @@ from collections.abc import Sequence
 from time import time
 from typing import TYPE_CHECKING, Self, TypeVar
 
-from plog.client.network.socket_connection import SocketConnection
 from plog.client.network.api_versions import Ranges, common_version, ranges_of
+from plog.client.network.socket_connection import SocketConnection
 from plog.errors import ErrorCode, error_from_code
 from plog.records.batch import Compression
 from plog.records.builder import build_batch

@@ -14,7 +14,8 @@ from typing import Any
 
 
 class TaskCompletion:
-    """``with TaskCompletion(function, ...):`` calls it when the block has ended. See the module's text.
+    """``with TaskCompletion(function, ...):`` calls it when the block has ended. See the module's
+    text.
 
     >>> with TaskCompletion(print, "done"):
     ...     print("at work")

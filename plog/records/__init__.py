@@ -1,9 +1,8 @@
-"""Record batches: the bytes Kafka keeps in its logs and sends unchanged to its clients.
+"""Record batches: the bytes that Kafka keeps in its logs and sends unchanged to clients.
 
-`batch` reads and patches a batch's header without touching its records, `codec` turns the records
-part to values and back, `compression` what may lie around it; `builder` and `reader` put the three
-together for whole batches. `crc32c` is the checksum, `control` what brokers write among records.
-Only format version 2 (magic 2) is known here. Nothing in this package does I/O.
+Reading and patching batch headers, encoding records, compression and checksums belong here. Logs
+and requests do not, and nothing here does I/O; formats older than magic 2 are read in legacy.py
+only. Start with batch.py for the header and codec.py for the records in it.
 
 Source: KIP-98 (the batch format), KIP-32 (timestamps), KIP-110 (zstd), KIP-534 (delete horizon).
 """

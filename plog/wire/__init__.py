@@ -1,6 +1,7 @@
-"""Bytes on a Kafka connection, to values and back.
+"""Kafka's protocol: the bytes of a connection as values, and values as bytes.
 
-`schema` is the language in which messages are declared, `messages` the declarations, `header` and
-`frames` what surrounds a message on a connection, `internal` the records Kafka keeps in logs of its
-own. Record batches are opaque here: see `plog.records`. Nothing in this package does I/O.
+The schema language, the declared messages, headers and frames belong here, and so do the records of
+Kafka's internal topics. Record batches are opaque bytes in this package and belong to
+`plog.records`; nothing here does I/O. Start with schema.py and one declaration, such as
+messages/heartbeat.py.
 """

@@ -1,7 +1,7 @@
 """The numbers of Kafka's APIs, as of Kafka 4.3.
 
-All of them, served or not: which ones this broker serves is told by apis/api_table.py. Keys 4 to 7 were
-spoken between the brokers of ZooKeeper clusters, up to Kafka 3.9.
+All of them, served or not: which ones this broker serves is told by apis/api_table.py. Keys 4 to 7
+were spoken between the brokers of ZooKeeper clusters, up to Kafka 3.9.
 """
 
 from __future__ import annotations

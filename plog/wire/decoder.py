@@ -23,6 +23,7 @@ from collections.abc import Callable, Generator
 from struct import unpack_from
 from typing import Any
 
+from plog.wire.generated_source import Source
 from plog.wire.primitives import (
     MAX_STRING_BYTES,
     WireError,
@@ -30,7 +31,6 @@ from plog.wire.primitives import (
     skip_counted_fields,
     skip_tagged_fields,
 )
-from plog.wire.generated_source import Source
 from plog.wire.structs import Array, Blob, Field, Fixed, Nested, Struct, Text, WireType
 
 Decoder = Callable[[memoryview], tuple[Any, int]]

@@ -19,6 +19,7 @@ from struct import pack
 from typing import Any
 
 from plog.errors import UnsupportedVersion
+from plog.wire.generated_source import Source
 from plog.wire.primitives import (
     SHORT_VARINTS,
     Part,
@@ -26,7 +27,6 @@ from plog.wire.primitives import (
     encode_varint,
     records_size,
 )
-from plog.wire.generated_source import Source
 from plog.wire.structs import Array, Blob, Field, Fixed, Nested, Struct, Text, WireType
 
 Encoder = Callable[[Any], list[Part]]

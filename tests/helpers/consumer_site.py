@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from plog.client.network.cluster import Cluster
 from plog.client.consumer.core import ConsumerCore
+from plog.client.network.cluster import Cluster
 from plog.client.settings import ConsumerSettings
 from plog.client.values import ConsumerRecord
 from plog.records.batch import iter_batches

@@ -17,9 +17,9 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
-from plog.client.network.cluster import Cluster
 from plog.client.group.member import GroupMember
 from plog.client.group.member_state import MemberState
+from plog.client.network.cluster import Cluster
 from plog.client.network.ports import Task
 from plog.client.settings import ConsumerSettings
 from plog.client.values import OffsetAndMetadata

@@ -26,8 +26,8 @@ from plog.wire.internal.metadata_records import (
     encode_metadata_record,
 )
 from plog.wire.primitives import encode_varint
-from plogd.log.disk import checkpoint_files
 from plogd.log import file_names
+from plogd.log.disk import checkpoint_files
 from plogd.ports import Files
 
 CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qg"

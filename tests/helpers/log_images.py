@@ -12,10 +12,10 @@ from dataclasses import dataclass, field, replace
 from plog.records.batch import HEADER_SIZE, crc_is_valid, iter_batches
 from plog.types import TopicPartition
 from plogd.log import file_names
-from plogd.log.recovery.load_request import LoadRequest
 from plogd.log.log import Log
 from plogd.log.log_state import LogState
 from plogd.log.producer_snapshot import SnapshotEntry
+from plogd.log.recovery.load_request import LoadRequest
 from plogd.log.recovery.log_recovery import load_log
 from plogd.topic_config import TopicConfig
 from tests.helpers.log_site import CONFIG

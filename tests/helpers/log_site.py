@@ -23,10 +23,10 @@ from plog.types import TopicPartition
 from plogd.config import BrokerConfig
 from plogd.log import file_names
 from plogd.log.creation import NewLog
-from plogd.log.recovery.log_discovery import KnownTopic
 from plogd.log.log import Log
 from plogd.log.log_manager import LogManager
 from plogd.log.log_results import AppendInfo
+from plogd.log.recovery.log_discovery import KnownTopic
 from plogd.topic_config import TopicConfig
 from tests.helpers.injection import Faults
 from tests.helpers.log_data import client_batch

@@ -41,11 +41,11 @@ Tell = Callable[[Collection[int]], None]
 
 
 def _plog(servers: str, group: str, topic: str, strategy: str, tell: Tell) -> None:
-    from plog.client.network.cluster import Cluster
     from plog.client.group.member import GroupMember
+    from plog.client.network.cluster import Cluster
     from plog.client.network.private_reactor import PrivateReactor
-    from plog.client.settings import ConsumerSettings
     from plog.client.network.twisted_network import TwistedNetwork
+    from plog.client.settings import ConsumerSettings
     from tests.helpers.group_world import SimplePositions
 
     private = PrivateReactor.current()

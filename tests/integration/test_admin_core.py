@@ -13,9 +13,9 @@ import pytest
 from plog.client.admin.acls import Acl, AclFilter
 from plog.client.admin.brokers import FeatureUpdate
 from plog.client.admin.core import AdminCore
-from plog.client.admin.scram_credentials import ScramDeletion, ScramMechanism, ScramUpsertion
 from plog.client.admin.quotas import USER, QuotaEntity
 from plog.client.admin.records import HIGH_WATERMARK
+from plog.client.admin.scram_credentials import ScramDeletion, ScramMechanism, ScramUpsertion
 from plog.client.admin.values import (
     AlterConfig,
     ConfigResource,
@@ -24,9 +24,9 @@ from plog.client.admin.values import (
     OffsetSpec,
 )
 from plog.client.network.cluster import Cluster
+from plog.client.network.socket_network import SocketNetwork, run_blocking
 from plog.client.settings import AdminSettings
 from plog.client.simple import SimpleClient
-from plog.client.network.socket_network import SocketNetwork, run_blocking
 from plog.client.values import OffsetAndMetadata
 from plog.enums import AclOperation, AclResourceType, AlterOperation, ConfigSource, ElectionType
 from plog.errors import (

@@ -14,20 +14,20 @@ from unittest.mock import patch
 from plog.errors import CoordinatorLoadInProgress, FencedInstanceId
 from plog.wire.messages.sync_group import SyncGroupResponse
 from plogd.coordinator.group import group_metadata_manager as groups_module
-from plogd.coordinator.group.responses import assignment_answer
 from plogd.coordinator.group.group import Group
 from plogd.coordinator.group.group_coordinator import GroupCoordinator
 from plogd.coordinator.group.group_metadata_manager import GroupMetadataManager
 from plogd.coordinator.group.member import Member
 from plogd.coordinator.group.offset_metadata_manager import Asked, Fetched, FetchedOffset
 from plogd.coordinator.group.rebalance import Rebalances
+from plogd.coordinator.group.responses import assignment_answer
 from plogd.coordinator.runtime.coordinator_result import Result
 from plogd.coordinator.runtime.deferred_events import DeferredEvents, answer_of, tell
 from plogd.log.disk.group_commit import SyncTicket
 from plogd.log.disk.lane_writes import LaneWrites, Prepared
 from plogd.log.log import Log
-from plogd.log.segment.log_segment import LogSegment
 from plogd.log.producer_state import ProducerStateManager
+from plogd.log.segment.log_segment import LogSegment
 from plogd.ports import Buffer, Later, spawn
 from plogd.replica.delayed_produce import PartitionAppend
 
@@ -109,7 +109,9 @@ def _accept_old_generations(stack: ExitStack) -> None:
 
 def _forget_groups(stack: ExitStack) -> None:
     """A load brings back committed offsets, but no group."""
-    stack.enter_context(patch.object(GroupMetadataManager, "replay_group", lambda groups, key, value: None))
+    stack.enter_context(
+        patch.object(GroupMetadataManager, "replay_group", lambda groups, key, value: None)
+    )
 
 
 def _no_offset_while_loading(stack: ExitStack) -> None:

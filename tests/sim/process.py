@@ -19,8 +19,8 @@ from plogd.apis.dispatch import Dispatched, Dispatcher
 from plogd.broker import Broker
 from plogd.descriptor_budget import DescriptorBudget
 from plogd.file_pool import FilePool
-from plogd.log.log import Log
 from plogd.log.file_names import LOG_SUFFIX, segment_path
+from plogd.log.log import Log
 from plogd.metrics import Registry
 from plogd.net.request_queue import RequestSlots
 from plogd.ports import File, Files, Later, Turn

@@ -2,8 +2,8 @@
 
 A write that the reactor makes there takes virtual time, and everything stands still meanwhile; one
 in a job takes a while for that directory's lane only. So a seed shows both: a broker that notices
-and goes on by jobs (daemon/plogd/log/disk/lane_writes.py), with every other fault among them, and one
-that finds the disk fast again and goes back.
+and goes on by jobs (daemon/plogd/log/disk/lane_writes.py), with every other fault among them, and
+one that finds the disk fast again and goes back.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """F8: a broker starts on a full disk, serves what it can, and goes on when there is room.
 
-On a file system that keeps no room for the metadata log (disk/reserved_space.py), or where that is used up.
+On a file system that keeps no room for the metadata log (disk/reserved_space.py), or where that is
+used up.
 """
 
 from __future__ import annotations

@@ -49,6 +49,8 @@ COMMON = (
     "plogd.topic_config",
     "plogd.metrics",
     "plogd.fair_queue",
+    "plogd.concurrency",
+    "plogd.notify_all",
     "plogd.reliable_timers",
     "plogd.waiters",
 )

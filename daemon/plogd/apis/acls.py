@@ -3,8 +3,8 @@
 Versions served 1-3 of each: 1 prefixed patterns (KIP-290), 2 flexible, 3 resource type USER.
 
 Kafka without an authorizer answers SECURITY_DISABLED and stores nothing; here ACLs can be prepared
-before there is one (docs/security.md), and responses say so (security/unenforced_rules.py). The rules of
-an ACL are in security/acl.py, storing it in controller/acls.py.
+before there is one (docs/security.md), and responses say so (security/unenforced_rules.py). The
+rules of an ACL are in security/acl.py, storing it in controller/acls.py.
 """
 
 from __future__ import annotations

@@ -37,7 +37,6 @@ from plogd.apis.client_quotas import (
     refuse_alter_client_quotas,
     refuse_describe_client_quotas,
 )
-from plogd.apis.request_context import RequestContext
 from plogd.apis.create_partitions import handle_create_partitions, refuse_create_partitions
 from plogd.apis.create_topics import handle_create_topics, refuse_create_topics
 from plogd.apis.delete_groups import handle_delete_groups, refuse_delete_groups
@@ -55,6 +54,7 @@ from plogd.apis.describe_topic_partitions import (
 )
 from plogd.apis.elect_leaders import handle_elect_leaders, refuse_elect_leaders
 from plogd.apis.encoded_response import SharedResponse
+from plogd.apis.error_responses import Refusal, refuse_at_top_level
 from plogd.apis.fetch import handle_fetch, refuse_fetch
 from plogd.apis.find_coordinator import handle_find_coordinator, refuse_find_coordinator
 from plogd.apis.heartbeat import handle_heartbeat
@@ -83,7 +83,7 @@ from plogd.apis.partition_reassignments import (
     refuse_list_partition_reassignments,
 )
 from plogd.apis.produce import handle_produce, refuse_produce
-from plogd.apis.error_responses import Refusal, refuse_at_top_level
+from plogd.apis.request_context import RequestContext
 from plogd.apis.sync_group import handle_sync_group
 from plogd.apis.update_features import handle_update_features, refuse_update_features
 from plogd.apis.user_scram_credentials import (

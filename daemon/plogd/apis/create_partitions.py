@@ -4,9 +4,9 @@ Versions served 0-3.
 
   2 flexible      3 THROTTLING_QUOTA_EXCEEDED may be answered
 
-controller/partition_creation.py decides what is allowed. A topic is answered when its new partitions can be
-used; one that takes longer than `timeout_ms` is answered REQUEST_TIMED_OUT and gets them
-nevertheless. The response has every topic named, once.
+controller/partition_creation.py decides what is allowed. A topic is answered when its new
+partitions can be used; one that takes longer than `timeout_ms` is answered REQUEST_TIMED_OUT and
+gets them nevertheless. The response has every topic named, once.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from plog.wire.messages.create_partitions import (
     CreatePartitionsTopic,
     CreatePartitionsTopicResult,
 )
+from plogd.apis.duplicate_names import REPEATED, split_repeated
 from plogd.apis.request_context import RequestContext
 from plogd.apis.sliced_requests import ask_in_slices, check_changes
-from plogd.apis.duplicate_names import REPEATED, split_repeated
 from plogd.broker import Broker
-from plogd.controller.partition_creation import MorePartitions
 from plogd.concurrency import within
+from plogd.controller.partition_creation import MorePartitions
 from plogd.fair_queue import Slices
 from plogd.ports import Later, ready, spawn
 

@@ -5,8 +5,8 @@ Versions served 2-7.
   4 partitions and replication factor may be -1, the broker's default (KIP-464)
   5 flexible; partitions, replicas and settings in the answer (KIP-525)      7 topic id
 
-controller/topic_creation.py decides what a topic may be. A topic is answered when it can be used; one that
-takes longer than `timeout_ms` is answered REQUEST_TIMED_OUT and created nevertheless.
+controller/topic_creation.py decides what a topic may be. A topic is answered when it can be used;
+one that takes longer than `timeout_ms` is answered REQUEST_TIMED_OUT and created nevertheless.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from plog.wire.messages.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
+from plogd.apis.duplicate_names import REPEATED, split_repeated
 from plogd.apis.request_context import RequestContext
 from plogd.apis.sliced_requests import ask_in_slices, check_changes
-from plogd.apis.duplicate_names import REPEATED, split_repeated
 from plogd.broker import Broker
-from plogd.controller.topic_creation import NewTopic, TopicPlan
 from plogd.concurrency import within
+from plogd.controller.topic_creation import NewTopic, TopicPlan
 from plogd.fair_queue import Slices
 from plogd.metadata.cache import TopicState
 from plogd.ports import Later, ready, spawn

@@ -18,9 +18,9 @@ from plog.wire.messages.describe_cluster import (
     DescribeClusterRequest,
     DescribeClusterResponse,
 )
-from plogd.apis.request_context import RequestContext
-from plogd.apis.metadata import CLUSTER_OPERATIONS
 from plogd.apis.error_responses import refuse_at_top_level
+from plogd.apis.metadata import CLUSTER_OPERATIONS
+from plogd.apis.request_context import RequestContext
 from plogd.broker import Broker
 
 BROKERS: Final = 1

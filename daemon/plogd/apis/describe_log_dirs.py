@@ -18,13 +18,13 @@ from plog.wire.messages.describe_log_dirs import (
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
 )
+from plogd.apis.error_responses import refuse_at_top_level
 from plogd.apis.request_context import RequestContext
 from plogd.apis.sliced_requests import numbers_by_topic
-from plogd.apis.error_responses import refuse_at_top_level
 from plogd.broker import Broker
 from plogd.fair_queue import Slices
-from plogd.log.log import Log
 from plogd.log.disk.log_dir_usage import LogDirUsage, usage_of
+from plogd.log.log import Log
 from plogd.metadata.embedded import METADATA_PARTITION
 from plogd.ports import Later, spawn
 

@@ -24,8 +24,8 @@ from plog.wire.messages.describe_quorum import (
     QuorumTopicState,
     ReplicaState,
 )
-from plogd.apis.request_context import RequestContext
 from plogd.apis.error_responses import refuse_at_top_level
+from plogd.apis.request_context import RequestContext
 from plogd.broker import Broker
 from plogd.metadata.embedded import METADATA_PARTITION
 

@@ -20,8 +20,8 @@ from plog.wire.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponsePartition,
     DescribeTopicPartitionsResponseTopic,
 )
-from plogd.apis.request_context import RequestContext
 from plogd.apis.metadata import TOPIC_OPERATIONS
+from plogd.apis.request_context import RequestContext
 from plogd.broker import Broker
 from plogd.controller.topic_creation import validate_name
 from plogd.fair_queue import Slices

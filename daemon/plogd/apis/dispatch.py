@@ -27,9 +27,9 @@ from plog.wire.header import RequestHeader, UnknownApiKey, decode_request_header
 from plog.wire.primitives import Part, WireError
 from plog.wire.schema import ApiMessage, TooManyElements
 from plog.wire.single_produce import read_single_produce
+from plogd.apis.api_table import ADVERTISED, HANDLERS, Row
 from plogd.apis.api_versions import unknown_version_response
 from plogd.apis.close_connection import CloseConnection
-from plogd.apis.request_context import RequestContext
 from plogd.apis.encoded_response import (
     ResponseTooLarge,
     SharedResponse,
@@ -38,10 +38,10 @@ from plogd.apis.encoded_response import (
     encode_in_slices,
     memory_bytes,
 )
-from plogd.apis.unsupported_versions import explain_api, explain_version
-from plogd.apis.single_produce import single_produce_call
-from plogd.apis.api_table import ADVERTISED, HANDLERS, Row
 from plogd.apis.encoding_memory import WorkMemory
+from plogd.apis.request_context import RequestContext
+from plogd.apis.single_produce import single_produce_call
+from plogd.apis.unsupported_versions import explain_api, explain_version
 from plogd.broker import Broker
 from plogd.connection_context import ConnectionContext
 from plogd.fair_queue import SLICE
@@ -51,7 +51,8 @@ from plogd.ports import Cancelled, Later, MaybeLater, spawn
 
 __all__ = ["CloseConnection", "Dispatched", "Dispatcher"]
 
-# What a client asks before it connects to the address it is told (net/advertised_listeners_check.py).
+# What a client asks before it connects to the address it is told
+# (net/advertised_listeners_check.py).
 _QUESTIONS = frozenset(
     (
         ApiKey.API_VERSIONS,

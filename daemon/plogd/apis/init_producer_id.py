@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from plog.errors import InvalidRequest, KafkaError, TransactionalIdAuthorizationFailed
 from plog.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from plogd.apis.request_context import RequestContext
 from plogd.apis.find_coordinator import NO_TRANSACTIONS
+from plogd.apis.request_context import RequestContext
 from plogd.broker import Broker
 from plogd.ports import Later, MaybeLater
 

@@ -39,8 +39,8 @@ from plog.wire.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from plogd.apis.request_context import RequestContext
 from plogd.apis.encoded_response import SharedResponse
+from plogd.apis.request_context import RequestContext
 from plogd.apis.sliced_requests import ask_in_slices
 from plogd.broker import Broker
 from plogd.controller.topic_creation import CLUSTER_METADATA_TOPIC, validate_name

@@ -6,9 +6,9 @@ Versions served 2-10.
   9 GROUP_ID_NOT_FOUND may be answered               10 topic ids
 
 Topics and partitions have to exist; each that does not gets its own error, and the others are kept.
-Of a partition that is named repeatedly the last offset counts. group/offset_metadata_manager.py decides who
-may commit, and what fits. An operation commits `_OFFSETS_AT_ONCE` offsets, so a larger request is
-not atomic.
+Of a partition that is named repeatedly the last offset counts. group/offset_metadata_manager.py
+decides who may commit, and what fits. An operation commits `_OFFSETS_AT_ONCE` offsets, so a larger
+request is not atomic.
 """
 
 from __future__ import annotations

@@ -23,9 +23,9 @@ from plog.wire.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
 )
+from plogd.apis.error_responses import refuse_at_top_level
 from plogd.apis.request_context import RequestContext
 from plogd.apis.sliced_requests import by_topic
-from plogd.apis.error_responses import refuse_at_top_level
 from plogd.broker import Broker
 from plogd.controller.reassignments import check_reassignment
 from plogd.fair_queue import Slices

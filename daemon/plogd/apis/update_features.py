@@ -20,8 +20,8 @@ from plog.wire.messages.update_features import (
     UpdateFeaturesRequest,
     UpdateFeaturesResponse,
 )
-from plogd.apis.request_context import RequestContext
 from plogd.apis.error_responses import refuse_at_top_level
+from plogd.apis.request_context import RequestContext
 from plogd.broker import Broker
 from plogd.features import check_update
 

@@ -1,11 +1,17 @@
-"""The broker's settings: their table, reading them, describing them. Re-exports only."""
+"""The broker's settings: their tables, how they are read, and how they are described.
+
+Each setting is one field in a file named ``*_settings.py``, with its type, default, bounds and
+text. What a setting does is implemented where it is used; settings of topics are in topic_config.py
+beside this package, and settings of clients are in `plog.client.settings`. Start with
+broker_config.py, then read config_loader.py.
+"""
 
 from plog.settings import ConfigError, SettingType
 from plogd.config.broker_config import BrokerConfig, DynamicSettings, cross_check
 from plogd.config.config_entry import ConfigEntry, ConfigSynonym
+from plogd.config.config_loader import LoadedConfig, Origin, Reload, load_config, reloadable
 from plogd.config.general_settings import DEFAULT_DATA_DIR
 from plogd.config.listener import Listener
-from plogd.config.config_loader import LoadedConfig, Origin, Reload, load_config, reloadable
 
 __all__ = [
     "DEFAULT_DATA_DIR",

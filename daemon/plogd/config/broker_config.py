@@ -2,8 +2,8 @@
 
 The settings themselves stand in the files `*_settings.py` beside this one, one field each. Only
 what has an effect stands there, because DescribeConfigs shows this table and must be true; Kafka's
-other names are in known_settings.py. Reading files is config_loader.py's work; a topic's own settings are
-in plogd/topic_config.py.
+other names are in known_settings.py. Reading files is config_loader.py's work; a topic's own
+settings are in plogd/topic_config.py.
 
 What clients set while the broker runs lies over the files' values: see dynamic_config.py.
 

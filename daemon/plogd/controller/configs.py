@@ -15,11 +15,11 @@ from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
 from plog.errors import InvalidRequest, NotController, UnknownTopicOrPartition
+from plogd.concurrency import shielded
 from plogd.config import BrokerConfig
 from plogd.config.dynamic_config import broker_id_of, check_change
 from plogd.controller.controller import Controller
 from plogd.controller.topic_creation import validate_name
-from plogd.concurrency import shielded
 from plogd.metadata.store import Change, Conflict, Fenced, Key, MetadataStore
 from plogd.ports import Later, spawn
 from plogd.topic_config import validate_overrides

@@ -2,10 +2,10 @@
 
 A topic exists once its records are durable in the metadata store. Creating one is: plan it, write
 it, have its logs made, tell everybody. Deleting: write the removal, hide it, have its logs removed.
-More partitions: plan them, have their logs made, write them, tell everybody; see partition_creation.py.
-A crash after the write is made good at the next start: a topic without logs gets fresh ones, a log
-without a topic is put aside. The controller's state moves only on the store's outcomes, and
-operations on one name run one after the other.
+More partitions: plan them, have their logs made, write them, tell everybody; see
+partition_creation.py. A crash after the write is made good at the next start: a topic without logs
+gets fresh ones, a log without a topic is put aside. The controller's state moves only on the
+store's outcomes, and operations on one name run one after the other.
 
 Whoever asks may go away in the middle: the work goes on. Called on the reactor's thread.
 Source: Kafka 4.0 ReplicationControlManager.
@@ -20,6 +20,7 @@ from typing import Protocol, TypeVar
 
 from plog.errors import KafkaError, TopicAlreadyExists, UnknownTopicOrPartition
 from plog.types import ZERO_UUID, Uuid, uuid_to_text
+from plogd.concurrency import Turns, shielded
 from plogd.controller.partition_creation import (
     MorePartitions,
     counted,
@@ -36,7 +37,6 @@ from plogd.controller.topic_creation import (
     collision_key,
     plan_topic,
 )
-from plogd.concurrency import Turns, shielded
 from plogd.metadata.cache import PartitionState, TopicState
 from plogd.metadata.store import (
     ABSENT,

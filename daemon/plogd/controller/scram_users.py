@@ -19,8 +19,8 @@ from plogd.controller.batched_writes import write_in_parts
 from plogd.fair_queue import FairQueue, Slices
 from plogd.metadata.store import Change, Key, MetadataStore
 from plogd.ports import Later, Report, silence, spawn
-from plogd.security.unenforced_rules import NOT_ENFORCED
 from plogd.security.scram import ScramCredential, check_user, credential_of, mechanism_of
+from plogd.security.unenforced_rules import NOT_ENFORCED
 
 Credentials = Mapping[int, ScramCredential]
 """Of one user, by mechanism."""

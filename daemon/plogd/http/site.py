@@ -18,9 +18,9 @@ from twisted.internet.interfaces import IListeningPort
 from twisted.logger import Logger
 
 from plogd.config import BrokerConfig
+from plogd.http.health import Status
 from plogd.http.http_server import HttpFactory, Page, Response
 from plogd.http.metrics_page import MetricsPage
-from plogd.http.health import Status
 from plogd.ports import Timers
 
 log = Logger()

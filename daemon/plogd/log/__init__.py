@@ -1,6 +1,7 @@
-"""The log of one partition and all it is made of: segments, indexes, producers, checkpoints.
+"""The log of a partition, and all logs of a broker.
 
-Pure: it knows no sockets, threads or clocks and reaches the disk only through `plogd.ports.Files`.
-On disk everything has Kafka's own names and formats (docs/log-format.md), so that Kafka's dump tool
-reads our directories and a Kafka data directory can be taken over.
+Appending, reading, retention, deletion and producer state belong here; the package is pure and
+reaches the disk only through `plogd.files.Files`. Leadership, high watermarks of followers and
+waiting requests do not belong here but to `plogd.replica`. Start with log.py, then log_manager.py;
+files have Kafka's names and formats, which docs/log-format.md describes.
 """

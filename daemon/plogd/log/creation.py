@@ -18,12 +18,12 @@ from dataclasses import dataclass
 
 from plog.types import TopicPartition, Uuid
 from plogd.log import file_names
-from plogd.log.disk.checkpoint_files import write_topic_id, write_topic_ids
 from plogd.log.deletion import remove_tree
+from plogd.log.disk.checkpoint_files import write_topic_id, write_topic_ids
 from plogd.log.leader_epochs import LeaderEpochs
-from plogd.log.segment.log_segment import LogSegment
 from plogd.log.log_state import LogState
 from plogd.log.producer_state import ProducerStateManager
+from plogd.log.segment.log_segment import LogSegment
 from plogd.ports import Files
 from plogd.topic_config import TopicConfig
 

@@ -172,7 +172,9 @@ class Deletions:
         doomed_by_path = {
             log.directory: posixpath.join(
                 log_dir,
-                file_names.deleted_dir_name(log.topic_partition, self._random.random_bytes(16).hex()),
+                file_names.deleted_dir_name(
+                    log.topic_partition, self._random.random_bytes(16).hex()
+                ),
             )
             for log in logs
             if not log.offline

@@ -4,8 +4,8 @@ Each entry tells where an epoch's records begin; it ends where the next begins. 
 leader compare these to find where their logs part (KIP-101, KIP-279), so a log is never cut by a
 high watermark. Kept in step with the log: cut when it is cut, moved up when its start moves up.
 
-The file is ``leader-epoch-checkpoint`` (checkpoint_files.py). `assign` changes memory only: on its own a
-new epoch needs no sync, because its batches carry it and recovery reads it from there.
+The file is ``leader-epoch-checkpoint`` (checkpoint_files.py). `assign` changes memory only: on its
+own a new epoch needs no sync, because its batches carry it and recovery reads it from there.
 
 Source: Kafka 3.9 LeaderEpochFileCache; KAFKA-10706 for keeping it in step.
 Invariant: epochs and start offsets rise strictly from entry to entry.

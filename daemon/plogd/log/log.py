@@ -21,14 +21,14 @@ from collections.abc import Callable
 from plog.errors import KafkaError, KafkaStorageError, OffsetOutOfRange
 from plog.records.batch import BatchHeader, set_base_offset_and_epoch
 from plogd.log.batch_validator import AppendOrigin, BatchRules, ValidatedBatch, validate_batch
-from plogd.log.disk.slow_disk import SLOW_WRITE_MS, SlowDisk
 from plogd.log.disk.group_commit import SyncRounds, SyncTicket
-from plogd.log.io_errors import told
 from plogd.log.disk.lane_writes import LaneWrites
+from plogd.log.disk.slow_disk import SLOW_WRITE_MS, SlowDisk
+from plogd.log.io_errors import told
 from plogd.log.log_results import NO_DATA, AppendInfo, FetchData, as_fetch_data
-from plogd.log.segment.log_segment import LogSegment
 from plogd.log.log_state import LogHooks, LogState
 from plogd.log.retention import KEEP_EVERYTHING, RetentionPolicy, deletable_segments
+from plogd.log.segment.log_segment import LogSegment
 from plogd.log.segment.segment_writes import check_fits, make_successor, remove_batch, write_batch
 from plogd.log.segment.segments import Segments
 from plogd.ports import Files

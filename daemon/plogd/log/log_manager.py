@@ -1,8 +1,8 @@
 """All logs of a broker: making and deleting them, looking after them, and the end.
 
-Owns the map from partition to `Log`. The directories themselves are disk/log_dirs.py's business, finding
-and loading what is in them log_loader.py's, what topics should exist is the metadata's, and what
-happens inside one log is `Log`'s.
+Owns the map from partition to `Log`. The directories themselves are disk/log_dirs.py's business,
+finding and loading what is in them log_loader.py's, what topics should exist is the metadata's, and
+what happens inside one log is `Log`'s.
 
 Called on the reactor's thread; whatever touches a directory runs as a job on that directory's
 lane. Start: `open_directories`, then `load_metadata_log`, then `load_logs` with what the metadata
@@ -22,22 +22,22 @@ from plog.errors import KafkaStorageError, PlogError, PolicyViolation
 from plog.types import TopicPartition, Uuid
 from plogd.config import BrokerConfig
 from plogd.log import file_names
-from plogd.log.segment.cold_read import ColdRead
 from plogd.log.creation import NewLog, create_logs
 from plogd.log.deletion import Deletions
-from plogd.log.recovery.log_discovery import KnownTopic, TopicOf
 from plogd.log.disk.group_commit import SyncRounds
-from plogd.log.housekeeping import Housekeeping
-from plogd.log.segment.index_rebuild import IndexRebuilds
-from plogd.log.io_errors import is_refusal, told
-from plogd.log.recovery.log_loader import LogLoader
-from plogd.log.log import Log
 from plogd.log.disk.log_dir import LogDir, LogDirUnusable
 from plogd.log.disk.log_dirs import LogDirs
-from plogd.log.segment.log_segment import UncheckedSegment
 from plogd.log.disk.log_start_checkpoint import LogStartCheckpoint
-from plogd.log.log_state import LogHooks, LogState
 from plogd.log.disk.offset_checkpoints import OffsetCheckpoints
+from plogd.log.housekeeping import Housekeeping
+from plogd.log.io_errors import is_refusal, told
+from plogd.log.log import Log
+from plogd.log.log_state import LogHooks, LogState
+from plogd.log.recovery.log_discovery import KnownTopic, TopicOf
+from plogd.log.recovery.log_loader import LogLoader
+from plogd.log.segment.cold_read import ColdRead
+from plogd.log.segment.index_rebuild import IndexRebuilds
+from plogd.log.segment.log_segment import UncheckedSegment
 from plogd.log.segment.sealing import Sealing
 from plogd.ports import (
     Clock,
@@ -380,7 +380,9 @@ class LogManager:
         return self._log_start_writes.written(log.log_dir)
 
     async def _note_log_starts(self, path: str) -> bool:
-        return await self._checkpoints.write(self._dirs[path], file_names.LOG_START_OFFSET_CHECKPOINT)
+        return await self._checkpoints.write(
+            self._dirs[path], file_names.LOG_START_OFFSET_CHECKPOINT
+        )
 
     def _write_everywhere(self, name: str) -> Later[None]:
         return spawn(self._checkpoints.write_in_each(self._dirs.online, name))

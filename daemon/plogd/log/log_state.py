@@ -1,7 +1,7 @@
 """What a `Log` is made from, and what it asks of its `LogManager`.
 
-Recovery (log_recovery.py) and creation (creation.py) find or make a `LogState`; `LogManager` opens a
-`Log` over it and gives it its `LogHooks`.
+Recovery (log_recovery.py) and creation (creation.py) find or make a `LogState`; `LogManager` opens
+a `Log` over it and gives it its `LogHooks`.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import Generic, TypeVar
 
 from plog.types import TopicPartition, Uuid
 from plogd.log.leader_epochs import LeaderEpochs
-from plogd.log.segment.log_segment import LogSegment
 from plogd.log.producer_state import ProducerStateManager
+from plogd.log.segment.log_segment import LogSegment
 from plogd.ports import Report
 from plogd.topic_config import TopicConfig
 

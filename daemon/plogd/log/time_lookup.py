@@ -18,8 +18,8 @@ from typing import TypeAlias, TypeVar
 from plog.records.batch import BatchHeader
 from plog.records.codec import RecordHead, walk_records
 from plog.records.reader import read_payload
-from plogd.log.segment.index_file import CorruptIndex
 from plogd.log.log import Log
+from plogd.log.segment.index_file import CorruptIndex
 from plogd.log.segment.log_segment import LogSegment
 from plogd.log.segment.time_index import NO_TIMESTAMP, TimestampAndOffset
 

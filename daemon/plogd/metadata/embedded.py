@@ -35,7 +35,6 @@ from plog.wire.internal.metadata_records import (
 from plog.wire.primitives import WireError
 from plogd.features import METADATA_VERSION, METADATA_VERSION_LEVEL
 from plogd.log.batch_validator import AppendOrigin
-from plogd.notify_all import notify_all
 from plogd.log.log import Log
 from plogd.log.log_results import Writing
 from plogd.metadata.image import MetadataImage, registration_record
@@ -50,6 +49,7 @@ from plogd.metadata.store import (
     Watcher,
     Written,
 )
+from plogd.notify_all import notify_all
 from plogd.ports import Clock, Later, Turn, ready
 
 METADATA_PARTITION: Final = TopicPartition("__cluster_metadata", 0)

@@ -1,7 +1,7 @@
-"""The shell around the broker: sockets, threads and the clock.
+"""The network shell: sockets, TLS and threads around the broker.
 
-A connection's way through the files: listener_port.py accepts it, transport.py moves its bytes
-(protocol_connection.py where TLS does), connection.py cuts them into requests and takes turns,
-request_queue.py decides when each may start and in which order the answers leave, output_queue.py
-sends them. connections.py knows them all; thread_jobs.py and system_ports.py implement plogd/ports.py.
+Listeners, transports, buffers, the order of requests and the ports' implementations for time and
+threads belong here. What a request means does not; `plogd.apis` handles it. Start with listeners.py
+and follow a connection: transport.py moves its bytes (protocol_connection.py under TLS),
+connection.py cuts them into requests, request_queue.py orders them, output_queue.py sends answers.
 """

@@ -17,13 +17,13 @@ from twisted.logger import Logger
 from plogd.config.network_settings import NetworkSettings
 from plogd.descriptor_budget import DescriptorBudget
 from plogd.logging import RateLimit
+from plogd.net.memory_shortage import MemoryShortage
 from plogd.net.open_connection import OpenConnection
 from plogd.net.receive_buffer import SHARED_BUFFER_BYTES
 from plogd.net.request_memory import RequestMemory
+from plogd.net.request_queue import Dispatch, RequestSlots
 from plogd.net.response_memory import ResponseMemory
 from plogd.net.run_queue import RunQueue
-from plogd.net.request_queue import Dispatch, RequestSlots
-from plogd.net.memory_shortage import MemoryShortage
 from plogd.ports import Clock, Jobs, Later, Timers, Turn
 
 log = Logger()

@@ -1,8 +1,8 @@
 """Jobs that may never end, each on a thread of its own, which a stop does not wait for.
 
 For what the broker does seldom and can do without: settings and certificates on a file system that
-hangs, names that no server resolves. The broker's own data goes through thread_jobs.py, whose threads are
-waited for. Reactor thread only; service.py makes the one there is.
+hangs, names that no server resolves. The broker's own data goes through thread_jobs.py, whose
+threads are waited for. Reactor thread only; service.py makes the one there is.
 """
 
 from __future__ import annotations

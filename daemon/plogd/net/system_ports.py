@@ -1,7 +1,8 @@
 """The machine's own clock, timers and chance, as plogd/ports.py asks for them.
 
 service.py makes one of each; the pure rooms see only the Protocols. The timers belong to the
-reactor that is passed in; none is imported here. `Jobs` are in thread_jobs.py, `Files` in os_files.py.
+reactor that is passed in; none is imported here. `Jobs` are in thread_jobs.py, `Files` in
+os_files.py.
 """
 
 from __future__ import annotations

@@ -1,1 +1,5 @@
-"""Partitions as this broker hosts them: who may append, what may be read, who waits."""
+"""The partitions that this broker hosts: appends, reads, and requests that wait.
+
+Leadership, high watermarks, fetch sessions and the purgatory belong here. Files and segments do
+not; they are in `plogd.log`. Start with replica_manager.py, then partition.py.
+"""

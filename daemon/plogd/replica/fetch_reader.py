@@ -22,8 +22,8 @@ from plog.errors import (
 )
 from plog.types import ZERO_UUID
 from plogd.fair_queue import SLICE, FairQueue
-from plogd.log.segment.cold_read import ColdRead
 from plogd.log.log import Log
+from plogd.log.segment.cold_read import ColdRead
 from plogd.ports import Later, MaybeLater, settle, spawn
 from plogd.replica.delayed_fetch import (
     DelayedFetch,

@@ -29,11 +29,11 @@ from plog.errors import (
 from plog.records.batch import ATTRIBUTES_POSITION, TRANSACTIONAL_BIT
 from plog.types import TopicPartition, Uuid
 from plogd.log.batch_validator import AppendOrigin, RecordCheck, ValidatedBatch
-from plogd.log.segment.file_records import FileRegion
 from plogd.log.disk.group_commit import SyncRounds
 from plogd.log.leader_epochs import UNDEFINED_EPOCH, UNDEFINED_OFFSET
 from plogd.log.log import Log
 from plogd.log.log_results import AppendInfo
+from plogd.log.segment.file_records import FileRegion
 from plogd.metadata.cache import PartitionState
 from plogd.topic_config import TopicConfig
 

@@ -26,8 +26,8 @@ from plogd.log.log_manager import LogManager
 from plogd.metadata.cache import MetadataCache
 from plogd.ports import Clock, Jobs, MaybeLater, Timers, Turn, settle, spawn
 from plogd.replica.append_queue import AppendQueues, AppendRequest
-from plogd.replica.delayed_produce import DelayedProduce, PartitionAppend
 from plogd.replica.delayed_fetch import FetchParams
+from plogd.replica.delayed_produce import DelayedProduce, PartitionAppend
 from plogd.replica.fetch_reader import FetchReader
 from plogd.replica.fetch_sessions import FetchItem
 from plogd.replica.hosted_topics import HostedTopics

@@ -1,1 +1,5 @@
-"""Who may do what, and how somebody proves who they are. So far both are kept, not enforced."""
+"""ACLs and SCRAM credentials: what they are, and which ones are valid.
+
+Rules about these values belong here; the broker stores both but does not enforce them yet. Changing
+and storing them is the work of `plogd.controller`, and TLS is in `plogd.net`. Start with acl.py.
+"""

@@ -15,7 +15,7 @@ from plogd.net.thread_jobs import JobsClosed, ThreadJobs
 from plogd.os_files import OsFile, OsFiles
 from plogd.ports import File, Later, Turn
 from plogd.testing.hooked_dispatch import HookedDispatch
-from plogd.testing.mock_time import MovableClock, MovableReactor, MockTime
+from plogd.testing.mock_time import MockTime, MovableClock, MovableReactor
 
 if TYPE_CHECKING:
     from plogd.broker import Broker

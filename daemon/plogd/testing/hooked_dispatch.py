@@ -23,10 +23,10 @@ from plog.wire.messages.fetch import FetchRequest
 from plog.wire.primitives import WireError
 from plog.wire.schema import ApiMessage
 from plog.wire.structs import Struct
-from plogd.apis.close_connection import CloseConnection
-from plogd.apis.request_context import RequestContext
-from plogd.apis.dispatch import Dispatched, Parts
 from plogd.apis.api_table import HANDLERS, Row
+from plogd.apis.close_connection import CloseConnection
+from plogd.apis.dispatch import Dispatched, Parts
+from plogd.apis.request_context import RequestContext
 from plogd.connection_context import ConnectionContext
 from plogd.net.request_queue import Dispatch, close_regions
 from plogd.ports import Later, Timer, Timers

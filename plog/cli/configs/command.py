@@ -35,8 +35,8 @@ from plog.client.admin.configs import ConfigAdmin
 from plog.client.admin.groups import GroupAdmin
 from plog.client.admin.topic_descriptions import TopicDescriptionAdmin
 from plog.client.admin.values import AlterConfig, ConfigEntry, ConfigResource
-from plog.client.network.cluster import Cluster
 from plog.client.errors import BrokerNotAvailable
+from plog.client.network.cluster import Cluster
 from plog.enums import AlterOperation, ConfigResourceType, ConfigSource
 from plog.errors import (
     ClusterAuthorizationFailed,

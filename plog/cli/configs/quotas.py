@@ -13,13 +13,6 @@ from typing import Any, Final
 from plog.cli.configs.entities import DEFAULT, Entity
 from plog.cli.options import UsageError
 from plog.cli.output import Table, show
-from plog.client.admin.scram_credentials import (
-    CredentialAdmin,
-    ScramCredentialInfo,
-    ScramDeletion,
-    ScramMechanism,
-    ScramUpsertion,
-)
 from plog.client.admin.quotas import (
     ANY_NAME,
     CLIENT_ID,
@@ -28,6 +21,13 @@ from plog.client.admin.quotas import (
     QuotaAdmin,
     QuotaEntity,
     QuotaFilter,
+)
+from plog.client.admin.scram_credentials import (
+    CredentialAdmin,
+    ScramCredentialInfo,
+    ScramDeletion,
+    ScramMechanism,
+    ScramUpsertion,
 )
 from plog.client.network.cluster import Cluster
 from plog.errors import ResourceNotFound

@@ -26,8 +26,8 @@ from plog.cli.options import (
     raw_key_value,
 )
 from plog.cli.parser import add_examples, fail
-from plog.cli.standard_streams import reader_is_gone
 from plog.cli.shutdown import Shutdown
+from plog.cli.standard_streams import reader_is_gone
 from plog.error_base import PlogError
 
 if TYPE_CHECKING:

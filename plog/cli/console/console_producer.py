@@ -26,9 +26,9 @@ from plog.cli.options import (
     positive,
     raw_key_value,
 )
-from plog.cli.send_results import SendResults
 from plog.cli.output import progress
 from plog.cli.parser import add_examples, fail
+from plog.cli.send_results import SendResults
 from plog.error_base import PlogError
 
 if TYPE_CHECKING:

@@ -19,13 +19,13 @@ from plog.cli.consumer_groups.selection import group_names, parse_topic
 from plog.cli.options import UsageError, is_given
 from plog.cli.output import Table, print_json, show
 from plog.cli.parser import fail
-from plog.client.settings import durations
 from plog.client.admin.group_offsets import GroupOffsetAdmin
 from plog.client.admin.groups import GroupAdmin
 from plog.client.admin.records import RecordAdmin
 from plog.client.admin.topic_descriptions import TopicDescriptionAdmin
 from plog.client.admin.values import GroupState, OffsetSpec
 from plog.client.network.cluster import Cluster
+from plog.client.settings import durations
 from plog.errors import GroupIdNotFound, LeaderNotAvailable, UnknownTopicOrPartition
 from plog.types import TopicPartition
 

@@ -1,0 +1,5 @@
+"""The performance tools: consumer-perf-test, producer-perf-test and e2e-latency.
+
+The tools and the statistics they print in Kafka's format belong here. Comparing plog with other
+brokers does not; that is in tests/bench. Start with producer_perf_test.py and statistics.py.
+"""

@@ -15,9 +15,9 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
 from plog.cli.client_properties import add_client_options, client_config, topic_pattern
-from plog.cli.perf.java_dates import formatted
 from plog.cli.options import UsageError, add_bootstrap_option, positive
 from plog.cli.parser import add_examples, fail
+from plog.cli.perf.java_dates import formatted
 from plog.cli.perf.statistics import metrics_lines
 from plog.cli.shutdown import Shutdown
 

@@ -19,9 +19,9 @@ from plog.cli.client_properties import (
     client_config,
 )
 from plog.cli.options import UsageError, add_bootstrap_option, not_negative, positive
-from plog.cli.send_results import SendResults
 from plog.cli.parser import add_examples, fail
 from plog.cli.perf.statistics import Statistics, metrics_lines
+from plog.cli.send_results import SendResults
 from plog.cli.shutdown import Shutdown
 from plog.cli.throttle import Throttle
 from plog.error_base import PlogError

@@ -23,10 +23,10 @@ from plog.cli.options import (
     number_list,
     positive,
 )
-from plog.cli.send_results import SendResults
 from plog.cli.output import Table, kafka_columns, progress, show
 from plog.cli.parser import add_examples, fail
 from plog.cli.replay.plan import PartitionRange, State, make_plan, time_ms
+from plog.cli.send_results import SendResults
 from plog.cli.shutdown import Shutdown
 from plog.cli.throttle import Throttle
 from plog.error_base import PlogError

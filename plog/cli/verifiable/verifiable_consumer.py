@@ -11,10 +11,10 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from plog.cli.client_properties import add_client_config_option, client_config
-from plog.cli.verifiable.json_events import Events
 from plog.cli.options import add_bootstrap_option, positive
 from plog.cli.parser import add_examples
 from plog.cli.shutdown import Shutdown
+from plog.cli.verifiable.json_events import Events
 from plog.error_base import PlogError
 
 if TYPE_CHECKING:

@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from plog.cli.client_properties import add_client_config_option, client_config
-from plog.cli.verifiable.json_events import Events, java_class_of
 from plog.cli.options import add_bootstrap_option, positive
 from plog.cli.parser import add_examples
 from plog.cli.shutdown import Shutdown
 from plog.cli.throttle import Throttle
+from plog.cli.verifiable.json_events import Events, java_class_of
 from plog.error_base import PlogError
 
 if TYPE_CHECKING:

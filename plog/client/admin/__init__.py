@@ -1,8 +1,9 @@
-"""The admin client: topics, settings, groups, offsets and all else an operator asks for or changes.
+"""The admin client: topics, settings, groups, offsets, ACLs, quotas and users.
 
-One file a family of questions, each a class that can be used alone; core.py has them all in one.
-The names users need are here. They are looked up when they are used, so that who imports one
-family's module, as the command line does, does not wait for the others.
+Each file has one family of operations, as a class that also works alone; core.py joins them all.
+How applications call them belongs to `plog.client.faces`, and printing the results belongs to
+`plog.cli`. Start with topics.py; public names are imported on first use, so that a command that
+needs one family does not wait for the others.
 """
 
 from __future__ import annotations
@@ -17,15 +18,15 @@ if TYPE_CHECKING:
     from plog.client.admin.brokers import FeatureMetadata as FeatureMetadata
     from plog.client.admin.brokers import FeatureUpdate as FeatureUpdate
     from plog.client.admin.core import AdminCore as AdminCore
-    from plog.client.admin.scram_credentials import ScramCredentialInfo as ScramCredentialInfo
-    from plog.client.admin.scram_credentials import ScramDeletion as ScramDeletion
-    from plog.client.admin.scram_credentials import ScramMechanism as ScramMechanism
-    from plog.client.admin.scram_credentials import ScramUpsertion as ScramUpsertion
     from plog.client.admin.log_dirs import ANY_LOG_DIR as ANY_LOG_DIR
     from plog.client.admin.quotas import ANY_NAME as ANY_NAME
     from plog.client.admin.quotas import QuotaEntity as QuotaEntity
     from plog.client.admin.records import HIGH_WATERMARK as HIGH_WATERMARK
     from plog.client.admin.results import Results as Results
+    from plog.client.admin.scram_credentials import ScramCredentialInfo as ScramCredentialInfo
+    from plog.client.admin.scram_credentials import ScramDeletion as ScramDeletion
+    from plog.client.admin.scram_credentials import ScramMechanism as ScramMechanism
+    from plog.client.admin.scram_credentials import ScramUpsertion as ScramUpsertion
     from plog.client.admin.values import AlterConfig as AlterConfig
     from plog.client.admin.values import BrokerDescription as BrokerDescription
     from plog.client.admin.values import ClusterDescription as ClusterDescription
@@ -66,7 +67,12 @@ _NAMES_BY_MODULE = {
     "acls": ("Acl", "AclFilter"),
     "brokers": ("BrokerApiVersions", "FeatureMetadata", "FeatureUpdate"),
     "core": ("AdminCore",),
-    "credentials": ("ScramCredentialInfo", "ScramDeletion", "ScramMechanism", "ScramUpsertion"),
+    "scram_credentials": (
+        "ScramCredentialInfo",
+        "ScramDeletion",
+        "ScramMechanism",
+        "ScramUpsertion",
+    ),
     "log_dirs": ("ANY_LOG_DIR",),
     "quotas": ("ANY_NAME", "QuotaEntity"),
     "records": ("HIGH_WATERMARK",),

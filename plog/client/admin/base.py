@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 from plog.client.admin.argument_checks import checked
 from plog.client.admin.values import BrokerDescription
-from plog.client.network.bounded_cluster import BoundedCluster
 from plog.client.errors import BrokerNotAvailable
+from plog.client.network.bounded_cluster import BoundedCluster
 
 if TYPE_CHECKING:
     from plog.client.network.cluster import Cluster

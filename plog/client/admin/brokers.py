@@ -15,8 +15,8 @@ from plog.client.admin.values import (
     VersionRange,
     operations_of,
 )
-from plog.client.network.connection import api_versions_request
 from plog.client.network.bootstrap_controllers import BROKER_ENDPOINTS, CONTROLLER_ENDPOINTS
+from plog.client.network.connection import api_versions_request
 from plog.enums import UpgradeType
 from plog.errors import ErrorCode, KafkaError, UnsupportedVersion
 from plog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse

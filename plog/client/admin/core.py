@@ -13,13 +13,13 @@ from __future__ import annotations
 from plog.client.admin.acls import AclAdmin
 from plog.client.admin.brokers import BrokerAdmin
 from plog.client.admin.configs import ConfigAdmin
-from plog.client.admin.scram_credentials import CredentialAdmin
 from plog.client.admin.group_offsets import GroupOffsetAdmin
 from plog.client.admin.groups import GroupAdmin
 from plog.client.admin.log_dirs import LogDirAdmin
 from plog.client.admin.partitions import PartitionAdmin
 from plog.client.admin.quotas import QuotaAdmin
 from plog.client.admin.records import RecordAdmin
+from plog.client.admin.scram_credentials import CredentialAdmin
 from plog.client.admin.topic_descriptions import TopicDescriptionAdmin
 from plog.client.admin.topics import TopicAdmin
 

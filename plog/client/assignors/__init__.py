@@ -1,7 +1,8 @@
-"""Who of a group reads which partition: what its leader decides, whatever client each member is.
+"""Partition assignors: how the leader of a consumer group divides the partitions.
 
-assignor.py says what an assignor is and how members tell each other; the others are Kafka's four,
-with Kafka's results: range_assignor.py, round_robin_assignor.py, and sticky_assignor.py (eager and cooperative).
+Kafka's range, round-robin, sticky and cooperative sticky assignors belong here, and their results
+are Kafka's. Joining the group and revoking partitions do not; they are in `plog.client.group`.
+Start with assignor.py, which defines the interface, then read range_assignor.py.
 """
 
 from plog.client.assignors.assignor import Assignment as Assignment
@@ -12,5 +13,7 @@ from plog.client.assignors.assignor import common_protocol as common_protocol
 from plog.client.assignors.assignor_registry import assignors_from as assignors_from
 from plog.client.assignors.range_assignor import RangeAssignor as RangeAssignor
 from plog.client.assignors.round_robin_assignor import RoundRobinAssignor as RoundRobinAssignor
-from plog.client.assignors.sticky_assignor import CooperativeStickyAssignor as CooperativeStickyAssignor
+from plog.client.assignors.sticky_assignor import (
+    CooperativeStickyAssignor as CooperativeStickyAssignor,
+)
 from plog.client.assignors.sticky_assignor import StickyAssignor as StickyAssignor

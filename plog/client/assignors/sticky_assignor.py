@@ -29,9 +29,9 @@ from plog.client.assignors.assignor import (
 )
 from plog.client.assignors.java_hash_order import in_hash_order
 from plog.client.assignors.range_assignor import wanted_topics
-from plog.client.assignors.sticky_owned_partitions import OwnedPartitionsClaim, OwnedPartitions
 from plog.client.assignors.sticky_constrained import ConstrainedAssignment, Shares
 from plog.client.assignors.sticky_general import GeneralAssignment
+from plog.client.assignors.sticky_owned_partitions import OwnedPartitions, OwnedPartitionsClaim
 from plog.types import TopicPartition
 from plog.wire.primitives import WireError
 from plog.wire.schema import Message, Struct, field, int32
@@ -168,7 +168,9 @@ def _told_in_user_data(subscription: Subscription) -> OwnedPartitionsClaim:
             for number in topic.partitions
         )
         return OwnedPartitionsClaim(partitions, told.generation)
-    return OwnedPartitionsClaim()  # What cannot be read counts as nothing; the member loses no more than a move.
+    return (
+        OwnedPartitionsClaim()
+    )  # What cannot be read counts as nothing; the member loses no more than a move.
 
 
 def _told_in_fields(subscription: Subscription) -> OwnedPartitionsClaim:

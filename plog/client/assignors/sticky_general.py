@@ -16,8 +16,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from plog.client.assignors.java_hash_order import HashOrder, partition_hash
-from plog.client.assignors.sticky_owned_partitions import OrderedPartitions
 from plog.client.assignors.sticky_constrained import Shares
+from plog.client.assignors.sticky_owned_partitions import OrderedPartitions
 from plog.types import TopicPartition
 
 

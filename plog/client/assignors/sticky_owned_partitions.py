@@ -34,7 +34,10 @@ class OwnedPartitions:
     """
 
     def __init__(
-        self, claims: Mapping[str, OwnedPartitionsClaim], generations: Mapping[str, int], counts: Mapping[str, int]
+        self,
+        claims: Mapping[str, OwnedPartitionsClaim],
+        generations: Mapping[str, int],
+        counts: Mapping[str, int],
     ) -> None:
         self.owned: dict[str, OrderedPartitions] = {}
         self.contested: set[TopicPartition] = set()

@@ -22,8 +22,8 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from plog.client.errors import MissingExtra
 from plog.client.consumer.completed_fetch import ColumnRun
+from plog.client.errors import MissingExtra
 from plog.records.record_columns import RecordColumns
 
 if TYPE_CHECKING:

@@ -13,31 +13,31 @@ import re
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from plog.client.network.backoff import timed_out
-from plog.client.network.cluster import Cluster
-from plog.client.task_completion import TaskCompletion
-from plog.client.errors import IllegalState, error_about
+from plog.client.consumer.completed_fetch import Deserialize, ReadingRules
 from plog.client.consumer.fetch_buffer import FetchBuffer
+from plog.client.consumer.fetch_collector import FetchCollector
 from plog.client.consumer.fetch_metrics import FetchMetrics
 from plog.client.consumer.fetch_response import FetchResponseHandler
 from plog.client.consumer.fetch_sessions import FetchLimits
-from plog.client.consumer.completed_fetch import Deserialize, ReadingRules
 from plog.client.consumer.fetcher import Fetcher
-from plog.client.group.member import GroupMember
-from plog.client.group.group_metadata import GroupMetadata
-from plog.client.network.metadata import ClusterMetadata
 from plog.client.consumer.missing_topics import MissingTopics
-from plog.client.network.ports import Network
+from plog.client.consumer.offset_fetcher import OffsetFetcher
 from plog.client.consumer.offset_lookup import OffsetLookup
 from plog.client.consumer.offset_queries import OffsetQueries
 from plog.client.consumer.offset_reset import EARLIEST, LATEST, ResetTo, reset_to
-from plog.client.consumer.offset_fetcher import OffsetFetcher
-from plog.client.consumer.subscription_state import SubscriptionState
 from plog.client.consumer.rebalance_listener import ConsumerRebalanceListener
-from plog.client.settings import ConsumerSettings
-from plog.client.group.standalone_member import StandaloneMember
-from plog.client.consumer.fetch_collector import FetchCollector
+from plog.client.consumer.subscription_state import SubscriptionState
 from plog.client.consumer.timestamps import Time, time_ms
+from plog.client.errors import IllegalState, error_about
+from plog.client.group.group_metadata import GroupMetadata
+from plog.client.group.member import GroupMember
+from plog.client.group.standalone_member import StandaloneMember
+from plog.client.network.backoff import timed_out
+from plog.client.network.cluster import Cluster
+from plog.client.network.metadata import ClusterMetadata
+from plog.client.network.ports import Network
+from plog.client.settings import ConsumerSettings
+from plog.client.task_completion import TaskCompletion
 from plog.client.values import (
     ConsumerRecord,
     OffsetAndMetadata,

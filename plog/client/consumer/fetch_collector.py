@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from plog.client.consumer.completed_fetch import ColumnRun
 from plog.client.consumer.fetch_buffer import Buffered, FetchBuffer
 from plog.client.consumer.fetch_metrics import FetchMetrics
-from plog.client.consumer.completed_fetch import ColumnRun
-from plog.client.network.ports import Network
 from plog.client.consumer.subscription_state import SubscriptionState
+from plog.client.network.ports import Network
 from plog.client.values import ConsumerRecord
 from plog.errors import PlogError
 from plog.records.record_columns import RecordColumns

@@ -6,8 +6,8 @@ to one of the two. Times are in milliseconds.
 
 from __future__ import annotations
 
-from plog.client.network.ports import Network
 from plog.client.consumer.subscription_state import SubscriptionState
+from plog.client.network.ports import Network
 from plog.client.sensors import Sensor
 
 _NAN = float("nan")

@@ -13,12 +13,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from plog.client.errors import CorruptRecords, error_about
+from plog.client.consumer.completed_fetch import CompletedFetch, ReadingRules, split_batches
 from plog.client.consumer.fetch_buffer import FetchBuffer
 from plog.client.consumer.fetch_plan import WantedPartition
-from plog.client.consumer.completed_fetch import CompletedFetch, ReadingRules, split_batches
 from plog.client.consumer.offset_lookup import MAY_PASS
 from plog.client.consumer.subscription_state import SubscriptionState
+from plog.client.errors import CorruptRecords, error_about
 from plog.errors import ErrorCode, OffsetOutOfRange
 from plog.types import TopicPartition
 from plog.wire.messages.fetch import FetchResponse, PartitionData

@@ -12,18 +12,18 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from plog.client.network.cluster import Cluster
-from plog.client.network.connection import Connection
-from plog.client.errors import ClosedError
 from plog.client.consumer.fetch_buffer import FetchBuffer
 from plog.client.consumer.fetch_metrics import FetchMetrics
 from plog.client.consumer.fetch_plan import FetchPlan, plan_fetch
 from plog.client.consumer.fetch_response import FetchResponseHandler
 from plog.client.consumer.fetch_sessions import FetchLimits, FetchSession
-from plog.client.network.metadata import NO_NODE, ClusterMetadata
-from plog.client.network.ports import Cancelled, Network, Task
 from plog.client.consumer.offset_lookup import MAY_PASS
 from plog.client.consumer.subscription_state import SubscriptionState
+from plog.client.errors import ClosedError
+from plog.client.network.cluster import Cluster
+from plog.client.network.connection import Connection
+from plog.client.network.metadata import NO_NODE, ClusterMetadata
+from plog.client.network.ports import Cancelled, Network, Task
 from plog.errors import ErrorCode, KafkaError, PlogError
 from plog.wire.messages.fetch import FetchRequest, FetchResponse
 from plog.wire.schema import WireError

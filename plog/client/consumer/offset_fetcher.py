@@ -2,8 +2,9 @@
 
 One coroutine looks which partitions want something, and asks each broker concerned beside the
 others, so that one that is silent holds up nobody else. Answers are applied only to the generation
-they were asked for (subscription_state.py). What asking again may cure is asked again, after a while; of all
-else the application is told by `take`, and then it is asked again, too: a permission may be given.
+they were asked for (subscription_state.py). What asking again may cure is asked again, after a
+while; of all else the application is told by `take`, and then it is asked again, too: a permission
+may be given.
 
 Source: KIP-320 (truncation); Kafka 3.9 OffsetFetcher, SubscriptionState.maybeCompleteValidation.
 """
@@ -14,13 +15,13 @@ import logging
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from typing import Any
 
-from plog.client.network.cluster import Cluster
-from plog.client.errors import ClosedError, LogTruncated, NoOffsetForPartition, error_about
-from plog.client.network.ports import Cancelled, Network, Task
 from plog.client.consumer.offset_lookup import CONSUMER, MAY_PASS, OffsetLookup, TimeQuestion
 from plog.client.consumer.offset_reset import LATEST
 from plog.client.consumer.partition_state import NO_EPOCH, Inquiry, PartitionState, Phase
 from plog.client.consumer.subscription_state import SubscriptionState
+from plog.client.errors import ClosedError, LogTruncated, NoOffsetForPartition, error_about
+from plog.client.network.cluster import Cluster
+from plog.client.network.ports import Cancelled, Network, Task
 from plog.client.values import OffsetAndMetadata
 from plog.errors import (
     ErrorCode,

@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from plog.client.consumer.offset_reset import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
+from plog.client.errors import error_about
 from plog.client.network.cluster import Cluster
 from plog.client.network.deadline import Deadline
-from plog.client.errors import error_about
 from plog.client.network.ports import Network
-from plog.client.consumer.offset_reset import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from plog.client.values import OffsetAndTimestamp
 from plog.errors import (
     ErrorCode,

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from plog.client.network.cluster import Cluster
-from plog.client.network.metadata import PartitionMetadata, TopicMetadata
 from plog.client.consumer.offset_lookup import OffsetLookup
 from plog.client.consumer.timestamps import Time, time_ms
+from plog.client.network.cluster import Cluster
+from plog.client.network.metadata import PartitionMetadata, TopicMetadata
 from plog.client.values import OffsetAndTimestamp, checked_partition, checked_partitions
 from plog.types import TopicPartition
 

@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from plog.client.network.backoff import Backoff
-from plog.client.network.cluster import Cluster
-from plog.client.settings.consumer import ConsumerSettings
-from plog.client.network.deadline import Deadline
-from plog.client.errors import error_about
 from plog.client.consumer.completed_fetch import CompletedFetch, ReadingRules, split_batches
 from plog.client.consumer.offset_lookup import MAY_PASS, OffsetLookup
+from plog.client.errors import error_about
+from plog.client.network.backoff import Backoff
+from plog.client.network.cluster import Cluster
+from plog.client.network.deadline import Deadline
+from plog.client.settings.consumer import ConsumerSettings
 from plog.errors import (
     ErrorCode,
     KafkaError,

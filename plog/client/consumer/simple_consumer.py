@@ -14,15 +14,15 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from plog.client.consumer.arrow import record_batch, record_schema
-from plog.client.network.cluster import Cluster
-from plog.client.settings.consumer import ConsumerSettings
-from plog.client.errors import ClosedError, ConfigError
 from plog.client.consumer.completed_fetch import ColumnRun, CompletedFetch
-from plog.client.network.metadata import PartitionMetadata
-from plog.client.settings.settings_loader import Servers
 from plog.client.consumer.range_reader import RangeReader
-from plog.client.network.socket_network import SocketNetwork, run_blocking
 from plog.client.consumer.timestamps import Time, time_ms
+from plog.client.errors import ClosedError, ConfigError
+from plog.client.network.cluster import Cluster
+from plog.client.network.metadata import PartitionMetadata
+from plog.client.network.socket_network import SocketNetwork, run_blocking
+from plog.client.settings.consumer import ConsumerSettings
+from plog.client.settings.settings_loader import Servers
 from plog.client.values import (
     ConsumerRecord,
     OffsetAndTimestamp,

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 
-from plog.client.network.cluster import Cluster
 from plog.client.consumer.rebalance_listener import CallUser, ConsumerRebalanceListener, Listening
-from plog.client.settings import ConsumerSettings
 from plog.client.consumer.topic_selection import TopicSelection
+from plog.client.network.cluster import Cluster
+from plog.client.settings import ConsumerSettings
 
 
 class ConsumerSubscription:

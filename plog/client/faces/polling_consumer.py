@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from plog.client.consumer.core import ConsumerCore
-from plog.client.errors import ClosedError, IllegalState, NoOffsetForPartition, WokenUp
 from plog.client.callback_checks import check_callback
+from plog.client.consumer.core import ConsumerCore
 from plog.client.consumer.pending_records import PendingRecords
+from plog.client.errors import ClosedError, IllegalState, NoOffsetForPartition, WokenUp
 from plog.client.values import (
     ConsumerRecord,
     OffsetAndMetadata,

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from plog.client.network.cluster import Cluster
-from plog.client.group.coordinator_connection import CoordinatorConnection
 from plog.client.errors import error_about
-from plog.client.network.ports import Network
+from plog.client.group.coordinator_connection import CoordinatorConnection
 from plog.client.group.offset_messages import fetch_request, fetch_results
+from plog.client.network.cluster import Cluster
+from plog.client.network.ports import Network
 from plog.client.settings import ConsumerSettings
 from plog.client.values import OffsetAndMetadata
 from plog.errors import (
@@ -29,7 +29,11 @@ class CommittedOffsets:
     """See the module's text."""
 
     def __init__(
-        self, cluster: Cluster, network: Network, settings: ConsumerSettings, link: CoordinatorConnection
+        self,
+        cluster: Cluster,
+        network: Network,
+        settings: ConsumerSettings,
+        link: CoordinatorConnection,
     ) -> None:
         self._cluster = cluster
         self._network = network

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
+from plog.client.errors import ClosedError, ConnectionFailed
 from plog.client.network.cluster import Cluster
 from plog.client.network.connection import Connection
 from plog.client.network.deadline import Deadline
-from plog.client.errors import ClosedError, ConnectionFailed
 from plog.client.network.node import Node
 from plog.errors import CoordinatorNotAvailable, ErrorCode, KafkaError, RequestTimedOut
 from plog.wire.schema import ApiMessage

@@ -21,11 +21,11 @@ from plog.client.assignors import (
     Subscription,
     common_protocol,
 )
-from plog.client.network.cluster import Cluster
-from plog.client.network.connection import Connection
 from plog.client.group.coordinator_connection import CoordinatorConnection
 from plog.client.group.heartbeats import Heartbeats, fenced
 from plog.client.group.member_state import Membership, MemberState
+from plog.client.network.cluster import Cluster
+from plog.client.network.connection import Connection
 from plog.client.network.metadata import may_be_topic
 from plog.client.settings import ConsumerSettings
 from plog.errors import (

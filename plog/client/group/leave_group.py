@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 
-from plog.client.network.connection import Connection
 from plog.client.group.coordinator_connection import CoordinatorConnection
-from plog.client.network.deadline import Deadline
 from plog.client.group.member_state import Membership, MemberState
+from plog.client.network.connection import Connection
+from plog.client.network.deadline import Deadline
 from plog.client.network.ports import Network
 from plog.errors import ErrorCode, KafkaError
 from plog.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity

@@ -32,26 +32,26 @@ from plog.client.assignors import (
     assignors_from,
     common_protocol,
 )
-from plog.client.network.cluster import Cluster
-from plog.client.group.offset_commits import CommitCallback, Commits
+from plog.client.consumer.rebalance_listener import CallUser, ConsumerRebalanceListener
+from plog.client.consumer.subscription import ConsumerSubscription
+from plog.client.consumer.topic_selection import TopicSelection, refusal
+from plog.client.errors import MaxPollIntervalExceeded
 from plog.client.group.committed_offsets import CommittedOffsets
 from plog.client.group.coordinator_connection import CoordinatorConnection
-from plog.client.network.deadline import Deadline
-from plog.client.task_completion import TaskCompletion
-from plog.client.errors import MaxPollIntervalExceeded
 from plog.client.group.group_metadata import GroupMetadata
-from plog.client.group.positions_port import PositionsPort
 from plog.client.group.heartbeats import Heartbeats
 from plog.client.group.join_group import GroupJoin
 from plog.client.group.leave_group import LEAVE_RESERVE_S, LEAVE_TIMEOUT_S, leave_group
 from plog.client.group.member_state import Generation, Membership, MemberState
+from plog.client.group.offset_commits import CommitCallback, Commits
+from plog.client.group.positions_port import PositionsPort
+from plog.client.group.revocation import Revocation
+from plog.client.network.cluster import Cluster
+from plog.client.network.deadline import Deadline
 from plog.client.network.metadata import ClusterMetadata
 from plog.client.network.ports import Cancelled, Network, Task
-from plog.client.group.revocation import Revocation
-from plog.client.consumer.rebalance_listener import CallUser, ConsumerRebalanceListener
 from plog.client.settings import ConsumerSettings
-from plog.client.consumer.subscription import ConsumerSubscription
-from plog.client.consumer.topic_selection import TopicSelection, refusal
+from plog.client.task_completion import TaskCompletion
 from plog.client.values import OffsetAndMetadata
 from plog.errors import FencedInstanceId
 from plog.types import TopicPartition

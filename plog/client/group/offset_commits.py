@@ -21,18 +21,18 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
+from plog.client.consumer.rebalance_listener import CallUser
+from plog.client.errors import CommitFailed, error_about
+from plog.client.group.coordinator_connection import CoordinatorConnection
+from plog.client.group.heartbeats import fenced
+from plog.client.group.member_state import Generation, Membership
+from plog.client.group.offset_messages import commit_request, commit_results
+from plog.client.group.positions_port import PositionsPort
 from plog.client.network.backoff import timed_out
 from plog.client.network.cluster import Cluster
 from plog.client.network.connection import Connection
-from plog.client.group.coordinator_connection import CoordinatorConnection
 from plog.client.network.deadline import Deadline
-from plog.client.errors import CommitFailed, error_about
-from plog.client.group.positions_port import PositionsPort
-from plog.client.group.heartbeats import fenced
-from plog.client.group.member_state import Generation, Membership
 from plog.client.network.ports import Cancelled, Network, Task
-from plog.client.group.offset_messages import commit_request, commit_results
-from plog.client.consumer.rebalance_listener import CallUser
 from plog.client.settings import ConsumerSettings
 from plog.client.values import OffsetAndMetadata
 from plog.errors import (

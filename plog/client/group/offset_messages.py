@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterable, Mapping
 from itertools import groupby
 from operator import attrgetter
 
-from plog.client.network.connection import Connection
 from plog.client.group.member_state import Generation
+from plog.client.network.connection import Connection
 from plog.client.values import OffsetAndMetadata
 from plog.errors import UnsupportedVersion
 from plog.types import TopicPartition

@@ -17,10 +17,10 @@ from collections.abc import Callable, Collection, Coroutine
 from functools import partial
 from typing import Any
 
-from plog.client.network.cluster import Cluster
+from plog.client.group.member_state import Generation
 from plog.client.group.offset_commits import Commits
 from plog.client.group.positions_port import PositionsPort
-from plog.client.group.member_state import Generation
+from plog.client.network.cluster import Cluster
 from plog.client.network.ports import Network, Task
 from plog.errors import KafkaError
 from plog.types import TopicPartition

@@ -9,13 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 
-from plog.client.network.cluster import Cluster
+from plog.client.consumer.rebalance_listener import CallUser, ConsumerRebalanceListener
+from plog.client.consumer.subscription import ConsumerSubscription
 from plog.client.group.group_metadata import GroupMetadata
 from plog.client.group.positions_port import PositionsPort
+from plog.client.network.cluster import Cluster
 from plog.client.network.metadata import ClusterMetadata
-from plog.client.consumer.rebalance_listener import CallUser, ConsumerRebalanceListener
 from plog.client.settings import ConsumerSettings
-from plog.client.consumer.subscription import ConsumerSubscription
 from plog.client.values import OffsetAndMetadata
 from plog.errors import InvalidGroupId
 from plog.types import TopicPartition

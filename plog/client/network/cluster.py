@@ -16,13 +16,13 @@ from collections.abc import Callable, Sequence
 from enum import IntEnum
 from typing import TypeVar
 
+from plog.client.errors import BrokerNotAvailable, ClosedError, error_about
 from plog.client.network.connection import Connection
 from plog.client.network.deadline import Deadline
-from plog.client.errors import BrokerNotAvailable, ClosedError, error_about
 from plog.client.network.metadata import NO_NODE, Broker
 from plog.client.network.metadata_updater import MetadataUpdater
-from plog.client.network.ports import Network
 from plog.client.network.node import Node, security_of
+from plog.client.network.ports import Network
 from plog.client.settings import ClientSettings
 from plog.errors import ErrorCode, KafkaError, error_from_code
 from plog.types import TopicPartition

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, TypeVar
 
-from plog.client.network.deadline import Deadline
 from plog.client.errors import ConnectionFailed
+from plog.client.network.api_versions import common_version, ranges_of
+from plog.client.network.deadline import Deadline
 from plog.client.network.ports import Channel, Network
 from plog.client.settings import ClientSettings
-from plog.client.network.api_versions import common_version, ranges_of
 from plog.errors import ErrorCode, RequestTimedOut, UnsupportedVersion, error_from_code
 from plog.version import VERSION
 from plog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -183,7 +183,9 @@ async def log_in(
 
     Raises AuthenticationFailed, ConnectionFailed and RequestTimedOut.
     """
-    from plog.client.network.sasl_authenticator import authenticate  # Only who needs it pays for it.
+    from plog.client.network.sasl_authenticator import (
+        authenticate,  # Only who needs it pays for it.
+    )
 
     session = await authenticate(connection, settings, network, host=host)
     connection.renew_at_s = session.renew_at_s

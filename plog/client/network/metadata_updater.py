@@ -14,9 +14,9 @@ import math
 from collections.abc import Callable, Collection
 from typing import TypeVar
 
+from plog.client.errors import ClosedError, error_about
 from plog.client.network.backoff import Backoff
 from plog.client.network.deadline import Deadline
-from plog.client.errors import ClosedError, error_about
 from plog.client.network.metadata import (
     ClusterMetadata,
     TopicMetadata,
@@ -165,7 +165,9 @@ class MetadataUpdater:
         return self.metadata
 
     async def _refresh_controllers(self, deadline: Deadline) -> ClusterMetadata:
-        from plog.client.network.bootstrap_controllers import ask_controllers  # Few clients need it.
+        from plog.client.network.bootstrap_controllers import (
+            ask_controllers,  # Few clients need it.
+        )
 
         response = await ask_controllers(
             lambda request, answer: self._ask_some(request, answer, deadline)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from plog.client.errors import ConnectionFailed
 from plog.client.network.connection import Connection, log_in, open_connection
 from plog.client.network.deadline import Deadline
-from plog.client.task_completion import TaskCompletion
-from plog.client.errors import ConnectionFailed
 from plog.client.network.ports import Cancelled, Network, Task
 from plog.client.settings import ClientSettings
+from plog.client.task_completion import TaskCompletion
 from plog.errors import KafkaError, PlogError, RequestTimedOut
 from plog.wire.schema import WireError
 

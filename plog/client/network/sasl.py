@@ -4,8 +4,9 @@
     to_send = mechanism.first()
     to_send = mechanism.next(challenge)     # until it is None
 
-Pure but for the nonce of SCRAM. Carrying the bytes is sasl_authenticator.py's work. A mechanism serves one
-log-in. What the broker says wrongly, or rightly against us, is an `AuthenticationFailed`.
+Pure but for the nonce of SCRAM. Carrying the bytes is sasl_authenticator.py's work. A mechanism
+serves one log-in. What the broker says wrongly, or rightly against us, is an
+`AuthenticationFailed`.
 
 Source: RFC 4616 (PLAIN), RFC 5802 and RFC 7677 (SCRAM), RFC 7628 (OAUTHBEARER); Kafka 4.3
 ScramSaslClient, ScramMessages, OAuthBearerClientInitialResponse. As in Kafka, names and passwords

@@ -24,11 +24,11 @@ from twisted.internet.protocol import ClientFactory, Protocol
 from twisted.python.failure import Failure
 from zope.interface import implementer
 
-from plog.client.network.write_drain import WriteDrain
 from plog.client.errors import BrokenAnswer, ConnectionFailed
 from plog.client.network.ports import Cancelled
 from plog.client.network.tls_failures import no_tls_yet
 from plog.client.network.twisted_failures import reason_text
+from plog.client.network.write_drain import WriteDrain
 from plog.errors import KafkaError, RequestTimedOut
 from plog.wire.header import RequestHeader, decode_response_header, encode_request
 from plog.wire.schema import ApiMessage

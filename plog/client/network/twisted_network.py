@@ -26,8 +26,8 @@ from plog.client.network.twisted_channel import ChannelFactory, TwistedChannel
 
 if TYPE_CHECKING:
     from plog.client.network.tls_context import Security
-    from plog.client.settings import ClientSettings
     from plog.client.network.twisted_tls import TlsClient
+    from plog.client.settings import ClientSettings
 
 log = logging.getLogger("plog.client")
 

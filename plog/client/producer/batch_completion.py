@@ -13,10 +13,10 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from plog.client.producer.accumulator import Accumulator
 from plog.client.errors import DeliveryTimedOut
-from plog.client.producer.producer_batch import ProducerBatch
+from plog.client.producer.accumulator import Accumulator
 from plog.client.producer.metrics import ProducerMetrics
+from plog.client.producer.producer_batch import ProducerBatch
 from plog.client.producer.sequence_numbers import PartitionSequences
 from plog.client.settings import ProducerSettings
 from plog.client.values import NO_TIMESTAMP, UNKNOWN_OFFSET

@@ -10,18 +10,18 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
-from plog.client.producer.accumulator import Accumulator, Claim
-from plog.client.network.cluster import Cluster
-from plog.client.task_completion import TaskCompletion
 from plog.client.errors import BufferExhausted
+from plog.client.network.cluster import Cluster
 from plog.client.network.metadata import ClusterMetadata, check_topic_names
 from plog.client.network.ports import Network
-from plog.client.producer.producer_batch import OnDelivery, RecordHandle
-from plog.client.producer.metrics import ProducerMetrics
-from plog.client.producer.record_checks import Headers
-from plog.client.settings import ProducerSettings
-from plog.client.producer.topic_lookup import TopicLookup
+from plog.client.producer.accumulator import Accumulator, Claim
 from plog.client.producer.buffer_pool import BufferPoolQueue
+from plog.client.producer.metrics import ProducerMetrics
+from plog.client.producer.producer_batch import OnDelivery, RecordHandle
+from plog.client.producer.record_checks import Headers
+from plog.client.producer.topic_lookup import TopicLookup
+from plog.client.settings import ProducerSettings
+from plog.client.task_completion import TaskCompletion
 
 H = TypeVar("H", bound=RecordHandle)
 T = TypeVar("T")

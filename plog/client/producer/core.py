@@ -17,14 +17,9 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from plog.client.producer.accumulator import Claim, accumulator_for
-from plog.client.network.backoff import timed_out
-from plog.client.producer.blocked_sends import BlockedSends
-from plog.client.network.cluster import Cluster
-from plog.client.producer.batch_completion import BatchCompletion
-from plog.client.task_completion import TaskCompletion
 from plog.client.errors import ClosedError, RecordTooLarge
-from plog.client.producer.interceptors import Interceptors, ProducerInterceptor
+from plog.client.network.backoff import timed_out
+from plog.client.network.cluster import Cluster
 from plog.client.network.metadata import (
     NO_NODE,
     ClusterMetadata,
@@ -32,6 +27,11 @@ from plog.client.network.metadata import (
     check_topic_names,
 )
 from plog.client.network.ports import Network, Task
+from plog.client.producer.accumulator import Claim, accumulator_for
+from plog.client.producer.batch_completion import BatchCompletion
+from plog.client.producer.blocked_sends import BlockedSends
+from plog.client.producer.interceptors import Interceptors, ProducerInterceptor
+from plog.client.producer.metrics import ProducerMetrics
 from plog.client.producer.partitioner import Partitioner, chooser
 from plog.client.producer.producer_batch import (
     RECORD_OVERHEAD,
@@ -42,7 +42,6 @@ from plog.client.producer.producer_batch import (
     SendHandle,
     size_of_headers,
 )
-from plog.client.producer.metrics import ProducerMetrics
 from plog.client.producer.record_checks import (
     Headers,
     Serializer,
@@ -54,8 +53,9 @@ from plog.client.producer.record_checks import (
     serialized,
 )
 from plog.client.producer.sender import Sender
-from plog.client.settings import ProducerSettings
 from plog.client.producer.topic_lookup import TopicLookup
+from plog.client.settings import ProducerSettings
+from plog.client.task_completion import TaskCompletion
 from plog.client.transactions.calls import TransactionCalls
 from plog.client.transactions.transaction_state import TransactionState
 from plog.client.values import ProducerRecord

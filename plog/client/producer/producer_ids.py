@@ -10,8 +10,8 @@ import logging
 import math
 from collections.abc import Callable
 
-from plog.client.network.cluster import Cluster
 from plog.client.errors import ClosedError
+from plog.client.network.cluster import Cluster
 from plog.client.network.ports import Network, Task
 from plog.client.producer.sequence_numbers import ProducerIdentity
 from plog.errors import KafkaError, error_from_code

@@ -2,7 +2,8 @@
 
 One coroutine looks at the queues whenever something happens: a batch is full, has lingered, or is
 to be sent again, an answer came while others wait, a connection is there, metadata is new. Each
-request has its coroutine that awaits the answer; what an answer means is decided in batch_completion.py.
+request has its coroutine that awaits the answer; what an answer means is decided in
+batch_completion.py.
 
 A broker has at most max.in.flight.requests.per.connection requests, each with at most one batch of
 a partition. Trouble with one partition or broker holds up no other.
@@ -17,19 +18,19 @@ import math
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from plog.client.producer.accumulator import Accumulator
-from plog.client.producer.batch_encoder import BatchEncoder
+from plog.client.errors import AuthenticationFailed, BrokenAnswer, ClosedError
 from plog.client.network.cluster import Cluster
 from plog.client.network.connection import Connection
-from plog.client.producer.batch_completion import STALE_METADATA, BatchCompletion
-from plog.client.task_completion import TaskCompletion
-from plog.client.errors import AuthenticationFailed, BrokenAnswer, ClosedError
 from plog.client.network.ports import Network
+from plog.client.producer.accumulator import Accumulator
+from plog.client.producer.batch_completion import STALE_METADATA, BatchCompletion
+from plog.client.producer.batch_encoder import BatchEncoder
+from plog.client.producer.metrics import ProducerMetrics
 from plog.client.producer.partition_queue import PartitionQueue
 from plog.client.producer.producer_batch import ProducerBatch
 from plog.client.producer.producer_ids import ProducerIds
-from plog.client.producer.metrics import ProducerMetrics
 from plog.client.settings import ProducerSettings
+from plog.client.task_completion import TaskCompletion
 from plog.client.transactions.transaction_state import TransactionState
 from plog.errors import KafkaError, PlogError, UnsupportedVersion
 from plog.wire.messages.produce import (

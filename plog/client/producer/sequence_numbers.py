@@ -1,9 +1,10 @@
 """Sequence numbers: which batch of an idempotent producer may be sent, and under which numbers.
 
-Pure: no clock, no queue, no wire. batch_completion.py tells what became of a batch, sender.py asks what
-may go next. A broker remembers, for each partition and producer id, the epoch, the last sequence
-number and the last five batches. It takes a batch only if it is the next one, answers one that it
-remembers as it did before, and calls all else out of order. From that follows everything here:
+Pure: no clock, no queue, no wire. batch_completion.py tells what became of a batch, sender.py asks
+what may go next. A broker remembers, for each partition and producer id, the epoch, the last
+sequence number and the last five batches. It takes a batch only if it is the next one, answers one
+that it remembers as it did before, and calls all else out of order. From that follows everything
+here:
 
 - A batch keeps its numbers until it is settled. To send it again under them is always harmless.
 - It gets other numbers only where every answer to it said that it was not written. Where an answer

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import logging
 
-from plog.client.network.cluster import Cluster
 from plog.client.errors import ClosedError, error_about
+from plog.client.network.cluster import Cluster
 from plog.client.network.metadata import check_topic_names
 from plog.client.network.ports import Network
 from plog.errors import (

@@ -1,9 +1,12 @@
-"""The settings of clients, as the rest of the library imports them. Re-exports only.
+"""The settings of clients: one table for each kind of client, and how it is filled.
 
     settings = ProducerSettings.from_options({"bootstrap.servers": "localhost:9092"}, linger_ms=20)
     settings.batch_size  # 131072
 
-docs/client-configuration.md has them all; docs.py prints it.
+Names, types, defaults and bounds of settings belong here, and so do the names that other clients
+use for them. What a setting does is implemented where it is used, and the settings of the broker
+are in `plogd.config`. Start with client.py; docs/client-configuration.md, which docs.py generates,
+lists every setting.
 """
 
 from plog.client.settings.client import AdminSettings, ClientSettings, TokenSource

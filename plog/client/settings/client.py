@@ -22,13 +22,13 @@ from plog.client.settings.common import (
     doubtful_common,
     parse_address,
 )
-from plog.client.settings.settings_loader import log_warnings, read_options
 from plog.client.settings.security import (
     SecuritySettings,
     check_sasl,
     check_tls,
     doubtful_security,
 )
+from plog.client.settings.settings_loader import log_warnings, read_options
 from plog.settings import MINUTE_MS, ConfigError, Setting, SettingType, Value, setting, settings_of
 
 TokenSource: TypeAlias = Callable[[], str | Awaitable[str]]

@@ -1,8 +1,9 @@
 """Settings of TLS and SASL: how a client knows the broker, and shows who it is itself.
 
 A part of `ClientSettings` (client.py). Kafka's names; of keys and certificates the only
-form is PEM, which is the default here and not in Kafka. What the files hold is read by network/tls_context.py,
-what a line of JAAS says by jaas.py. Source: Kafka 4.3 SslConfigs, SaslConfigs; KIP-651.
+form is PEM, which is the default here and not in Kafka. What the files hold is read by
+network/tls_context.py, what a line of JAAS says by jaas.py. Source: Kafka 4.3 SslConfigs,
+SaslConfigs; KIP-651.
 """
 
 from __future__ import annotations

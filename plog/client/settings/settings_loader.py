@@ -10,8 +10,13 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from plog.client.settings.unsupported_settings import AS_IT_IS, PREFIXES_OF_OTHERS, REFUSED, why_without_effect
 from plog.client.settings.other_client_names import OTHER_CLIENTS
+from plog.client.settings.unsupported_settings import (
+    AS_IT_IS,
+    PREFIXES_OF_OTHERS,
+    REFUSED,
+    why_without_effect,
+)
 from plog.error_base import reason_of
 from plog.properties import PropertiesError, decode_properties, parse_properties
 from plog.settings import Setting, Value, nearest_name

@@ -1,7 +1,7 @@
-"""The client's side of transactions: all of them are committed, or none is (KIP-98, 360, 447, 890).
+"""Transactions of a producer (KIP-98, KIP-360, KIP-447, KIP-890).
 
-`state` says what a transaction is in and what may follow; `verdicts` what a broker's refusal means
-for it; `coordinator` asks those who coordinate it; `conductor` does things in their order, for
-`producer`, which is the `ProducerCore` of a producer with a ``transactional.id``. `calls` is what
-an application calls, `context` the same as a ``with``.
+The state of a transaction, the requests to its coordinator and the methods that applications call
+belong here. Sending batches does not: a transactional producer uses the accumulator and sender of
+`plog.client.producer`. Start with transaction_state.py for the rules, then transaction_manager.py,
+which carries them out.
 """

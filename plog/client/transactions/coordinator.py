@@ -14,16 +14,17 @@ import math
 from collections.abc import Callable, Collection, Mapping
 from typing import TypeVar
 
+from plog.client.errors import error_about
+from plog.client.group.group_metadata import GroupMetadata
 from plog.client.network.backoff import Backoff
 from plog.client.network.cluster import Cluster, CoordinatorKind
 from plog.client.network.connection import Connection
 from plog.client.network.deadline import Deadline
-from plog.client.errors import error_about
-from plog.client.group.group_metadata import GroupMetadata
 from plog.client.network.metadata import NO_NODE
 from plog.client.network.ports import Network
 from plog.client.producer.sequence_numbers import ProducerIdentity
 from plog.client.settings import ProducerSettings
+from plog.client.transactions.error_classification import Verdict, verdict_of
 from plog.client.transactions.messages import (
     add_offsets_request,
     add_partitions_request,
@@ -33,7 +34,6 @@ from plog.client.transactions.messages import (
     init_request,
 )
 from plog.client.transactions.transaction_state import LAST_PRODUCE_VERSION_1, TransactionState
-from plog.client.transactions.error_classification import Verdict, verdict_of
 from plog.client.values import OffsetAndMetadata
 from plog.errors import ErrorCode, KafkaError, UnsupportedVersion
 from plog.types import TopicPartition

@@ -21,8 +21,13 @@ from plog.client.errors import ClosedError, IllegalState, TransactionAborted
 from plog.client.group.group_metadata import GroupMetadata
 from plog.client.network.ports import Cancelled, Network, Task
 from plog.client.transactions.coordinator import TransactionCoordinator
+from plog.client.transactions.error_classification import (
+    Verdict,
+    explained,
+    verdict_of,
+    verdict_of_batch,
+)
 from plog.client.transactions.transaction_state import Begun, Phase, TransactionState
-from plog.client.transactions.error_classification import Verdict, explained, verdict_of, verdict_of_batch
 from plog.client.values import OffsetAndMetadata
 from plog.errors import (
     ErrorCode,

@@ -7,17 +7,17 @@ from collections.abc import Callable
 from threading import RLock
 from typing import Any, TypeVar
 
-from plog.client.producer.accumulator import Claim
-from plog.client.network.cluster import Cluster
 from plog.client.errors import ClosedError, IllegalState, TransactionAborted
+from plog.client.network.cluster import Cluster
 from plog.client.network.ports import Cancelled, Network
+from plog.client.producer.accumulator import Claim
 from plog.client.producer.core import ProducerCore
 from plog.client.producer.producer_batch import OnDelivery, ProducerBatch, RecordHandle
-from plog.client.producer.sequence_numbers import NO_SEQUENCE
 from plog.client.producer.record_checks import Headers
+from plog.client.producer.sequence_numbers import NO_SEQUENCE
 from plog.client.settings import ProducerSettings
-from plog.client.transactions.transaction_manager import TransactionManager
 from plog.client.transactions.coordinator import TransactionCoordinator
+from plog.client.transactions.transaction_manager import TransactionManager
 from plog.client.transactions.transaction_state import TransactionState
 from plog.errors import PlogError
 

@@ -1,7 +1,7 @@
-"""The messages of Kafka's protocol, one file a family, and the table of all APIs we can speak.
+"""The messages of Kafka's protocol, one file for each family, and the table of them all.
 
-A message is in the table when its encoding is known; whether the broker serves it, and in which
-versions, is decided in apis/api_table.py.
+A message belongs here as soon as its encoding is known. Whether the broker serves it, and in which
+versions, is decided in apis/api_table.py. Start with heartbeat.py, then read fetch.py.
 """
 
 from __future__ import annotations

@@ -96,13 +96,17 @@ def _written(write: Callable[[Files], None], name: str) -> bytes:
 
 def _seeds() -> Iterator[bytes]:
     offsets = {TopicPartition("t", 0): 5, TopicPartition("other", 3): 1 << 40}
-    yield b"\0" + _written(lambda x: checkpoint_files.write_offsets(x, _OFFSETS, offsets), _OFFSETS[3:])
+    yield b"\0" + _written(
+        lambda x: checkpoint_files.write_offsets(x, _OFFSETS, offsets), _OFFSETS[3:]
+    )
     epochs = [EpochEntry(0, 0), EpochEntry(4, 100)]
     yield b"\1" + _written(
-        lambda x: checkpoint_files.write_leader_epochs(x, _DIRECTORY, epochs), "leader-epoch-checkpoint"
+        lambda x: checkpoint_files.write_leader_epochs(x, _DIRECTORY, epochs),
+        "leader-epoch-checkpoint",
     )
     yield b"\2" + _written(
-        lambda x: checkpoint_files.write_topic_id(x, _DIRECTORY, bytes(range(16))), "partition.metadata"
+        lambda x: checkpoint_files.write_topic_id(x, _DIRECTORY, bytes(range(16))),
+        "partition.metadata",
     )
     yield b"\3version=1\nnode.id=1\ncluster.id=abc\ndirectory.id=AAAAAAAAAAAAAAAAAAAAAQ\n"
     yield b"\4" + encode_snapshot([SnapshotEntry(1, 0, 5, 9, 2, 1_000, -1, -1)])

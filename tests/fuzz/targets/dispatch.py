@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from plog.wire.header import RequestHeader, encode_request
-from plogd.apis.dispatch import CloseConnection
 from plogd.apis.api_table import HANDLERS
+from plogd.apis.dispatch import CloseConnection
 from plogd.ports import Later
 from tests.fuzz.target import Target
 from tests.helpers.group_frames import stable

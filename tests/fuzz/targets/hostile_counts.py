@@ -22,9 +22,9 @@ from typing import Self
 
 from plog.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from plog.wire.schema import ApiMessage
+from plogd.apis.api_table import HANDLERS, Row
 from plogd.apis.dispatch import CloseConnection
 from plogd.apis.sliced_requests import MAX_CHANGES
-from plogd.apis.api_table import HANDLERS, Row
 from plogd.log.segment.file_records import FileRegion
 from tests.fuzz.hostile_requests import (
     ArrayPath,

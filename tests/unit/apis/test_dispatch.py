@@ -42,9 +42,9 @@ from plog.wire.messages.offset_fetch import (
 )
 from plog.wire.messages.produce import ProduceRequest
 from plog.wire.schema import ApiMessage, Struct
-from plogd.apis.request_context import RequestContext
-from plogd.apis.dispatch import CloseConnection, Dispatched
 from plogd.apis.api_table import HANDLERS
+from plogd.apis.dispatch import CloseConnection, Dispatched
+from plogd.apis.request_context import RequestContext
 from plogd.fair_queue import SLICE
 from plogd.net.request_memory import RequestMemory
 from plogd.ports import Cancelled, Later

@@ -7,8 +7,8 @@ from plog.wire.api_keys import ApiKey
 from plog.wire.header import RequestHeader
 from plog.wire.messages.fetch import FetchResponse
 from plog.wire.schema import ApiMessage, field, int16
-from plogd.apis.request_context import RequestContext
 from plogd.apis.error_responses import refuse_at_top_level
+from plogd.apis.request_context import RequestContext
 from tests.helpers.sim_broker import connection
 
 

@@ -6,8 +6,8 @@ import pytest
 
 from plog.wire.api_keys import ApiKey
 from plog.wire.header import RequestHeader
-from plogd.apis.unsupported_versions import describe_client, explain_api, explain_version
 from plogd.apis.api_table import HANDLERS
+from plogd.apis.unsupported_versions import describe_client, explain_api, explain_version
 from plogd.connection_context import ConnectionContext
 
 [PRODUCE] = [row for row in HANDLERS if row.api_key == ApiKey.PRODUCE]

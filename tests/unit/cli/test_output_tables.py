@@ -9,11 +9,11 @@ from collections.abc import Callable
 import pytest
 
 from plog.cli import broker_api_versions, cluster, features, get_offsets, log_dirs
+from plog.cli.commands import Configure
 from plog.cli.configs import command as configs
 from plog.cli.consumer_groups import command as consumer_groups
-from plog.cli.topics import command as topics
-from plog.cli.commands import Configure
 from plog.cli.main import run_tool
+from plog.cli.topics import command as topics
 from tests.helpers.offsets import commit
 from tests.helpers.sim_broker import create_topic
 from tests.unit.cli.conftest import CliSite

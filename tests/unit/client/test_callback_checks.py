@@ -9,13 +9,13 @@ import pytest
 from twisted.internet.task import Clock
 
 from plog import HashPartitioner, ProducerInterceptor, RebalanceListener
+from plog.client.assignors import RangeAssignor
+from plog.client.callback_checks import check_assignors
+from plog.client.consumer.rebalance_listener import ConsumerRebalanceListener, check_listener
 from plog.client.faces import asyncio as asyncio_face
 from plog.client.faces import blocking
 from plog.client.faces import twisted as twisted_face
-from plog.client.assignors import RangeAssignor
-from plog.client.callback_checks import check_assignors
 from plog.client.faces.polling_consumer import PollingConsumer
-from plog.client.consumer.rebalance_listener import ConsumerRebalanceListener, check_listener
 
 FACES = [
     pytest.param(blocking, {}, id="blocking"),

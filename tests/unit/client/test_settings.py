@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from plog.client.settings.unsupported_settings import ONLY_ADMINS, ONLY_CONSUMERS, ONLY_PRODUCERS
 from plog.client.settings import (
     Address,
     AdminSettings,
@@ -16,6 +15,7 @@ from plog.client.settings import (
     ConsumerSettings,
     ProducerSettings,
 )
+from plog.client.settings.unsupported_settings import ONLY_ADMINS, ONLY_CONSUMERS, ONLY_PRODUCERS
 from plog.settings import settings_of
 
 KINDS = [ClientSettings, ProducerSettings, ConsumerSettings, AdminSettings]

@@ -12,9 +12,6 @@ import pytest
 
 import plog.client.errors
 import plog.errors
-from plog.client.faces import asyncio as asyncio_face
-from plog.client.faces import blocking
-from plog.client.faces import twisted as twisted_face
 from plog.client.errors import (
     ConfigError,
     IllegalState,
@@ -22,6 +19,9 @@ from plog.client.errors import (
     NoOffsetForPartition,
     SerializationFailed,
 )
+from plog.client.faces import asyncio as asyncio_face
+from plog.client.faces import blocking
+from plog.client.faces import twisted as twisted_face
 from plog.client.values import ConsumerRecord, RecordMetadata
 from plog.records.batch import TimestampType
 from plog.types import TopicPartition

@@ -8,10 +8,9 @@ import random
 import pytest
 
 from plog.types import TopicPartition
-from plogd.log import creation
-from plogd.log import file_names
-from plogd.log.disk.checkpoint_files import read_topic_id
+from plogd.log import creation, file_names
 from plogd.log.creation import NewLog, create_logs
+from plogd.log.disk.checkpoint_files import read_topic_id
 from plogd.log.log_state import LogState
 from plogd.ports import File, Files
 from tests.helpers.injection import Faults, When

@@ -10,8 +10,8 @@ import pytest
 
 from plog.types import TopicPartition
 from plogd.log import file_names
-from plogd.log.disk.checkpoint_files import read_offsets
 from plogd.log.deletion import lane_of, remove_tree
+from plogd.log.disk.checkpoint_files import read_offsets
 from plogd.log.housekeeping import RETRY_MS
 from plogd.log.log import Log
 from plogd.log.segment.log_segment import LogSegment

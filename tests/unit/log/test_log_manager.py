@@ -11,8 +11,8 @@ import pytest
 from plog.errors import KafkaStorageError
 from plog.types import TopicPartition
 from plogd.log import file_names
-from plogd.log.log import Log
 from plogd.log.disk.log_dir import LogDirUnusable
+from plogd.log.log import Log
 from plogd.log.log_results import AppendInfo
 from plogd.topic_config import TopicConfig
 from tests.helpers.log_site import (

@@ -8,8 +8,7 @@ import pytest
 
 from plog.errors import KafkaStorageError
 from plog.records.batch import HEADER_SIZE, Compression, CorruptBatch
-from plogd.log import time_lookup
-from plogd.log import file_names
+from plogd.log import file_names, time_lookup
 from plogd.log.segment.log_segment import LogSegment
 from plogd.log.segment.time_index import TimestampAndOffset
 from plogd.log.time_lookup import find_in_segment, max_timestamp_offset, offset_for_timestamp

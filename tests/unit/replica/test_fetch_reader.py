@@ -13,8 +13,8 @@ from plog.records.batch import iter_batches
 from plog.types import TopicPartition
 from plog.wire.messages.fetch import FetchPartition
 from plogd.fair_queue import SLICE
-from plogd.log.segment.cold_read import ColdRead
 from plogd.log.log import Log
+from plogd.log.segment.cold_read import ColdRead
 from plogd.ports import Later
 from plogd.replica.delayed_fetch import FetchParams
 from plogd.replica.fetch_sessions import FetchItem

@@ -12,8 +12,8 @@ from plog.records.batch import iter_batches
 from plog.types import TopicPartition
 from plog.wire.messages.fetch import FetchPartition
 from plogd.ports import Later
-from plogd.replica.delayed_produce import PartitionAppend
 from plogd.replica.delayed_fetch import FetchParams
+from plogd.replica.delayed_produce import PartitionAppend
 from plogd.replica.fetch_sessions import FetchItem
 from plogd.replica.partition import PartitionRead
 from plogd.replica.replica_manager import ReplicaManager

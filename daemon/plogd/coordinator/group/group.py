@@ -1,9 +1,10 @@
 """`Group`: the members of a group and the state they are in together.
 
 What may be done in which state stands in the tables below, what happens in group.py's neighbours:
-rebalance.py takes a group from one generation to the next, join_group.py lets members in, group_metadata_manager.py has
-all the groups of a shard. Everything that changes a group's members, counts or state goes through
-the methods here; they wait for nothing, write nothing and answer nobody.
+rebalance.py takes a group from one generation to the next, join_group.py lets members in,
+group_metadata_manager.py has all the groups of a shard. Everything that changes a group's members,
+counts or state goes through the methods here; they wait for nothing, write nothing and answer
+nobody.
 
 Theory of operation. A group exists to divide something, usually partitions, among its members,
 anew whenever who is in it changes. The broker does not know how: it finds a protocol all members

@@ -29,10 +29,15 @@ from plog.wire.internal import group_records
 from plog.wire.messages.join_group import JoinGroupRequest
 from plog.wire.messages.sync_group import SyncGroupRequest
 from plogd.config import BrokerConfig
-from plogd.coordinator.group.offset_expiration import OffsetExpiration
 from plogd.coordinator.group.group_memory import GroupMemory
 from plogd.coordinator.group.group_shard import G, GroupShard
-from plogd.coordinator.group.offset_metadata_manager import Asked, Fetched, OffsetCommit, OffsetMetadataManager
+from plogd.coordinator.group.offset_expiration import OffsetExpiration
+from plogd.coordinator.group.offset_metadata_manager import (
+    Asked,
+    Fetched,
+    OffsetCommit,
+    OffsetMetadataManager,
+)
 from plogd.coordinator.runtime.coordinator_result import Result
 from plogd.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
 from plogd.coordinator.runtime.shard import ShardKind
@@ -113,7 +118,9 @@ class GroupCoordinator(Generic[G]):
 
     def _make_shard(self, timers: ShardTimers) -> GroupShard[G]:
         groups = self._make_groups(timers)
-        offsets = OffsetMetadataManager(groups, config=self._around.config, clock=self._around.clock)
+        offsets = OffsetMetadataManager(
+            groups, config=self._around.config, clock=self._around.clock
+        )
         return GroupShard(groups, offsets)
 
     @property

@@ -5,7 +5,8 @@ changed nothing. What is durable comes back through `replay_group`, at the start
 for tombstones; a live group's own records are not replayed, for it goes on from what they were
 written from.
 
-JoinGroup is in join_group.py, what a rebalance does in rebalance.py, committed offsets in offset_metadata_manager.py.
+JoinGroup is in join_group.py, what a rebalance does in rebalance.py, committed offsets in
+offset_metadata_manager.py.
 Source: Kafka 4.0 GroupMetadataManager, GroupCoordinatorService.
 """
 
@@ -34,7 +35,6 @@ from plog.wire.messages.leave_group import (
 )
 from plog.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from plogd.config import BrokerConfig
-from plogd.coordinator.group.responses import assignment_answer
 from plogd.coordinator.group.group import (
     PREPARING_REBALANCE,
     STABLE,
@@ -42,9 +42,10 @@ from plogd.coordinator.group.group import (
 )
 from plogd.coordinator.group.group_memory import GroupMemory
 from plogd.coordinator.group.group_records import group_from_record, group_tombstone
-from plogd.coordinator.group.join_request import JoinRequest
 from plogd.coordinator.group.join_group import GroupJoins
+from plogd.coordinator.group.join_request import JoinRequest
 from plogd.coordinator.group.rebalance import NOTHING, Rebalances, with_response
+from plogd.coordinator.group.responses import assignment_answer
 from plogd.coordinator.runtime.coordinator_result import CoordinatorRecord, Result
 from plogd.coordinator.runtime.shard_timers import ShardTimers
 from plogd.ports import Clock, Random, Report

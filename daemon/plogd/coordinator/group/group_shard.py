@@ -20,8 +20,8 @@ from plog.wire.internal.group_records import (
     OffsetCommitKey,
     OffsetCommitValue,
 )
-from plogd.coordinator.group.offset_metadata_manager import OffsetMetadataManager
 from plogd.coordinator.group.group_port import GroupsPort
+from plogd.coordinator.group.offset_metadata_manager import OffsetMetadataManager
 from plogd.coordinator.runtime.coordinator_result import CoordinatorRecord, Result
 
 

@@ -28,15 +28,15 @@ from plog.errors import (
 )
 from plog.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from plogd.config import BrokerConfig
-from plogd.coordinator.group.responses import generation_answer
 from plogd.coordinator.group.group import PREPARING_REBALANCE, STABLE, Group
 from plogd.coordinator.group.group_memory import GroupMemory
 from plogd.coordinator.group.group_records import new_group_record
 from plogd.coordinator.group.join_request import JoinRequest, random_member_id
 from plogd.coordinator.group.member import Member
 from plogd.coordinator.group.rebalance import NEW_MEMBER_TIMEOUT_MS, Rebalances, with_response
-from plogd.coordinator.runtime.coordinator_result import Result
+from plogd.coordinator.group.responses import generation_answer
 from plogd.coordinator.group.static_members import StaticMembers
+from plogd.coordinator.runtime.coordinator_result import Result
 from plogd.ports import Clock, Later, Random, failed
 
 
@@ -219,7 +219,9 @@ class GroupJoins:
             return Result(response=generation_answer(group, member.member_id))
         return self._rejoin(group, member, joining)
 
-    def _rejoin(self, group: Group, member: Member, joining: JoinRequest) -> Result[JoinGroupResponse]:
+    def _rejoin(
+        self, group: Group, member: Member, joining: JoinRequest
+    ) -> Result[JoinGroupResponse]:
         self._check_update(group, member, joining)
         group.update(
             member,

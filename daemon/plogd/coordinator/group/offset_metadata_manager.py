@@ -30,8 +30,8 @@ from plog.errors import (
 from plog.settings import LONG_MAX, MINUTE_MS
 from plog.wire.internal.group_records import NO_TIMESTAMP, OffsetCommitKey, OffsetCommitValue
 from plogd.config import BrokerConfig
-from plogd.coordinator.group.offset_table import CommittedOffset, OffsetsByTopic, OffsetTable
 from plogd.coordinator.group.group_port import GroupPort, GroupsPort
+from plogd.coordinator.group.offset_table import CommittedOffset, OffsetsByTopic, OffsetTable
 from plogd.coordinator.runtime.coordinator_result import CoordinatorRecord, Result
 from plogd.ports import Clock
 

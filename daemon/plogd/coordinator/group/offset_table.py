@@ -1,4 +1,4 @@
-"""Offsets by group, topic and partition: the data offset_metadata_manager.py decides about, and nothing else."""
+"""Committed offsets by group, topic and partition: the data of offset_metadata_manager.py."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """How a group gets from one generation to the next, and what happens when somebody is late.
 
-Called by join_group.py and group_metadata_manager.py inside their operations, and by timers. What comes back is a
-`Result` for the runtime: nothing most of the time, a record when a generation ended with nobody
-left, for such a group may be the last one hears of it.
+Called by join_group.py and group_metadata_manager.py inside their operations, and by timers. What
+comes back is a `Result` for the runtime: nothing most of the time, a record when a generation ended
+with nobody left, for such a group may be the last one hears of it.
 
   timer       set when                             what is done when it is due
   session     a member is heard of                 it is out, unless a request of it waits
@@ -23,11 +23,6 @@ from plog.errors import FencedInstanceId, RebalanceInProgress, UnknownMemberId
 from plog.wire.messages.join_group import JoinGroupResponse
 from plog.wire.messages.sync_group import SyncGroupResponse
 from plogd.config import BrokerConfig
-from plogd.coordinator.group.responses import (
-    assignment_answer,
-    generation_answer,
-    refuse_waits,
-)
 from plogd.coordinator.group.group import (
     COMPLETING_REBALANCE,
     DEAD,
@@ -38,6 +33,11 @@ from plogd.coordinator.group.group import (
 from plogd.coordinator.group.group_memory import shortened
 from plogd.coordinator.group.group_records import group_record
 from plogd.coordinator.group.member import NO_ASSIGNMENT, JoinAnswer, Member, SyncAnswer
+from plogd.coordinator.group.responses import (
+    assignment_answer,
+    generation_answer,
+    refuse_waits,
+)
 from plogd.coordinator.runtime.coordinator_result import Result
 from plogd.coordinator.runtime.shard_timers import ShardTimers
 from plogd.ports import Clock, Later, MaybeLater, Report

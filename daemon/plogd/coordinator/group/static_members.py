@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from typing import Self
 
 from plog.wire.messages.join_group import JoinGroupResponse
-from plogd.coordinator.group.responses import generation_answer
 from plogd.coordinator.group.group import STABLE, Group
 from plogd.coordinator.group.group_records import group_record
 from plogd.coordinator.group.join_request import JoinRequest
 from plogd.coordinator.group.member import JoinAnswer, Member, MemberProtocol
 from plogd.coordinator.group.rebalance import Rebalances, with_response
+from plogd.coordinator.group.responses import generation_answer
 from plogd.coordinator.runtime.coordinator_result import Result
 from plogd.ports import Later
 
@@ -124,7 +124,9 @@ class StaticMembers:
         self._rebalances.touch(group, member)
 
 
-def _taken_over(group: Group, joining: JoinRequest, member_id: str, place: _Place) -> JoinGroupResponse:
+def _taken_over(
+    group: Group, joining: JoinRequest, member_id: str, place: _Place
+) -> JoinGroupResponse:
     """The generation as it was. Its leader must not assign anew, for nobody else would hear.
 
     From version 9 it is told so (KIP-814). Before, it is told that another leads: its old self.

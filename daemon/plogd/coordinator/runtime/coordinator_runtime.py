@@ -14,9 +14,9 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Generic, TypeVar
 
 from plog.errors import KafkaError, NotCoordinator
-from plogd.coordinator.runtime.shard_loader import LoadGate
 from plogd.coordinator.runtime.coordinator_result import Result
 from plogd.coordinator.runtime.shard import S, ShardKind
+from plogd.coordinator.runtime.shard_loader import LoadGate
 from plogd.coordinator.runtime.shard_runtime import ShardRuntime, ShardState, Surroundings
 from plogd.metadata.cache import TopicState
 from plogd.ports import Later, failed, spawn

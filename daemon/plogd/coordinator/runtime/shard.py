@@ -1,8 +1,8 @@
 """What a coordinator's state has to offer to the runtime, and how its records look in a log.
 
 A *shard* is the state that belongs to one partition of a coordinator's topic. The runtime
-(coordinator_runtime.py) makes one for each partition this broker leads, fills it by replaying the log, and
-replays into it what is written later; the rest of a shard is its own business.
+(coordinator_runtime.py) makes one for each partition this broker leads, fills it by replaying the
+log, and replays into it what is written later; the rest of a shard is its own business.
 
 Source: Kafka 4.0 CoordinatorShard, CoordinatorRecordSerde.
 """

@@ -25,9 +25,9 @@ from plog.records.reader import read_records
 from plog.wire.primitives import WireError
 from plogd.coordinator.runtime.coordinator_result import CoordinatorRecord
 from plogd.coordinator.runtime.shard import RecordCodec, S
+from plogd.log.log import Log
 from plogd.log.segment.cold_read import ColdRead
 from plogd.log.segment.file_records import FileRegion
-from plogd.log.log import Log
 from plogd.ports import Clock, Jobs, Later, Timers
 
 SLICE_MS: Final = 3.0

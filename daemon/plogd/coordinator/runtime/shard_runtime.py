@@ -38,11 +38,11 @@ from plog.records.batch import HEADER_SIZE, Compression
 from plog.records.builder import build_batch
 from plog.records.codec import Record
 from plogd.config import BrokerConfig
-from plogd.coordinator.runtime.shard_loader import Loaded, ShardLoader, LoadGate
 from plogd.coordinator.runtime.coordinator_result import CoordinatorRecord, Result
+from plogd.coordinator.runtime.deferred_events import DeferredEvents, answer_of, refuse, tell
 from plogd.coordinator.runtime.event_timers import EventTimers
 from plogd.coordinator.runtime.shard import S, ShardKind
-from plogd.coordinator.runtime.deferred_events import DeferredEvents, answer_of, refuse, tell
+from plogd.coordinator.runtime.shard_loader import Loaded, LoadGate, ShardLoader
 from plogd.log.batch_validator import AppendOrigin
 from plogd.log.log_results import Writing
 from plogd.metrics import Counter

@@ -25,10 +25,10 @@ from itertools import chain
 from typing import Protocol
 
 from plogd.log.disk.bound_call import bind
-from plogd.notify_all import notify_all
 from plogd.log.disk.commit_delay import CommitDelay
-from plogd.log.io_errors import storage_error
 from plogd.log.disk.sync_costs import SyncCosts
+from plogd.log.io_errors import storage_error
+from plogd.notify_all import notify_all
 from plogd.ports import Clock, File, Files, Jobs, Later, Timers, Turn, failed, gather, ready, spawn
 
 _PARALLEL_LANES = 8

@@ -27,15 +27,15 @@ from plog.errors import KafkaError, KafkaStorageError
 from plog.records.batch import BatchHeader, set_base_offset_and_epoch
 from plog.types import TopicPartition
 from plogd.log.batch_validator import AppendOrigin, ValidatedBatch
-from plogd.notify_all import notify_all
-from plogd.log.disk.slow_disk import SlowDisk
 from plogd.log.disk.group_commit import SyncRounds
+from plogd.log.disk.slow_disk import SlowDisk
 from plogd.log.io_errors import HalfWritten
 from plogd.log.log_results import AppendInfo, Writing
-from plogd.log.segment.log_segment import LogSegment
 from plogd.log.producer_state import BatchMetadata, ProducerStateManager
+from plogd.log.segment.log_segment import LogSegment
 from plogd.log.segment.segment_writes import make_successor, must_roll, write_batch
 from plogd.log.segment.segments import Segments
+from plogd.notify_all import notify_all
 from plogd.ports import Files
 from plogd.topic_config import TopicConfig
 
@@ -116,9 +116,7 @@ class WrittenLog(Protocol):
 class LaneWrites:
     """See the module's text."""
 
-    def __init__(
-        self, log: WrittenLog, files: Files, rounds: SyncRounds, writes: SlowDisk
-    ) -> None:
+    def __init__(self, log: WrittenLog, files: Files, rounds: SyncRounds, writes: SlowDisk) -> None:
         self._log = log
         self._files = files
         self._rounds = rounds

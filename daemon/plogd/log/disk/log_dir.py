@@ -16,8 +16,8 @@ from collections.abc import Callable, Collection, Mapping
 
 from plog.errors import PlogError
 from plog.types import TopicPartition
-from plogd.log.disk import checkpoint_files
 from plogd.log import file_names
+from plogd.log.disk import checkpoint_files
 from plogd.log.disk.checkpoint_files import CorruptCheckpoint, MetaProperties
 from plogd.ports import Files, Report
 
@@ -124,7 +124,9 @@ class LogDir:
 
     def holds_partitions(self) -> bool:
         """Whether there is any partition in it that was not put out of use."""
-        parsed = [file_names.parse_partition_dir_name(name) for name in self.files.listdir(self.path)]
+        parsed = [
+            file_names.parse_partition_dir_name(name) for name in self.files.listdir(self.path)
+        ]
         return any(one is not None and not one.state for one in parsed)
 
     def write_offsets(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:

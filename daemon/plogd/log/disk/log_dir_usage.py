@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 
 from plog.errors import KafkaStorageError
 from plogd.log.disk.bound_call import bind
-from plogd.log.log import Log
 from plogd.log.disk.log_dir import LogDir
+from plogd.log.log import Log
 from plogd.log.log_manager import LogManager
 from plogd.ports import DiskSpace, Jobs, gather, spawn
 

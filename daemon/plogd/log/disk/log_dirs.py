@@ -17,9 +17,9 @@ from plog.types import ZERO_UUID, TopicPartition, Uuid, uuid_from_text, uuid_to_
 from plogd.config import BrokerConfig
 from plogd.log.disk.bound_call import bind
 from plogd.log.disk.checkpoint_files import MetaProperties
-from plogd.log.disk.slow_disk import SlowDisk
 from plogd.log.disk.group_commit import SyncRounds
 from plogd.log.disk.log_dir import LogDir, LogDirUnusable
+from plogd.log.disk.slow_disk import SlowDisk
 from plogd.ports import Clock, Files, Jobs, Random, Report, Timers, Turn
 
 

@@ -5,8 +5,8 @@
     recovery-point-offset-checkpoint   recovery need not look below it
 
 Each file is written as a whole, for all logs of its directory, by a job on the directory's lane;
-when is up to tasks.py, deletion.py and the broker's stop. Their form is in checkpoint_files.py, reading
-them in log_dir.py.
+when is up to tasks.py, deletion.py and the broker's stop. Their form is in checkpoint_files.py,
+reading them in log_dir.py.
 
 Source: Kafka 3.9 LogManager.checkpointRecoveryOffsetsInDir,
 ReplicaManager.checkpointHighWatermarks.
@@ -20,17 +20,19 @@ from collections.abc import Callable, Mapping, Sequence
 
 from plog.types import TopicPartition
 from plogd.log import file_names
+from plogd.log.disk.log_dir import LogDir
 from plogd.log.housekeeping import Housekeeping
 from plogd.log.io_errors import is_refusal
 from plogd.log.log import Log
-from plogd.log.disk.log_dir import LogDir
 from plogd.ports import Jobs, Report, gather, spawn
 
 _TASK = "checkpoint"
 
 _OFFSET_OF: Mapping[str, Callable[[Log], int]] = {
     file_names.LOG_START_OFFSET_CHECKPOINT: lambda log: log.log_start_offset,
-    file_names.HIGH_WATERMARK_CHECKPOINT: lambda log: min(log.high_watermark, log.durable_end_offset),
+    file_names.HIGH_WATERMARK_CHECKPOINT: lambda log: min(
+        log.high_watermark, log.durable_end_offset
+    ),
     file_names.RECOVERY_POINT_CHECKPOINT: lambda log: log.recovery_point,
 }
 

@@ -13,9 +13,9 @@ from collections.abc import Mapping, Sequence
 
 from plog.types import TopicPartition
 from plogd.log.disk.checkpoint_files import EpochEntry
-from plogd.log.segment.log_segment import LogSegment
 from plogd.log.file_names import STRAY_SUFFIX
 from plogd.log.recovery.segment_recovery import RecoveredSegment
+from plogd.log.segment.log_segment import LogSegment
 from plogd.ports import Report
 
 _NAMED = 5

@@ -1,6 +1,7 @@
 """What loading one log needs to know: where it is, and what the checkpoints say about it.
 
-Made by log_loader.py from the metadata and the log directory's checkpoints; used by log_recovery.py.
+Made by log_loader.py from the metadata and the log directory's checkpoints; used by
+log_recovery.py.
 """
 
 from __future__ import annotations

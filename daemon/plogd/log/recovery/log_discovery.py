@@ -17,8 +17,8 @@ from typing import TypeAlias
 
 from plog.types import TopicPartition, Uuid
 from plogd.log import file_names
-from plogd.log.disk.checkpoint_files import CorruptCheckpoint, read_topic_id
 from plogd.log.deletion import remove_tree
+from plogd.log.disk.checkpoint_files import CorruptCheckpoint, read_topic_id
 from plogd.log.disk.log_dir import LogDir
 from plogd.ports import Files, Report
 from plogd.topic_config import TopicConfig

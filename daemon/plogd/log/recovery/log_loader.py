@@ -16,14 +16,14 @@ from collections.abc import Callable, Collection
 from plog.types import TopicPartition, uuid_to_text
 from plogd.config import BrokerConfig
 from plogd.log import file_names
-from plogd.log.disk.checkpoint_files import write_topic_id
 from plogd.log.creation import put_aside
-from plogd.log.recovery.log_discovery import FoundLog, KnownTopic, TopicOf, find_logs, surest_first
-from plogd.log.io_errors import is_refusal
-from plogd.log.recovery.load_request import LoadRequest
+from plogd.log.disk.checkpoint_files import write_topic_id
 from plogd.log.disk.log_dir import LogDir
 from plogd.log.disk.log_dirs import LogDirs, claim
+from plogd.log.io_errors import is_refusal
 from plogd.log.log_state import LogState
+from plogd.log.recovery.load_request import LoadRequest
+from plogd.log.recovery.log_discovery import FoundLog, KnownTopic, TopicOf, find_logs, surest_first
 from plogd.log.recovery.log_recovery import load_log
 from plogd.ports import Clock, Files, Jobs, Later, Random, Report, gather, spawn
 

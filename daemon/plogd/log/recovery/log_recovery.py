@@ -28,16 +28,16 @@ from dataclasses import replace
 from plog.records.batch import BatchHeader
 from plogd.log import file_names
 from plogd.log.disk.checkpoint_files import CorruptCheckpoint
-from plogd.log.recovery.damage_report import DamageReport
-from plogd.log.segment.index_file import CorruptIndex
 from plogd.log.io_errors import is_refusal
 from plogd.log.leader_epochs import LeaderEpochs
-from plogd.log.recovery.load_request import LoadRequest
-from plogd.log.segment.log_segment import LogSegment
 from plogd.log.log_state import LogState
+from plogd.log.recovery.damage_report import DamageReport
+from plogd.log.recovery.load_request import LoadRequest
 from plogd.log.recovery.producer_recovery import load_producers
 from plogd.log.recovery.segment_recovery import recover_segment, replay_readable
 from plogd.log.recovery.stray_segments import take_out
+from plogd.log.segment.index_file import CorruptIndex
+from plogd.log.segment.log_segment import LogSegment
 from plogd.ports import Files, Report
 
 
@@ -140,7 +140,9 @@ def _remove_leftovers(files: Files, directory: str) -> None:
         if parsed.suffix == file_names.LOG_SUFFIX and not parsed.state
     }
     for name, parsed in found:
-        orphan = parsed.base_offset not in with_records and parsed.suffix != file_names.SNAPSHOT_SUFFIX
+        orphan = (
+            parsed.base_offset not in with_records and parsed.suffix != file_names.SNAPSHOT_SUFFIX
+        )
         if parsed.state in (file_names.DELETED_SUFFIX, file_names.CLEANED_SUFFIX) or orphan:
             files.unlink(posixpath.join(directory, name))
 

@@ -1,7 +1,7 @@
 """Restore the state of a log's producers at a start, from a snapshot and the batches after it.
 
-Called by log_recovery.py, in its job, when the segments have been recovered. What the state is for is
-in producer_state.py. Source: Kafka 3.9 UnifiedLog.rebuildProducerState.
+Called by log_recovery.py, in its job, when the segments have been recovered. What the state is for
+is in producer_state.py. Source: Kafka 3.9 UnifiedLog.rebuildProducerState.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from plog.errors import CorruptMessage
 from plog.records.batch import BatchHeader
 from plogd.log.io_errors import is_refusal
 from plogd.log.leader_epochs import LeaderEpochs
-from plogd.log.recovery.load_request import LoadRequest
-from plogd.log.segment.log_segment import LogSegment
 from plogd.log.producer_state import BatchMetadata, ProducerStateManager
+from plogd.log.recovery.load_request import LoadRequest
 from plogd.log.recovery.segment_recovery import replay_batch, replay_producers, replay_readable
+from plogd.log.segment.log_segment import LogSegment
 from plogd.ports import Files
 
 

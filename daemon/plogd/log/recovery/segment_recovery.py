@@ -36,12 +36,12 @@ from plog.records.control import (
 )
 from plog.records.crc32c import crc32c
 from plog.records.reader import read_records
-from plogd.log.segment.file_records import CorruptRange, FileRecords
-from plogd.log.segment.index_file import MAX_RELATIVE_OFFSET
 from plogd.log.io_errors import is_refusal
 from plogd.log.leader_epochs import LeaderEpochs
-from plogd.log.segment.log_segment import LogSegment
 from plogd.log.producer_state import ProducerStateManager
+from plogd.log.segment.file_records import CorruptRange, FileRecords
+from plogd.log.segment.index_file import MAX_RELATIVE_OFFSET
+from plogd.log.segment.log_segment import LogSegment
 
 _CHUNK_BYTES = 1 << 20
 _SEARCH_BYTES = 64 * 1024

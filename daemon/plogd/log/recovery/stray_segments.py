@@ -10,8 +10,8 @@ from __future__ import annotations
 import itertools
 import posixpath
 
-from plogd.log.segment.log_segment import LogSegment
 from plogd.log.file_names import SEGMENT_SUFFIXES, segment_path, stray_state
+from plogd.log.segment.log_segment import LogSegment
 from plogd.ports import Files
 
 

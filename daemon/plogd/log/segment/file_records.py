@@ -22,8 +22,8 @@ from typing import NamedTuple
 
 from plog.errors import CorruptMessage, PlogError
 from plog.records.batch import HEADER_SIZE, LOG_OVERHEAD, BatchHeader, parse_header
-from plogd.log.segment.cold_read import cold_range
 from plogd.log.file_names import is_metadata_dir
+from plogd.log.segment.cold_read import cold_range
 from plogd.ports import Buffer, File
 
 READ_CHUNK_BYTES = 64 * 1024

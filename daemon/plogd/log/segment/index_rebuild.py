@@ -20,13 +20,13 @@ import contextlib
 from collections.abc import Iterator
 
 from plogd.log.deletion import lane_of
-from plogd.log.recovery.damage_report import DamageReport
 from plogd.log.housekeeping import Housekeeping
 from plogd.log.io_errors import is_refusal
 from plogd.log.log import Log
+from plogd.log.recovery.damage_report import DamageReport
+from plogd.log.recovery.segment_recovery import RecoveredSegment, SegmentScan
 from plogd.log.segment.log_segment import LogSegment
 from plogd.log.segment.segment_indexes import SegmentIndexes
-from plogd.log.recovery.segment_recovery import RecoveredSegment, SegmentScan
 from plogd.log.segment.time_index import TimestampOffset
 from plogd.ports import Jobs, Later, Report, Timers, spawn
 from plogd.waiters import Waiters

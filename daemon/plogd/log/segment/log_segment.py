@@ -21,10 +21,10 @@ from collections.abc import Sequence
 
 from plog.errors import CorruptMessage
 from plog.records.batch import BatchHeader
+from plogd.log.file_names import LOG_SUFFIX, SEGMENT_SUFFIXES, segment_path
 from plogd.log.segment.cold_read import ColdRead
 from plogd.log.segment.file_records import BatchPlace, CorruptRange, FileRecords, FileRegion
 from plogd.log.segment.index_file import MAX_RELATIVE_OFFSET, CorruptIndex
-from plogd.log.file_names import LOG_SUFFIX, SEGMENT_SUFFIXES, segment_path
 from plogd.log.segment.offset_index import OffsetIndex
 from plogd.log.segment.recent_batches import RecentBatches
 from plogd.log.segment.segment_indexes import SegmentIndexes

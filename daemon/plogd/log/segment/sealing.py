@@ -25,9 +25,9 @@ from typing import NamedTuple
 
 from plogd.log.deletion import lane_of
 from plogd.log.housekeeping import RETRY_MS, Housekeeping
-from plogd.log.segment.index_rebuild import IndexRebuilds
 from plogd.log.io_errors import is_refusal
 from plogd.log.log import Log
+from plogd.log.segment.index_rebuild import IndexRebuilds
 from plogd.log.segment.log_segment import LogSegment
 from plogd.ports import File, Jobs, Timers
 

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import contextlib
 
+from plogd.log.file_names import CLEANED_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, segment_path
+from plogd.log.io_errors import is_out_of_files, is_refusal
 from plogd.log.segment.cold_read import cold_file
 from plogd.log.segment.index_file import MAX_RELATIVE_OFFSET, CorruptIndex
-from plogd.log.io_errors import is_out_of_files, is_refusal
-from plogd.log.file_names import CLEANED_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, segment_path
 from plogd.log.segment.offset_index import OffsetIndex, OffsetPosition
 from plogd.log.segment.time_index import NO_TIMESTAMP, TimeIndex, TimestampOffset
 from plogd.ports import File, Files

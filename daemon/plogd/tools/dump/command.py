@@ -26,8 +26,8 @@ from plogd.log.file_names import (
     TXN_INDEX_SUFFIX,
 )
 from plogd.tools.dump.decoders import STRING_DECODER, choose_decoder
-from plogd.tools.dump.problem_report import ProblemReport
 from plogd.tools.dump.indexes import dump_index, dump_snapshot, dump_time_index, dump_txn_index
+from plogd.tools.dump.problem_report import ProblemReport
 from plogd.tools.dump.record_batches import CHECKPOINT_SUFFIX, NO_LIMIT, RecordOptions, dump_log
 
 _DECODERS = {

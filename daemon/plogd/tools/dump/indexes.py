@@ -2,8 +2,8 @@
 
 Index entries are checked against the segment's ``.log`` beside them. An index may end in zeros, as
 a file that was allocated whole and never cut: an entry for the base offset behind the first one is
-the end. Entry layouts: plogd/log/segment/offset_index.py, time_index.py and producer_snapshot.py; an
-aborted transaction is ``_ABORTED`` below (KIP-98).
+the end. Entry layouts: plogd/log/segment/offset_index.py, time_index.py and producer_snapshot.py;
+an aborted transaction is ``_ABORTED`` below (KIP-98).
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from plog.records.codec import Record
 from plog.records.legacy import read_legacy_batch
 from plog.records.reader import read_records
 from plogd.log.file_names import INDEX_SUFFIX, LOG_SUFFIX
-from plogd.log.segment.offset_index import OffsetPosition
 from plogd.log.producer_snapshot import CorruptSnapshot, SnapshotEntry, decode_snapshot
+from plogd.log.segment.offset_index import OffsetPosition
 from plogd.log.segment.time_index import TimestampOffset
 from plogd.tools.dump.problem_report import ProblemReport, absolute
 from plogd.tools.dump.record_batches import NO_LIMIT, RawBatch, Unreadable, base_offset, raw_batches

@@ -27,8 +27,8 @@ from plogd.log import file_names
 from plogd.os_files import OsFiles
 from plogd.ports import Files
 from plogd.tools.metadata import kraft_log_reader
-from plogd.tools.metadata.shell_commands import COMMANDS, Shell
 from plogd.tools.metadata.metadata_tree import MetadataTree
+from plogd.tools.metadata.shell_commands import COMMANDS, Shell
 from plogd.tools.storage.import_source import METADATA_DIR
 
 _RAFT_STATE_FILE = "quorum-state"

@@ -1,7 +1,7 @@
 """What a Kafka cluster knew of itself, however it kept it: topics, settings, producer ids.
 
-Filled by kraft_log_reader.py from `__cluster_metadata` or by zookeeper_state.py from znodes, read by
-import_plan.py. Plain values, and nothing about files.
+Filled by kraft_log_reader.py from `__cluster_metadata` or by zookeeper_state.py from znodes, read
+by import_plan.py. Plain values, and nothing about files.
 """
 
 from __future__ import annotations

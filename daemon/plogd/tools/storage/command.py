@@ -10,7 +10,11 @@ import argparse
 
 from plog.cli.feature_dependencies import configure_feature_dependencies, configure_version_mapping
 from plog.cli.parser import first_line
-from plogd.tools.storage.format_command import configure_format, configure_info, configure_random_uuid
+from plogd.tools.storage.format_command import (
+    configure_format,
+    configure_info,
+    configure_random_uuid,
+)
 from plogd.tools.storage.import_command import configure_import
 
 _TOOLS = {

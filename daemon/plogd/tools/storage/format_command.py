@@ -38,8 +38,8 @@ from plogd.os_files import OsFiles
 from plogd.ports import Files
 from plogd.security.unenforced_rules import NOT_ENFORCED
 from plogd.tools.metadata.metadata_log_writer import STAGING_DIR, level_record, write_metadata_log
-from plogd.tools.storage.scram_records import scram_records
 from plogd.tools.storage.import_source import METADATA_DIR
+from plogd.tools.storage.scram_records import scram_records
 
 _CLUSTER_ID = re.compile(r"[A-Za-z0-9_-]{1,249}")
 

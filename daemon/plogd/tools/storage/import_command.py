@@ -26,7 +26,6 @@ from plogd.os_files import OsFiles
 from plogd.ports import Files
 from plogd.tools.storage.cluster_state import ClusterState
 from plogd.tools.storage.file_copy import can_clone, copy_file
-from plogd.tools.storage.log_inspection import LogFacts, inspect_log
 from plogd.tools.storage.import_plan import (
     Plan,
     PlanOptions,
@@ -52,6 +51,7 @@ from plogd.tools.storage.import_writer import (
     check_targets,
     copy_into,
 )
+from plogd.tools.storage.log_inspection import LogFacts, inspect_log
 from plogd.tools.storage.zookeeper_state import read_state, read_znodes
 
 _SPARE_BYTES = 64 << 20

@@ -23,9 +23,14 @@ from plogd.config import BrokerConfig
 from plogd.config.broker_config import DynamicSettings
 from plogd.config.dynamic_config import overlay
 from plogd.coordinator.producer_ids import BLOCK_SIZE
-from plogd.tools.storage.cluster_state import CLUSTER_DEFAULT, ClusterState, KafkaPartition, KafkaTopic
-from plogd.tools.storage.log_inspection import LogFacts
+from plogd.tools.storage.cluster_state import (
+    CLUSTER_DEFAULT,
+    ClusterState,
+    KafkaPartition,
+    KafkaTopic,
+)
 from plogd.tools.storage.import_source import SourceDir
+from plogd.tools.storage.log_inspection import LogFacts
 from plogd.topic_config import validate_overrides
 
 OFFSETS_TOPIC = "__consumer_offsets"

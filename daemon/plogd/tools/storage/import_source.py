@@ -85,7 +85,9 @@ class SourceLocks:
         how = os.O_RDWR | os.O_CREAT if self._to_change else os.O_RDONLY
         kind = fcntl.LOCK_EX if self._to_change else fcntl.LOCK_SH
         try:
-            descriptor = os.open(posixpath.join(path, file_names.LOCK_FILE), how | os.O_CLOEXEC, 0o644)
+            descriptor = os.open(
+                posixpath.join(path, file_names.LOCK_FILE), how | os.O_CLOEXEC, 0o644
+            )
         except FileNotFoundError:
             return
         self._descriptors.append(descriptor)
@@ -169,7 +171,9 @@ def read_kraft_metadata(files: Files, log_dir: str) -> ClusterState:
         values += [(start - 1, value) for value in kraft_log_reader.snapshot_values(data)]
     parsed_names = [file_names.parse_segment_file_name(name) for name in listed]
     bases = sorted(
-        x.base_offset for x in parsed_names if x and not x.state and x.suffix == file_names.LOG_SUFFIX
+        x.base_offset
+        for x in parsed_names
+        if x and not x.state and x.suffix == file_names.LOG_SUFFIX
     )
     segments = [
         files.read_file(file_names.segment_path(directory, base, file_names.LOG_SUFFIX))

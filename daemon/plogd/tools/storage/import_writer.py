@@ -5,10 +5,11 @@ first moment to the last, and without `__cluster_metadata-0` beside it no broker
 target that was not finished is never taken for a small cluster. The last step renames one to the
 other. An unfinished target is begun anew by the next run.
 
-In place, segments of old formats are replaced one by one (segment_conversion.py), the metadata log is
-written aside, and one atomic step puts it in place of Kafka's: until then the directory is Kafka's
-and Kafka can be started, from then on it is plog's. Both pass over what is aside: Kafka takes any
-partition of `__cluster_metadata` for its own, plog puts away partitions of topics there are not.
+In place, segments of old formats are replaced one by one (segment_conversion.py), the metadata log
+is written aside, and one atomic step puts it in place of Kafka's: until then the directory is
+Kafka's and Kafka can be started, from then on it is plog's. Both pass over what is aside: Kafka
+takes any partition of `__cluster_metadata` for its own, plog puts away partitions of topics there
+are not.
 
 Everything that changes a directory goes through a Files port but for the copying of large files.
 """
@@ -22,8 +23,8 @@ from dataclasses import dataclass
 from plog.errors import PlogError
 from plog.types import uuid_to_text
 from plog.wire.internal.metadata_records import MetadataRecord
-from plogd.log.disk import checkpoint_files
 from plogd.log import file_names
+from plogd.log.disk import checkpoint_files
 from plogd.log.disk.checkpoint_files import MetaProperties
 from plogd.metadata.image import MetadataImage
 from plogd.metadata.store import (
@@ -36,9 +37,9 @@ from plogd.metadata.store import (
 )
 from plogd.ports import Files
 from plogd.tools.metadata.metadata_log_writer import STAGING_DIR, level_record, write_metadata_log
-from plogd.tools.storage.segment_conversion import convert_segment, replace_segment
 from plogd.tools.storage.import_plan import Plan, PlannedPartition, PlannedTopic
 from plogd.tools.storage.import_source import METADATA_DIR
+from plogd.tools.storage.segment_conversion import convert_segment, replace_segment
 
 KAFKA_METADATA_ASIDE = "kafka-metadata-before-plog"
 """Where Kafka's own metadata log is kept after an import in place; of no interest to plog."""
@@ -124,7 +125,12 @@ def check_targets(files: Files, plan: Plan) -> None:
     """Raise TargetUnusable unless every target is empty or was begun by an import like this one."""
     first = plan.log_dirs[0]
     begun = files.exists(posixpath.join(first, STAGING_DIR))
-    ours = {file_names.META_PROPERTIES, file_names.LOCK_FILE, file_names.CLEAN_SHUTDOWN_FILE, STAGING_DIR}
+    ours = {
+        file_names.META_PROPERTIES,
+        file_names.LOCK_FILE,
+        file_names.CLEAN_SHUTDOWN_FILE,
+        STAGING_DIR,
+    }
     ours |= {name for offsets in plan.offsets.values() for name in offsets}
     ours |= {_dir_name(partition) for partition in plan.partitions}
     for target in plan.log_dirs:

@@ -18,8 +18,8 @@ from plog.records.batch import HEADER_SIZE, LOG_OVERHEAD, BatchHeader, parse_hea
 from plog.types import TopicPartition, Uuid
 from plogd.log import file_names
 from plogd.log.disk.checkpoint_files import CorruptCheckpoint, read_leader_epochs
-from plogd.log.recovery.log_discovery import topic_id_of
 from plogd.log.producer_snapshot import CorruptSnapshot, decode_snapshot
+from plogd.log.recovery.log_discovery import topic_id_of
 from plogd.ports import File, Files
 
 _SMALLEST_BATCH = 26

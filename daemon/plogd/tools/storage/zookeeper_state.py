@@ -1,8 +1,8 @@
 """What a Kafka cluster kept in ZooKeeper, read once and only read.
 
 `read_znodes` copies the few subtrees that matter through kazoo; `read_state` makes of them what
-kraft_log_reader.py makes of a metadata log. Password settings are encrypted there with a secret of the
-broker's and are left out. Source: Kafka 3.9 ZkData, TopicZNode, ProducerIdBlockZNode.
+kraft_log_reader.py makes of a metadata log. Password settings are encrypted there with a secret of
+the broker's and are left out. Source: Kafka 3.9 ZkData, TopicZNode, ProducerIdBlockZNode.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The asyncio face's `Admin`; see faces/asyncio."""
+"""The asyncio face's `Admin`."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from plog.client.admin import AdminCore
 from plog.client.faces.asyncio.base import Client
 from plog.client.faces.method_adapters import awaitable
-from plog.client.settings.settings_loader import Servers
 from plog.client.settings import AdminSettings
+from plog.client.settings.settings_loader import Servers
 
 
 class Admin(Client[AdminCore]):

@@ -11,12 +11,12 @@ from typing import Any, Generic, Self, TypeVar
 
 from twisted.internet.defer import Deferred
 
-from plog.client.network.cluster import Cluster
 from plog.client.errors import ClosedError, IllegalState
 from plog.client.faces.method_adapters import EXIT_TIMEOUT_S, NoCopy, described
+from plog.client.network.cluster import Cluster
 from plog.client.network.loop_reactor import LoopReactor
-from plog.client.settings import ClientSettings
 from plog.client.network.twisted_network import TwistedNetwork
+from plog.client.settings import ClientSettings
 
 log = logging.getLogger("plog.client")
 

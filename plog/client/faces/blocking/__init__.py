@@ -1,0 +1,14 @@
+"""The blocking face: `Producer`, `Consumer` and `Admin` for code that waits, in any thread.
+
+The engine runs on a private reactor in a daemon thread, and each call waits for its result there.
+The behavior itself belongs to the engine; a docstring here says only how the method differs from
+the other faces. Start with base.py; process_exit.py flushes open clients when the process ends.
+"""
+
+from plog.client.faces.blocking import process_exit as process_exit
+from plog.client.faces.blocking.admin import Admin
+from plog.client.faces.blocking.consumer import Consumer
+from plog.client.faces.blocking.producer import Producer
+from plog.client.faces.blocking.record_future import RecordFuture
+
+__all__ = ["Admin", "Consumer", "Producer", "RecordFuture"]

@@ -7,12 +7,12 @@ from collections.abc import Callable, Coroutine
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from plog.client.network.cluster import Cluster
 from plog.client.errors import ClosedError, ForkedError
 from plog.client.faces.method_adapters import EXIT_TIMEOUT_S, NoCopy, described
+from plog.client.network.cluster import Cluster
 from plog.client.network.private_reactor import PrivateReactor
-from plog.client.settings import ClientSettings
 from plog.client.network.twisted_network import TwistedNetwork
+from plog.client.settings import ClientSettings
 
 log = logging.getLogger("plog.client")
 

@@ -1,4 +1,4 @@
-"""The blocking face's `Consumer`; see faces/blocking.
+"""The blocking face's `Consumer`.
 
 It decodes records in the caller's thread, and calls listeners and callbacks there, while the caller
 waits. Everything else is a coroutine of the engine.
@@ -15,20 +15,20 @@ from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from plog.client.faces.blocking.base import Client
-from plog.client.faces.consumer_face import ConsumerFace
-from plog.client.errors import WrongThread
-from plog.client.faces.method_adapters import blocking, check_topics, elsewhere
 from plog.client.callback_checks import (
     check_assignors,
     check_callback,
     check_functions,
 )
-from plog.client.settings.settings_loader import Servers
-from plog.client.faces.polling_consumer import ARROW_RECORDS_MAX, PollingConsumer
 from plog.client.consumer.rebalance_listener import ConsumerRebalanceListener, check_listener
-from plog.client.settings import ConsumerSettings
+from plog.client.errors import WrongThread
 from plog.client.faces.application_callback import ApplicationCallback
+from plog.client.faces.blocking.base import Client
+from plog.client.faces.consumer_face import ConsumerFace
+from plog.client.faces.method_adapters import blocking, check_topics, elsewhere
+from plog.client.faces.polling_consumer import ARROW_RECORDS_MAX, PollingConsumer
+from plog.client.settings import ConsumerSettings
+from plog.client.settings.settings_loader import Servers
 from plog.client.values import ConsumerRecord, OffsetAndMetadata
 from plog.types import TopicPartition
 

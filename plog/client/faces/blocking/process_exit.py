@@ -1,9 +1,4 @@
-"""The blocking face: `Producer`, `Consumer` and `Admin` for code that waits, from any thread.
-
-The engine runs on a private reactor in a daemon thread (private_reactor.py), which calls of any
-thread wait for. Each class has a module of its own; here is what happens when the process ends
-before they are closed. What is said of a method is all that differs from the other faces.
-"""
+"""Flush the open producers and close the consumers when the process ends."""
 
 from __future__ import annotations
 
@@ -11,10 +6,8 @@ import atexit
 import logging
 import time
 
-from plog.client.faces.blocking.admin import Admin
-from plog.client.faces.blocking.consumer import Consumer, known_consumers
-from plog.client.faces.blocking.producer import Producer, open_producers
-from plog.client.faces.blocking.record_future import RecordFuture
+from plog.client.faces.blocking.consumer import known_consumers
+from plog.client.faces.blocking.producer import open_producers
 
 log = logging.getLogger("plog.client")
 
@@ -38,6 +31,3 @@ def _at_exit() -> None:
                 log.exception("a producer could not be closed")
     except KeyboardInterrupt:
         pass  # The user does not want to wait for it.
-
-
-__all__ = ["Admin", "Consumer", "Producer", "RecordFuture"]

@@ -1,4 +1,4 @@
-"""The blocking face's `Producer`; see faces/blocking.
+"""The blocking face's `Producer`.
 
 `send` puts a record into the accumulator in the caller's thread and returns a future. Everything
 else is a coroutine of the engine that the caller waits for.
@@ -9,19 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from plog.client.faces.blocking.base import Client
-from plog.client.errors import ForkedError
-from plog.client.faces.method_adapters import blocking, here
 from plog.client.callback_checks import check_functions, check_interceptors, check_partitioner
-from plog.client.producer.interceptors import ProducerInterceptor
-from plog.client.settings.settings_loader import Servers
-from plog.client.producer.partitioner import Partitioner
+from plog.client.errors import ForkedError
+from plog.client.faces.blocking.base import Client
+from plog.client.faces.blocking.record_future import RecordFuture
+from plog.client.faces.method_adapters import blocking, here
 from plog.client.network.private_reactor import PrivateReactor
 from plog.client.producer.core import ProducerCore
+from plog.client.producer.interceptors import ProducerInterceptor
+from plog.client.producer.partitioner import Partitioner
 from plog.client.producer.producer_batch import OnDelivery
 from plog.client.producer.record_checks import Headers, Serializer
-from plog.client.faces.blocking.record_future import RecordFuture
 from plog.client.settings import ProducerSettings
+from plog.client.settings.settings_loader import Servers
 from plog.client.transactions.faces import BlockingTransactions
 from plog.client.transactions.transactional_producer import producer_core
 from plog.client.values import RecordMetadata

@@ -26,7 +26,8 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 from plog.client.errors import ClosedError, WokenUp
-from plog.client.faces.twisted import Consumer, Producer
+from plog.client.faces.twisted.consumer import Consumer
+from plog.client.faces.twisted.producer import Producer
 from plog.client.values import ConsumerRecord, RecordMetadata
 
 log = logging.getLogger("plog.client")

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from plog.cli.configs.entities import entities_of
 from plog.cli.configs.command import configure, describe
+from plog.cli.configs.entities import entities_of
 from plog.cli.parser import tool_parser
 from plog.client.network.socket_network import run_blocking
 from plog.errors import UnsupportedVersion

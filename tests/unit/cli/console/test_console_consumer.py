@@ -18,10 +18,10 @@ from plog.cli.console.console_consumer import (
     copy,
     settings_of,
 )
-from plog.cli.options import UsageError
 from plog.cli.console.record_formatters import DefaultFormatter
-from plog.client.faces.blocking import Consumer
+from plog.cli.options import UsageError
 from plog.client.errors import WokenUp
+from plog.client.faces.blocking import Consumer
 from plog.client.values import ConsumerRecord
 from plog.error_base import PlogError
 from plog.errors import LeaderNotAvailable, RequestTimedOut, UnknownTopicOrPartition

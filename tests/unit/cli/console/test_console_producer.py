@@ -1,4 +1,4 @@
-"""plog/cli/console/console_producer.py: which settings its options mean, and what becomes of lines."""
+"""console/console_producer.py: which settings its options mean, and what becomes of lines."""
 
 from __future__ import annotations
 

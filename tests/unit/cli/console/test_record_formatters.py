@@ -6,7 +6,6 @@ import json
 
 import pytest
 
-from plog.cli.options import UsageError
 from plog.cli.console.record_formatters import (
     DefaultFormatter,
     JsonFormatter,
@@ -14,6 +13,7 @@ from plog.cli.console.record_formatters import (
     NoOpFormatter,
     find_formatter,
 )
+from plog.cli.options import UsageError
 from plog.client.values import ConsumerRecord
 from plog.records.batch import TimestampType
 

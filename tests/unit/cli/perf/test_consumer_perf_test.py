@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from plog.cli.perf.consumer_perf_test import Progress, configure, detailed_line, total_line
 from plog.cli.parser import tool_parser
+from plog.cli.perf.consumer_perf_test import Progress, configure, detailed_line, total_line
 
 MIB = 1024 * 1024
 

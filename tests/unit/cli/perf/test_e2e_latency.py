@@ -7,8 +7,8 @@ import random
 
 import pytest
 
-from plog.cli.perf.e2e_latency import configure, make_sample, settle
 from plog.cli.options import UsageError
+from plog.cli.perf.e2e_latency import configure, make_sample, settle
 
 
 def _settled(*words: str) -> argparse.Namespace:

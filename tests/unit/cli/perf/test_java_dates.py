@@ -6,8 +6,8 @@ from datetime import datetime
 
 import pytest
 
-from plog.cli.perf.java_dates import formatted
 from plog.cli.options import UsageError
+from plog.cli.perf.java_dates import formatted
 
 TIME = datetime(2026, 3, 1, 15, 4, 5, 678901)
 

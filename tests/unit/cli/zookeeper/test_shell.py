@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from plog.cli.zookeeper import client as zookeeper_client
 from plog.cli.main import run_tool
+from plog.cli.zookeeper import client as zookeeper_client
 from plog.cli.zookeeper.shell import configure
 from tests.helpers.fake_zookeeper import FakeZooKeeper
 

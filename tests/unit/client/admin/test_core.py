@@ -29,7 +29,9 @@ def _imported(*modules: str) -> set[str]:
 
 def test_it_needs_no_reactor() -> None:
     loaded = _imported(
-        "plog.client.admin.core", "plog.client.network.cluster", "plog.client.network.socket_network"
+        "plog.client.admin.core",
+        "plog.client.network.cluster",
+        "plog.client.network.socket_network",
     )
     assert {name for name in loaded if name.partition(".")[0] in _REACTORS} == set()
 
@@ -38,7 +40,7 @@ def test_a_family_can_be_had_without_the_others() -> None:
     loaded = _imported("plog.client.admin.topic_descriptions")
     families = {name for name in loaded if name.startswith("plog.client.admin.")}
     assert {name.rpartition(".")[2] for name in families} == {
-        "arguments",
+        "argument_checks",
         "base",
         "results",
         "topic_descriptions",

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from plog.client.consumer.arrow import record_batch, record_schema
-from plog.client.errors import CorruptRecords, MissingExtra
 from plog.client.consumer.completed_fetch import ColumnRun
+from plog.client.errors import CorruptRecords, MissingExtra
 from plog.records.builder import build_batch
 from plog.records.codec import Record
 from plog.records.record_columns import RecordColumns

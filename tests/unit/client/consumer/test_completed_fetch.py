@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plog.client.errors import CorruptRecords, SerializationFailed
 from plog.client.consumer.completed_fetch import CompletedFetch, ReadingRules, split_batches
+from plog.client.errors import CorruptRecords, SerializationFailed
 from plog.records.batch import Compression, TimestampType
 from plog.records.builder import build_batch
 from plog.records.codec import Record

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from plog.client.network.cluster import Cluster
 from plog.client.consumer.core import ConsumerCore
 from plog.client.errors import IllegalState
 from plog.client.group.group_metadata import GroupMetadata
+from plog.client.network.cluster import Cluster
 from plog.client.values import ConsumerRecord, OffsetAndMetadata
 from plog.errors import InvalidGroupId
 from plog.types import TopicPartition

@@ -18,8 +18,6 @@ import pytest
 from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
-from plog.client.network.cluster import Cluster
-from plog.client.network.connection import Connection
 from plog.client.errors import (
     ClosedError,
     CommitFailed,
@@ -27,8 +25,10 @@ from plog.client.errors import (
     NoOffsetForPartition,
     WokenUp,
 )
-from plog.client.network.ports import Cancelled
 from plog.client.faces.polling_consumer import PollingConsumer
+from plog.client.network.cluster import Cluster
+from plog.client.network.connection import Connection
+from plog.client.network.ports import Cancelled
 from plog.client.settings import ConsumerSettings
 from plog.client.values import ConsumerRecord
 from plog.errors import KafkaError, OffsetOutOfRange, PlogError

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from plog.client.consumer.fetch_buffer import Buffered, FetchBuffer
 from plog.client.consumer.completed_fetch import CompletedFetch, ReadingRules, split_batches
+from plog.client.consumer.fetch_buffer import Buffered, FetchBuffer
 from plog.client.consumer.subscription_state import SubscriptionState
 from plog.types import TopicPartition
 from tests.unit.client.consumer.test_completed_fetch import batch, damaged

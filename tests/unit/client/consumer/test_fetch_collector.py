@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from twisted.internet.task import Clock
 
-from plog.client.errors import CorruptRecords
-from plog.client.consumer.fetch_buffer import FetchBuffer
-from plog.client.consumer.fetch_metrics import FetchMetrics
 from plog.client.consumer.completed_fetch import CompletedFetch, ReadingRules, split_batches
-from plog.client.consumer.subscription_state import SubscriptionState
+from plog.client.consumer.fetch_buffer import FetchBuffer
 from plog.client.consumer.fetch_collector import FetchCollector
+from plog.client.consumer.fetch_metrics import FetchMetrics
+from plog.client.consumer.subscription_state import SubscriptionState
+from plog.client.errors import CorruptRecords
 from plog.client.network.twisted_network import DeferredNetwork
 from plog.types import TopicPartition
 from tests.unit.client.consumer.test_completed_fetch import batch, damaged

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from plog.client.errors import CorruptRecords
+from plog.client.consumer.completed_fetch import ReadingRules
 from plog.client.consumer.fetch_buffer import FetchBuffer
 from plog.client.consumer.fetch_plan import WantedPartition
 from plog.client.consumer.fetch_response import FetchNews, FetchResponseHandler
-from plog.client.consumer.completed_fetch import ReadingRules
 from plog.client.consumer.offset_reset import EARLIEST, ResetTo
 from plog.client.consumer.partition_state import PartitionState, Phase
 from plog.client.consumer.subscription_state import SubscriptionState
+from plog.client.errors import CorruptRecords
 from plog.errors import ErrorCode, OffsetOutOfRange, TopicAuthorizationFailed
 from plog.types import TopicPartition
 from plog.wire.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData

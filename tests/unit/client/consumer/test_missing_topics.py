@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from plog.client.network.cluster import Cluster
-from plog.client.network.metadata import ClusterMetadata, PartitionMetadata, TopicMetadata
 from plog.client.consumer.missing_topics import ANSWERS_NEEDED, MissingTopics
 from plog.client.faces.polling_consumer import PollingConsumer
+from plog.client.network.cluster import Cluster
+from plog.client.network.metadata import ClusterMetadata, PartitionMetadata, TopicMetadata
 from plog.client.settings import ConsumerSettings
 from plog.errors import ErrorCode, UnknownTopicOrPartition
 from plog.types import TopicPartition

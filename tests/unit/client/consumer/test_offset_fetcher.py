@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 from twisted.internet.task import Clock
 
-from plog.client.network.cluster import Cluster
-from plog.client.errors import ConnectionFailed, LogTruncated, NoOffsetForPartition
-from plog.client.network.metadata import Broker, ClusterMetadata, PartitionMetadata, TopicMetadata
+from plog.client.consumer.offset_fetcher import OffsetFetcher
 from plog.client.consumer.offset_lookup import OffsetLookup
 from plog.client.consumer.offset_reset import EARLIEST, ResetTo
 from plog.client.consumer.partition_state import Phase
-from plog.client.consumer.offset_fetcher import OffsetFetcher
 from plog.client.consumer.subscription_state import SubscriptionState
+from plog.client.errors import ConnectionFailed, LogTruncated, NoOffsetForPartition
+from plog.client.network.cluster import Cluster
+from plog.client.network.metadata import Broker, ClusterMetadata, PartitionMetadata, TopicMetadata
 from plog.client.network.twisted_network import DeferredNetwork
 from plog.client.values import OffsetAndMetadata
 from plog.errors import (

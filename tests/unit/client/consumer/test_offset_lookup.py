@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from plog.client.errors import ConnectionFailed
 from plog.client.consumer.offset_lookup import (
     TimeAnswers,
     TimeQuestion,
     list_offsets_request,
     read_list_offsets,
 )
+from plog.client.errors import ConnectionFailed
 from plog.client.values import OffsetAndTimestamp
 from plog.errors import (
     ErrorCode,

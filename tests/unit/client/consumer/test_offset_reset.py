@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from plog.client.settings.consumer import parse_offset_reset
 from plog.client.consumer.offset_reset import EARLIEST, LATEST, ResetTo, reset_to
+from plog.client.settings.consumer import parse_offset_reset
 
 
 @pytest.mark.parametrize(

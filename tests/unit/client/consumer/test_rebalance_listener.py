@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from plog.client.network.ports import Cancelled
 from plog.client.consumer.rebalance_listener import Listening, RebalanceListener
+from plog.client.network.ports import Cancelled
 from plog.types import TopicPartition
 
 ONE = frozenset({TopicPartition("t", 0)})

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from plog.client.errors import ClosedError, ConfigError, CorruptRecords
 from plog.client.consumer.completed_fetch import CompletedFetch, ReadingRules, split_batches
+from plog.client.errors import ClosedError, ConfigError, CorruptRecords
 from plog.client.simple import SimpleConsumer
 from plog.records.control import ControlType
 from plog.types import TopicPartition

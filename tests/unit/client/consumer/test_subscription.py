@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from plog.client.consumer.subscription import ConsumerSubscription
 from plog.client.network.metadata import ClusterMetadata
 from plog.client.settings import ConsumerSettings
-from plog.client.consumer.subscription import ConsumerSubscription
 
 
 class StubCluster:

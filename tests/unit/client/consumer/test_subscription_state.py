@@ -6,11 +6,11 @@ from types import MappingProxyType
 
 import pytest
 
-from plog.client.errors import IllegalState
-from plog.client.network.metadata import Broker, ClusterMetadata, PartitionMetadata, TopicMetadata
 from plog.client.consumer.offset_reset import EARLIEST, LATEST, ResetTo
 from plog.client.consumer.partition_state import PartitionState, Phase
 from plog.client.consumer.subscription_state import SubscriptionState
+from plog.client.errors import IllegalState
+from plog.client.network.metadata import Broker, ClusterMetadata, PartitionMetadata, TopicMetadata
 from plog.client.values import OffsetAndMetadata
 from plog.types import TopicPartition
 

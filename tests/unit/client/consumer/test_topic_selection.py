@@ -7,8 +7,8 @@ from types import MappingProxyType
 
 import pytest
 
-from plog.client.network.metadata import ClusterMetadata, PartitionMetadata, TopicMetadata
 from plog.client.consumer.topic_selection import TopicSelection
+from plog.client.network.metadata import ClusterMetadata, PartitionMetadata, TopicMetadata
 
 ONE = (PartitionMetadata(index=0),)
 METADATA = ClusterMetadata(

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 import plog
+from plog.client.admin import AdminCore
+from plog.client.admin.base import is_operation
 from plog.client.faces import asyncio as asyncio_face
 from plog.client.faces import blocking
 from plog.client.faces import twisted as twisted_face
-from plog.client.admin import AdminCore
-from plog.client.admin.base import is_operation
 from plog.client.faces.method_adapters import elsewhere, here
 from plog.version import VERSION
 

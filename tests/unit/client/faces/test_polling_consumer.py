@@ -13,7 +13,7 @@ from twisted.python.failure import Failure
 
 from plog.client.assignors import Assignment
 from plog.client.assignors.range_assignor import RangeAssignor
-from plog.client.network.cluster import Cluster
+from plog.client.consumer.rebalance_listener import RebalanceListener
 from plog.client.errors import (
     AuthenticationFailed,
     ClosedError,
@@ -22,9 +22,9 @@ from plog.client.errors import (
     NoOffsetForPartition,
     WokenUp,
 )
-from plog.client.network.ports import Cancelled
 from plog.client.faces.polling_consumer import PollingConsumer
-from plog.client.consumer.rebalance_listener import RebalanceListener
+from plog.client.network.cluster import Cluster
+from plog.client.network.ports import Cancelled
 from plog.client.settings import ConsumerSettings
 from plog.errors import InvalidTopicException
 from plog.types import TopicPartition

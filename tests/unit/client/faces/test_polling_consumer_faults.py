@@ -19,9 +19,9 @@ from typing import Any
 
 import pytest
 
+from plog.client.faces.polling_consumer import PollingConsumer
 from plog.client.network.cluster import Cluster
 from plog.client.network.ports import Task
-from plog.client.faces.polling_consumer import PollingConsumer
 from plog.client.producer.producer_batch import SendHandle
 from plog.client.settings import ConsumerSettings
 from plog.client.values import ConsumerRecord

@@ -6,7 +6,6 @@ from typing import Any, cast
 
 import pytest
 
-from plog.client.network.connection import Connection
 from plog.client.group.member_state import Generation
 from plog.client.group.offset_messages import (
     commit_request,
@@ -14,6 +13,7 @@ from plog.client.group.offset_messages import (
     fetch_request,
     fetch_results,
 )
+from plog.client.network.connection import Connection
 from plog.client.values import OffsetAndMetadata
 from plog.errors import ErrorCode, UnsupportedVersion
 from plog.types import TopicPartition

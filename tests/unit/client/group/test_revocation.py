@@ -6,8 +6,8 @@ from collections.abc import Callable, Collection
 
 import pytest
 
-from plog.client.network.cluster import Cluster
 from plog.client.faces.polling_consumer import PollingConsumer
+from plog.client.network.cluster import Cluster
 from plog.client.settings import ConsumerSettings
 from plog.client.values import ConsumerRecord
 from plog.errors import ErrorCode

@@ -1,4 +1,4 @@
-"""plog/client/network/bootstrap_controllers.py: clients of the controllers of an Apache Kafka cluster."""
+"""network/bootstrap_controllers.py: clients of the controllers of an Apache Kafka cluster."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any, TypeVar
 import pytest
 
 from plog.client.admin.brokers import BrokerAdmin, FeatureUpdate
-from plog.client.network.cluster import Cluster
 from plog.client.network.bootstrap_controllers import CONTROLLER_ENDPOINTS, as_metadata
-from plog.client.settings import AdminSettings, ConfigError
+from plog.client.network.cluster import Cluster
 from plog.client.network.socket_network import SocketNetwork, run_blocking
+from plog.client.settings import AdminSettings, ConfigError
 from plog.errors import MismatchedEndpointType, UnsupportedVersion
 from plog.wire.messages.describe_cluster import (
     DescribeClusterBroker,

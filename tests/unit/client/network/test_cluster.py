@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from plog.client.network.cluster import Cluster
 from plog.client.errors import ClosedError, ConnectionFailed
+from plog.client.network.cluster import Cluster
 from plog.client.settings import ClientSettings
 from plog.errors import (
     KafkaError,

@@ -11,10 +11,10 @@ from twisted.internet.defer import Deferred
 from plog.client.admin.base import is_operation
 from plog.client.admin.core import AdminCore
 from plog.client.admin.results import Results
-from plog.client.network.cluster import Cluster
-from plog.client.network.deadline import Deadline
 from plog.client.errors import ConnectionFailed
 from plog.client.faces.polling_consumer import PollingConsumer
+from plog.client.network.cluster import Cluster
+from plog.client.network.deadline import Deadline
 from plog.client.producer.core import ProducerCore
 from plog.client.settings import AdminSettings, ConsumerSettings, ProducerSettings
 from plog.client.transactions.transactional_producer import producer_core

@@ -7,8 +7,8 @@ from typing import Any, TypeVar
 
 import pytest
 
-from plog.client.network.connection import Connection
 from plog.client.errors import AuthenticationFailed, ConnectionFailed
+from plog.client.network.connection import Connection
 from plog.client.network.node import Node
 from plog.client.settings import ClientSettings
 from plog.errors import ErrorCode

@@ -12,9 +12,9 @@ from threading import Thread
 import pytest
 
 from plog.client.errors import ConnectionFailed, TlsFailed
+from plog.client.network.socket_connection import SocketConnection
 from plog.client.network.tls_context import Security
 from plog.client.settings import ClientSettings
-from plog.client.network.socket_connection import SocketConnection
 from plog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from tests.helpers.certificates import Authority
 

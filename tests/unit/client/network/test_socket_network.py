@@ -8,10 +8,10 @@ import sys
 
 import pytest
 
-from plog.client.network.cluster import Cluster
 from plog.client.errors import ConnectionFailed
-from plog.client.settings import ClientSettings
+from plog.client.network.cluster import Cluster
 from plog.client.network.socket_network import SocketNetwork, run_blocking
+from plog.client.settings import ClientSettings
 from plog.wire.messages.metadata import MetadataResponse, MetadataResponseBroker
 from tests.unit.client.scripted_broker import ScriptedBroker, serve_versions
 

@@ -13,8 +13,8 @@ import pytest
 
 from plog.client.errors import TlsFailed
 from plog.client.network.tls_context import Security
-from plog.client.settings import ClientSettings
 from plog.client.network.tls_failures import tls_failure
+from plog.client.settings import ClientSettings
 from tests.helpers.certificates import DAY, Authority, Signed
 
 CA = Authority()

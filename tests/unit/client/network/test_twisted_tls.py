@@ -20,8 +20,8 @@ from zope.interface import implementer
 
 from plog.client.errors import TlsFailed
 from plog.client.network.tls_context import Security
-from plog.client.settings import ClientSettings
 from plog.client.network.twisted_tls import TlsClient, make_openssl_context
+from plog.client.settings import ClientSettings
 from tests.helpers.certificates import DAY, Authority, Signed
 
 CA = Authority()

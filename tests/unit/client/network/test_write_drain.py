@@ -8,8 +8,8 @@ import pytest
 from twisted.internet.abstract import FileDescriptor
 from twisted.internet.defer import Deferred
 
-from plog.client.network.write_drain import WriteDrain
 from plog.client.errors import BufferExhausted, ConnectionFailed
+from plog.client.network.write_drain import WriteDrain
 from plog.wire.messages.metadata import MetadataRequest
 from tests.unit.client.producer.producer_site import TOPIC, ready
 

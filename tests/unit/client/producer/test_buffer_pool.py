@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from twisted.internet.defer import Deferred
 
-from plog.client.faces import twisted as twisted_face
 from plog.client.errors import BufferExhausted, ClosedError
+from plog.client.faces import twisted as twisted_face
 from plog.client.network.ports import Cancelled, Task
 from plog.client.network.twisted_network import TwistedNetwork
 from plog.client.producer.buffer_pool import BufferPoolQueue

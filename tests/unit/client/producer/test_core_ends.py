@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from plog.client.faces import blocking
 from plog.client.errors import ClosedError, ForkedError
+from plog.client.faces.blocking import process_exit
 from plog.client.producer.producer_batch import ProducerBatch
 from plog.errors import MessageTooLarge
 from tests.unit.client.producer.producer_site import TOPIC, ProducerSite, ready
@@ -133,9 +133,9 @@ def test_at_the_end_of_the_process_each_producer_has_its_turn(
             if len(times) == 1:
                 raise RuntimeError("stuck")
 
-    monkeypatch.setattr(blocking, "open_producers", lambda: [Stuck(), Stuck()])
-    monkeypatch.setattr(blocking, "known_consumers", list)
-    blocking._at_exit()
+    monkeypatch.setattr(process_exit, "open_producers", lambda: [Stuck(), Stuck()])
+    monkeypatch.setattr(process_exit, "known_consumers", list)
+    process_exit._at_exit()
     assert len(times) == 2
     assert times[0] <= 30
     assert times[1] <= times[0]  # All of them together.

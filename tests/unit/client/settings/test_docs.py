@@ -8,9 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from plog.client.settings import docs
 from plog.client.network.sasl import credentials_of
-from plog.client.settings import AdminSettings, ClientSettings, ConsumerSettings, ProducerSettings
+from plog.client.settings import (
+    AdminSettings,
+    ClientSettings,
+    ConsumerSettings,
+    ProducerSettings,
+    docs,
+)
 from plog.properties import parse_properties
 from plog.settings import settings_of
 

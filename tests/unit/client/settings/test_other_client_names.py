@@ -10,9 +10,9 @@ import pytest
 from plog.client.faces import asyncio as asyncio_face
 from plog.client.faces import blocking
 from plog.client.faces import twisted as twisted_face
-from plog.client.settings.unsupported_settings import REFUSED, why_without_effect
-from plog.client.settings.other_client_names import OTHER_CLIENTS
 from plog.client.settings import AdminSettings, ConfigError, ConsumerSettings, ProducerSettings
+from plog.client.settings.other_client_names import OTHER_CLIENTS
+from plog.client.settings.unsupported_settings import REFUSED, why_without_effect
 from plog.settings import settings_of
 
 SERVERS = {"bootstrap.servers": "localhost:9092"}

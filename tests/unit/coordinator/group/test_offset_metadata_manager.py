@@ -91,7 +91,9 @@ class Site:
         shard = GroupShard()
         self.clock = shard.ports.clock
         self.groups = SomeGroups(shard.groups)
-        self.offsets = OffsetMetadataManager(self.groups, config=lambda: self.config, clock=self.clock)
+        self.offsets = OffsetMetadataManager(
+            self.groups, config=lambda: self.config, clock=self.clock
+        )
         self.log_end = 0
 
     def apply(self, result: Result[Any]) -> Any:

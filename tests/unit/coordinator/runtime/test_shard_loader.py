@@ -19,8 +19,8 @@ from plog.records.crc32c import crc32c
 from plog.wire.internal.group_records import encode_key, encode_value
 from plog.wire.messages.join_group import JoinGroupRequestProtocol
 from plogd.coordinator.group.group_coordinator import OFFSETS_TOPIC
-from plogd.coordinator.runtime.shard_loader import SLICE_MS, LoadGate
 from plogd.coordinator.runtime.coordinator_result import CoordinatorRecord, Result
+from plogd.coordinator.runtime.shard_loader import SLICE_MS, LoadGate
 from plogd.coordinator.runtime.shard_runtime import LOAD_RETRY_MS, ShardState
 from plogd.log.batch_validator import AppendOrigin
 from plogd.ports import Later, Timer, spawn

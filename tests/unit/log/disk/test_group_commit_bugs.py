@@ -6,8 +6,8 @@ import errno
 
 import pytest
 
-from plogd.log.disk.group_commit import SyncTicket
 from plogd.log.disk.commit_delay import CommitDelay
+from plogd.log.disk.group_commit import SyncTicket
 from tests.unit.log.disk.test_group_commit import DirtyLog, Site
 
 

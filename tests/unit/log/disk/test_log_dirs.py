@@ -9,7 +9,11 @@ from typing import Any
 import pytest
 
 from plogd.config import BrokerConfig
-from plogd.log.disk.checkpoint_files import MetaProperties, read_meta_properties, write_meta_properties
+from plogd.log.disk.checkpoint_files import (
+    MetaProperties,
+    read_meta_properties,
+    write_meta_properties,
+)
 from plogd.log.disk.log_dir import LogDir, LogDirUnusable
 from plogd.log.disk.log_dirs import LogDirs
 from plogd.ports import spawn

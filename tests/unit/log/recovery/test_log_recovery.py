@@ -11,8 +11,8 @@ from dataclasses import replace
 import pytest
 
 from plogd.log import file_names
-from plogd.log.log import Log
 from plogd.log.disk.log_dir import OFFSET_CHECKPOINTS
+from plogd.log.log import Log
 from tests.helpers.log_site import (
     CONFIG,
     LogSite,

@@ -11,8 +11,8 @@ from plog.wire.messages.delete_records import (
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
-from plogd.log.housekeeping import RETRY_MS
 from plogd.log.file_names import SNAPSHOT_SUFFIX
+from plogd.log.housekeeping import RETRY_MS
 from tests.helpers.sim_broker import LOG_DIR, SimBroker, create_topic
 
 _ID = {"producer_id": 1000, "producer_epoch": 0}

@@ -14,7 +14,6 @@ from plog.records.codec import Record
 from plog.records.control import ControlType, encode_control_key, encode_end_txn_value
 from plogd.log import file_names
 from plogd.log.leader_epochs import LeaderEpochs
-from plogd.log.segment.log_segment import LogSegment
 from plogd.log.producer_state import ProducerStateManager
 from plogd.log.recovery.segment_recovery import (
     RecoveredSegment,
@@ -22,6 +21,7 @@ from plogd.log.recovery.segment_recovery import (
     replay_batch,
     replay_segment,
 )
+from plogd.log.segment.log_segment import LogSegment
 from tests.helpers.log_data import SMALL, T0, append, client_batch, fill
 from tests.helpers.sim_files import SimCrash, SimFiles
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from plogd.log import file_names
-from plogd.log.segment.log_segment import LogSegment
 from plogd.log.recovery.stray_segments import take_out
+from plogd.log.segment.log_segment import LogSegment
 from tests.helpers.log_data import SMALL, fill
 from tests.helpers.sim_files import SimFiles
 

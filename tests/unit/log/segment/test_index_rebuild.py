@@ -10,9 +10,9 @@ import pytest
 
 from plog.errors import CorruptMessage
 from plogd.log import file_names
+from plogd.log.log import Log
 from plogd.log.segment.cold_read import ColdRead
 from plogd.log.segment.index_rebuild import RECHECK_MS
-from plogd.log.log import Log
 from plogd.log.segment.log_segment import LogSegment, UncheckedSegment
 from plogd.log.time_lookup import offset_for_timestamp
 from plogd.ports import Later

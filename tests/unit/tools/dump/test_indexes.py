@@ -11,8 +11,8 @@ import pytest
 from plog.records.builder import build_batch
 from plog.records.codec import Record
 from plogd.log.producer_snapshot import SnapshotEntry, encode_snapshot
-from plogd.tools.dump.problem_report import ProblemReport
 from plogd.tools.dump.indexes import dump_index, dump_snapshot, dump_time_index, dump_txn_index
+from plogd.tools.dump.problem_report import ProblemReport
 
 BASE = 100
 STEM = f"{BASE:020d}"

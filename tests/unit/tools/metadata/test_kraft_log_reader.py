@@ -13,13 +13,13 @@ from plog.wire.internal.metadata_records import (
     TopicRecord,
     encode_metadata_record,
 )
-from plogd.tools.storage.cluster_state import ClusterState
 from plogd.tools.metadata.kraft_log_reader import (
     UnreadableMetadata,
     log_values,
     read_state,
     snapshot_values,
 )
+from plogd.tools.storage.cluster_state import ClusterState
 from tests.helpers.kafka_data import (
     KafkaData,
     control_batch,

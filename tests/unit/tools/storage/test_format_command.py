@@ -7,7 +7,11 @@ from pathlib import Path
 import pytest
 
 from plog.cli.main import run_tool
-from plogd.log.disk.checkpoint_files import MetaProperties, read_meta_properties, write_meta_properties
+from plogd.log.disk.checkpoint_files import (
+    MetaProperties,
+    read_meta_properties,
+    write_meta_properties,
+)
 from plogd.os_files import OsFiles
 from plogd.tools.storage.command import configure
 from plogd.tools.storage.format_command import info, random_uuid

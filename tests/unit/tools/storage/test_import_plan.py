@@ -1,4 +1,4 @@
-"""plogd/tools/storage/import_plan.py: what may be adopted, what may not, and what is said about it."""
+"""storage/import_plan.py: what may be adopted, what may not, and what is said about it."""
 
 from __future__ import annotations
 
@@ -13,9 +13,15 @@ from plogd.config import BrokerConfig
 from plogd.log import file_names
 from plogd.log.disk.checkpoint_files import MetaProperties
 from plogd.tools.storage.cluster_state import ClusterState, KafkaPartition, KafkaTopic
-from plogd.tools.storage.log_inspection import LogFacts
-from plogd.tools.storage.import_plan import Plan, PlanOptions, check_sources, make_plan, state_from_logs
+from plogd.tools.storage.import_plan import (
+    Plan,
+    PlanOptions,
+    check_sources,
+    make_plan,
+    state_from_logs,
+)
 from plogd.tools.storage.import_source import SourceDir
+from plogd.tools.storage.log_inspection import LogFacts
 from tests.helpers.kafka_data import CLUSTER_ID, topic_id
 
 NODE = 7

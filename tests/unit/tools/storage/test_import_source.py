@@ -17,7 +17,6 @@ from plog.records.control import ControlType
 from plog.types import TopicPartition
 from plogd.log import file_names
 from plogd.os_files import OsFiles
-from plogd.tools.storage.log_inspection import inspect_log
 from plogd.tools.storage.import_source import (
     SourceLocks,
     SourceUnusable,
@@ -25,6 +24,7 @@ from plogd.tools.storage.import_source import (
     read_source_dir,
     unfinished_transactions,
 )
+from plogd.tools.storage.log_inspection import inspect_log
 from tests.helpers.kafka_data import KafkaData, control_batch, topic_id, values_batch
 from tests.helpers.sim_files import SimFiles
 

@@ -1,4 +1,4 @@
-"""plogd/tools/storage/import_writer.py: a broker of ours starts on what was adopted, crash or not."""
+"""storage/import_writer.py: a broker of ours starts on what was adopted, crash or not."""
 
 from __future__ import annotations
 

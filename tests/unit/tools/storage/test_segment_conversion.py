@@ -1,4 +1,4 @@
-"""plogd/tools/storage/segment_conversion.py: old segments written anew, with a crash at every step."""
+"""storage/segment_conversion.py: old segments written anew, with a crash at every step."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import pytest
 
 from plog.records.codec import Record
 from plog.records.reader import iter_records
-from plogd.log.segment.log_segment import LogSegment
 from plogd.log.file_names import segment_path
-from plogd.tools.storage.segment_conversion import NotConvertible, convert_segment, replace_segment
+from plogd.log.segment.log_segment import LogSegment
 from plogd.tools.storage.log_inspection import walk_segment
+from plogd.tools.storage.segment_conversion import NotConvertible, convert_segment, replace_segment
 from plogd.topic_config import TopicConfig
 from tests.corpus import legacy
 from tests.helpers.kafka_data import batch

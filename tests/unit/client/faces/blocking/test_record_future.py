@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from plog.client.producer.producer_batch import ProducerBatch
 from plog.client.faces.blocking.record_future import RecordFuture, _has_state
+from plog.client.producer.producer_batch import ProducerBatch
 from plog.errors import CorruptMessage
 from plog.types import TopicPartition
 

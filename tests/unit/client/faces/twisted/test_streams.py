@@ -9,8 +9,8 @@ import pytest
 from twisted.internet.defer import Deferred, succeed
 from twisted.internet.task import Clock
 
+from plog.client.consumer.pending_records import PendingRecords
 from plog.client.faces.twisted import streams as twisted_streams
-from plog.client.network.twisted_network import DeferredNetwork
 from plog.client.faces.twisted.streams import (
     ConsumerFactory,
     ConsumerProtocol,
@@ -18,7 +18,7 @@ from plog.client.faces.twisted.streams import (
     ProducerProtocol,
     StreamService,
 )
-from plog.client.consumer.pending_records import PendingRecords
+from plog.client.network.twisted_network import DeferredNetwork
 from plog.client.values import ConsumerRecord
 from plog.records.batch import TimestampType
 

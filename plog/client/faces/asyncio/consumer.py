@@ -1,46 +1,28 @@
-"""The asyncio face: `Producer`, `Consumer` and `Admin` for coroutines, on any loop.
-
-The engine runs in the loop's own thread, on a reactor made over the loop (loop_reactor.py). A
-client may be made anywhere; it belongs to the loop in which it is first used, or entered by ``async
-with``. What is said of a method here is all that differs from the other faces.
-"""
+"""The asyncio face's `Consumer`."""
 
 from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import AsyncIterator, Callable, Generator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from twisted.internet.defer import Deferred
 
-from plog.client.faces.asyncio.admin import Admin
-from plog.client.faces.asyncio.base import Client
-from plog.client.network.cluster import Cluster
-from plog.client.faces.consumer_face import ReactorConsumerFace
-from plog.client.faces.method_adapters import awaitable, check_topics, here
 from plog.client.callback_checks import (
     check_assignors,
     check_functions,
-    check_interceptors,
-    check_partitioner,
 )
-from plog.client.producer.interceptors import ProducerInterceptor
-from plog.client.settings.settings_loader import Servers
-from plog.client.producer.partitioner import Partitioner
-from plog.client.faces.polling_consumer import ARROW_RECORDS_MAX, PollingConsumer
-from plog.client.producer.core import ProducerCore
-from plog.client.producer.producer_batch import OnDelivery, RecordHandle, call_when_done, metadata_of
 from plog.client.consumer.rebalance_listener import ConsumerRebalanceListener, check_listener
-from plog.client.producer.record_checks import Headers, Serializer
-from plog.client.settings import (
-    ConsumerSettings,
-    ProducerSettings,
-)
-from plog.client.transactions.faces import AsyncioTransactions
-from plog.client.transactions.transactional_producer import producer_core
+from plog.client.faces.asyncio.base import Client
+from plog.client.faces.consumer_face import ReactorConsumerFace
+from plog.client.faces.method_adapters import awaitable, check_topics
+from plog.client.faces.polling_consumer import ARROW_RECORDS_MAX, PollingConsumer
+from plog.client.network.cluster import Cluster
 from plog.client.network.twisted_network import TwistedNetwork
-from plog.client.values import ConsumerRecord, RecordMetadata
+from plog.client.settings import ConsumerSettings
+from plog.client.settings.settings_loader import Servers
+from plog.client.values import ConsumerRecord
 
 if TYPE_CHECKING:
     import pyarrow
@@ -48,128 +30,6 @@ if TYPE_CHECKING:
     from plog.client.assignors import Assignor
 
 T = TypeVar("T")
-
-
-class RecordAwaitable(RecordHandle):
-    """A record on its way: await it for where the record is, as often as you like."""
-
-    __slots__ = ()
-
-    def __await__(self) -> Generator[Any, Any, RecordMetadata]:
-        if not self.done():
-            future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            call_when_done(self, lambda _: _wake(future))
-            yield from future
-        return metadata_of(self)
-
-    async def result(self) -> RecordMetadata:
-        """The same, as a coroutine."""
-        return await self
-
-
-def _wake(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)
-
-
-class Producer(Client[ProducerCore[RecordAwaitable]], AsyncioTransactions):
-    """Sends records to topics.
-
-        async with Producer(bootstrap_servers="localhost:9092") as producer:
-            sent = await producer.send("page-views", b"/index.html", key=b"alice")
-            print((await sent).offset)
-
-    Settings have Kafka's names, with underscores as keywords, or with dots in `config`.
-
-    Raises ConfigError for settings that are wrong.
-    """
-
-    def __init__(
-        self,
-        *,
-        bootstrap_servers: Servers = None,
-        key_serializer: Serializer | None = None,
-        value_serializer: Serializer | None = None,
-        partitioner: Partitioner | Callable[..., int] | None = None,
-        interceptors: Sequence[ProducerInterceptor] = (),
-        config: Mapping[str, object] | None = None,
-        **settings: object,
-    ) -> None:
-        check_functions(key_serializer=key_serializer, value_serializer=value_serializer)
-        check_partitioner(partitioner)
-        check_interceptors(interceptors)
-        made = ProducerSettings.from_options(
-            config, bootstrap_servers=bootstrap_servers, **settings
-        )
-        super().__init__(
-            made,
-            lambda cluster, network: producer_core(
-                cluster,
-                network,
-                made,
-                key_serializer=key_serializer,
-                value_serializer=value_serializer,
-                partitioner=partitioner,
-                interceptors=interceptors,
-                make_handle=RecordAwaitable,
-            ),
-            auto_create_topics=True,
-        )
-
-    async def send(
-        self,
-        topic: str,
-        value: Any = None,
-        key: Any = None,
-        *,
-        partition: int | None = None,
-        timestamp: int | None = None,
-        headers: Headers = (),
-        on_delivery: OnDelivery | None = None,
-    ) -> RecordAwaitable:
-        """Send a record; waits only for a topic that is not known yet, and for memory.
-
-        `value` and `key` are bytes, or what the serializers take, `headers` a dict or pairs of name
-        and bytes, `timestamp` is in ms since 1970, now by default. `on_delivery` is called with
-        metadata and None, or None and an error, in the loop's thread.
-
-        Raises:
-            SerializationFailed: a serializer failed, or key or value are no bytes.
-            RecordTooLarge: it is larger than max.request.size or buffer.memory.
-            UnknownTopicOrPartition, RequestTimedOut: the topic did not come in max.block.ms.
-            BufferExhausted: memory stayed full for as long.
-        """
-        record = (topic, value, key, partition, timestamp, headers, on_delivery)
-        core = self._core
-        if asyncio.get_running_loop() is not self._loop:  # Here for speed: mostly it is.
-            self._check_loop()
-        sent = None if core.has_line else core.send(*record)
-        if sent is not None:
-            return sent
-        return await self._run(lambda core: core.send_soon(*record))
-
-    async def send_and_wait(
-        self,
-        topic: str,
-        value: Any = None,
-        key: Any = None,
-        *,
-        partition: int | None = None,
-        timestamp: int | None = None,
-        headers: Headers = (),
-    ) -> RecordMetadata:
-        """Send a record, and wait for where it is. Raises as `send`, and why it failed."""
-        sent = await self.send(
-            topic, value, key, partition=partition, timestamp=timestamp, headers=headers
-        )
-        return await sent
-
-    flush = awaitable(ProducerCore.flush)
-    partitions_for = awaitable(ProducerCore.partitions_for)
-    metrics = here(ProducerCore.metrics)
-
-    async def _close_core(self, timeout_s: float | None) -> None:
-        await self._run(lambda core: core.close(timeout_s))
 
 
 async def _call_user(function: Callable[..., Any], *arguments: Any) -> Any:
@@ -320,6 +180,3 @@ class Consumer(Client[PollingConsumer], ReactorConsumerFace):
 
     async def _close_core(self, timeout_s: float | None) -> None:
         await self._run(PollingConsumer.close, timeout_s)
-
-
-__all__ = ["Admin", "Consumer", "Producer", "RecordAwaitable"]
