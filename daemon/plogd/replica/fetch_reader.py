@@ -115,7 +115,7 @@ class FetchReader:
                 except OSError as error:
                     if not log.closed:  # The next read finds the log offline, or tries again.
                         log.disk_failed("read", error)
-                except BaseException:
+                except Exception:  # Cancelled, too; not the end of a process in the simulator.
                     _cancel_all(jobs)
                     raise
             # A page cache under pressure might forget forever: the last one waits for the disk.
