@@ -160,6 +160,7 @@ class Broker:
             random=self.random,
             jobs=self.jobs,
             turn=self._turn,
+            fair_queue=self.fair_queue,
             report=self._report,
             on_bug=self.report_bug,
         )
@@ -265,7 +266,9 @@ class Broker:
         metadata_log = await self.log_manager.load_metadata_log(
             METADATA_PARTITION, METADATA_TOPIC_ID, _METADATA_LOG_CONFIG
         )
-        self.store = EmbeddedStore(metadata_log, clock=self.clock, turn=self._turn)
+        self.store = EmbeddedStore(
+            metadata_log, clock=self.clock, turn=self._turn, fair_queue=self.fair_queue
+        )
         self.store.open()
         self._metadata_log = metadata_log
         await self.keep_room()
@@ -281,6 +284,7 @@ class Broker:
             brokers=self.replica_manager.topics,
             defaults=self._topic_defaults,
             random=self.random,
+            fair_queue=self.fair_queue,
             report=self._report,
         )
         self.auto_topic_creation = AutoTopicCreation(

@@ -134,12 +134,12 @@ def _result(name: str | None, topic_id: Uuid, error: KafkaError) -> DeletableTop
 def refuse_delete_topics(
     request: DeleteTopicsRequest, context: RequestContext, error: KafkaError
 ) -> DeleteTopicsResponse:
-    """Refuse every topic with `error`."""
+    """Refuse every topic with `error`; a name that is repeated only once."""
 
     def refused(asked: str | DeleteTopicState) -> DeletableTopicResult:
         if isinstance(asked, str):
             return _result(asked, ZERO_UUID, error)
         return _result(asked.name, asked.topic_id, error)
 
-    asked: list[str | DeleteTopicState] = [*request.topic_names, *request.topics]
+    asked: list[str | DeleteTopicState] = [*dict.fromkeys(request.topic_names), *request.topics]
     return DeleteTopicsResponse(responses=lazy_array(asked, refused))

@@ -7,7 +7,8 @@ partition_creation.py. A crash after the write is made good at the next start: a
 gets fresh ones, a log without a topic is put aside. The controller's state moves only on the
 store's outcomes, and operations on one name run one after the other.
 
-Whoever asks may go away in the middle: the work goes on. Called on the reactor's thread.
+A topic may have thousands of partitions, so they are handled in slices (fair_queue.py). The work
+continues when the client that asked for it leaves. Called on the reactor's thread.
 Source: Kafka 4.0 ReplicationControlManager.
 """
 
@@ -25,7 +26,7 @@ from plogd.controller.partition_creation import (
     MorePartitions,
     counted,
     extended,
-    first_states,
+    first_state,
     plan_partitions,
 )
 from plogd.controller.replica_placement import Assignments
@@ -37,6 +38,7 @@ from plogd.controller.topic_creation import (
     collision_key,
     plan_topic,
 )
+from plogd.fair_queue import FairQueue, Slices
 from plogd.metadata.cache import PartitionState, TopicState
 from plogd.metadata.store import (
     ABSENT,
@@ -89,12 +91,14 @@ class Controller:
         brokers: Brokers,
         defaults: Callable[[], Defaults],
         random: Random,
+        fair_queue: FairQueue,
         report: Report = silence,
     ) -> None:
         self._store = store
         self._brokers = brokers
         self._defaults = defaults
         self._random = random
+        self._queue = fair_queue
         self._report = report
         self._term = -1
         self._topics: dict[str, TopicState] = {}
@@ -196,8 +200,9 @@ class Controller:
             if new.name in self._half_made:
                 await self._remove(new.name)
             plan = self.plan(new)
-            topic = self._first_state(plan)
-            version = await self._write_topic(topic, plan.assignments)
+            slices = Slices(self._queue)
+            topic = await self._first_state(plan, slices)
+            version = await self._write_topic(topic, plan.assignments, slices)
             self._remember(topic, version)
             try:
                 await self._brokers.start_topic(topic)
@@ -213,11 +218,11 @@ class Controller:
         )
         return topic
 
-    def _first_state(self, plan: TopicPlan) -> TopicState:
+    async def _first_state(self, plan: TopicPlan, slices: Slices) -> TopicState:
         return TopicState(
             name=plan.name,
             topic_id=self._new_topic_id(),
-            partitions=first_states(plan.assignments),
+            partitions=await _first_states(plan.assignments, slices),
             config=plan.config,
         )
 
@@ -231,7 +236,9 @@ class Controller:
             if topic_id not in _RESERVED_IDS and not uuid_to_text(topic_id).startswith("-"):
                 return topic_id
 
-    async def _write_topic(self, topic: TopicState, assignments: Assignments) -> int:
+    async def _write_topic(
+        self, topic: TopicState, assignments: Assignments, slices: Slices
+    ) -> int:
         """Write the topic as a whole; the version of its key."""
         key: Key = ("topic", topic.name)
         value = TopicValue(topic_id=topic.topic_id, assignments=assignments)
@@ -239,7 +246,8 @@ class Controller:
         if topic.config:
             config_key: Key = ("config", "topic", topic.name)
             changes.append(Change(key=config_key, value=topic.config, expected=ABSENT))
-        changes += [_partition_change(topic.name, state) for state in topic.partitions]
+        async for state in slices.over(topic.partitions):
+            changes.append(_partition_change(topic.name, state))
         outcome = _first(await self._store.write_atomic(changes, self._term))
         if not isinstance(outcome, Written):
             raise TopicAlreadyExists(f"Topic '{topic.name}' already exists.")
@@ -275,14 +283,16 @@ class Controller:
         await self._enter(key)
         try:
             assignments = self.plan_partitions(asked)
-            topic = extended(self._topics[asked.topic], assignments)
+            slices = Slices(self._queue)
+            new = await _first_states(assignments, slices)
+            topic = extended(self._topics[asked.topic], new)
             try:
                 await self._brokers.make_logs(topic)
-                version = await self._write_partitions(topic, assignments)
+                version = await self._write_partitions(topic, new, slices)
             except KafkaError:
                 await self._brokers.remove_unserved_logs(topic)
                 raise
-            topic = extended(self._topics[asked.topic], assignments)  # It may have new settings.
+            topic = extended(self._topics[asked.topic], new)  # It may have new settings.
             self._remember(topic, version)
             await self._brokers.start_topic(topic)
         finally:
@@ -294,7 +304,9 @@ class Controller:
         )
         return topic
 
-    async def _write_partitions(self, topic: TopicState, new: Assignments) -> int:
+    async def _write_partitions(
+        self, topic: TopicState, new: tuple[PartitionState, ...], slices: Slices
+    ) -> int:
         """Write the new partitions of `topic` as a whole; the version of its key."""
         value = TopicValue(
             topic_id=topic.topic_id,
@@ -302,11 +314,8 @@ class Controller:
         )
         key: Key = ("topic", topic.name)
         changes = [Change(key=key, value=value, expected=self._versions[topic.name])]
-        changes += [
-            _partition_change(topic.name, state)
-            for state in topic.partitions
-            if state.partition in new
-        ]
+        async for state in slices.over(new):
+            changes.append(_partition_change(topic.name, state))
         outcome = _first(await self._store.write_atomic(changes, self._term))
         assert isinstance(outcome, Written), "only this controller writes topics"
         return outcome.version
@@ -340,6 +349,11 @@ class Controller:
         assert isinstance(outcome, Written), "only this controller writes topics"
         self._forget(name)
         self._half_made.discard(name)
+
+
+async def _first_states(assignments: Assignments, slices: Slices) -> tuple[PartitionState, ...]:
+    placed = sorted(assignments.items())
+    return tuple([first_state(number, replicas) async for number, replicas in slices.over(placed)])
 
 
 def _first(outcomes: Sequence[Outcome]) -> Outcome:

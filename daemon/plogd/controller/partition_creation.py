@@ -86,24 +86,21 @@ def _assigned(
     return {number: tuple(replicas) for number, replicas in enumerate(assignments, present)}
 
 
-def first_states(assignments: Assignments) -> tuple[PartitionState, ...]:
-    """New partitions: the preferred leader leads, all replicas are in sync, the epoch is 0."""
-    return tuple(
-        PartitionState(
-            partition=number,
-            leader=replicas[0],
-            leader_epoch=0,
-            replicas=replicas,
-            isr=replicas,
-            partition_epoch=0,
-        )
-        for number, replicas in sorted(assignments.items())
+def first_state(number: int, replicas: tuple[int, ...]) -> PartitionState:
+    """A new partition: the preferred leader leads, all replicas are in sync, the epoch is 0."""
+    return PartitionState(
+        partition=number,
+        leader=replicas[0],
+        leader_epoch=0,
+        replicas=replicas,
+        isr=replicas,
+        partition_epoch=0,
     )
 
 
-def extended(topic: TopicState, assignments: Assignments) -> TopicState:
-    """`topic` with partitions more."""
-    return replace(topic, partitions=topic.partitions + first_states(assignments))
+def extended(topic: TopicState, new: tuple[PartitionState, ...]) -> TopicState:
+    """`topic` with more partitions."""
+    return replace(topic, partitions=topic.partitions + new)
 
 
 def counted(partitions: int) -> str:

@@ -27,13 +27,13 @@ def assign_replicas(
             f"Unable to replicate the partition {replication_factor} time(s): only "
             f"{len(brokers)} broker(s) are registered."
         )
-    return {
-        number: tuple(
-            brokers[(start + number + replica) % len(brokers)]
-            for replica in range(replication_factor)
-        )
-        for number in range(partition_count)
-    }
+    count = len(brokers)
+    # One tuple for each first leader: a topic may have thousands of partitions.
+    by_leader = [
+        tuple(brokers[(leader + replica) % count] for replica in range(replication_factor))
+        for leader in range(count)
+    ]
+    return {number: by_leader[(start + number) % count] for number in range(partition_count)}
 
 
 def check_assignments(

@@ -17,6 +17,7 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Awaitable, Callable, Sequence
 
+from plogd.fair_queue import FairQueue, Slices
 from plogd.log import file_names
 from plogd.log.housekeeping import RETRY_MS, Housekeeping
 from plogd.log.io_errors import is_refusal
@@ -44,6 +45,7 @@ class Deletions:
         jobs: Jobs,
         timers: Timers,
         random: Random,
+        fair_queue: FairQueue,
         housekeeping: Housekeeping,
         write_log_starts: Callable[[str], Awaitable[bool]],
         storage_failed: Callable[[str, OSError], None],
@@ -52,6 +54,7 @@ class Deletions:
         self._jobs = jobs
         self._timers = timers
         self._random = random
+        self._queue = fair_queue
         self._housekeeping = housekeeping
         self._write_log_starts = write_log_starts
         self._storage_failed = storage_failed
@@ -176,7 +179,7 @@ class Deletions:
                     log.topic_partition, self._random.random_bytes(16).hex()
                 ),
             )
-            for log in logs
+            async for log in Slices(self._queue).over(logs)
             if not log.offline
         }
         if not doomed_by_path:

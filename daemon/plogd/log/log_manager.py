@@ -21,6 +21,7 @@ from collections.abc import Callable, Sequence
 from plog.errors import KafkaStorageError, PlogError, PolicyViolation
 from plog.types import TopicPartition, Uuid
 from plogd.config import BrokerConfig
+from plogd.fair_queue import FairQueue, Slices
 from plogd.log import file_names
 from plogd.log.creation import NewLog, create_logs
 from plogd.log.deletion import Deletions
@@ -73,6 +74,7 @@ class LogManager:
         random: Random,
         jobs: Jobs,
         turn: Turn,
+        fair_queue: FairQueue,
         report: Report = silence,
         on_bug: Callable[[str, Exception], None] | None = None,
     ) -> None:
@@ -81,6 +83,7 @@ class LogManager:
         self._files = files
         self._random = random
         self._jobs = jobs
+        self._queue = fair_queue
         self._report = report
         self._on_bug = on_bug or self._report_bug
         self._is_loaded = False
@@ -140,6 +143,7 @@ class LogManager:
             jobs=self._jobs,
             timers=timers,
             random=self._random,
+            fair_queue=self._queue,
             housekeeping=self.housekeeping,
             write_log_starts=self._note_log_starts,
             storage_failed=self.storage_failed,
@@ -307,7 +311,8 @@ class LogManager:
             self._operation_failed(log_dir.path, error)
             what = f"cannot make a log in {log_dir.path}: {told(error)}"
             raise KafkaStorageError(what) from error
-        return [self._open(state) for state in states]
+        slices = Slices(self._queue)
+        return [self._open(state) async for state in slices.over(states)]
 
     def get(self, topic_partition: TopicPartition) -> Log | None:
         """The open log of a partition."""
@@ -315,12 +320,16 @@ class LogManager:
 
     def delete(self, *of_topic: TopicPartition) -> Later[None]:
         """Close logs and take their directories out of sight; their files go a little later."""
-        logs = [self.logs.pop(key) for key in of_topic]
-        for log in logs:
+        return spawn(self._delete(of_topic))
+
+    async def _delete(self, of_topic: Sequence[TopicPartition]) -> None:
+        by_dir: dict[str, list[Log]] = {one.path: [] for one in self._dirs}
+        async for key in Slices(self._queue).over(of_topic):
+            log = self.logs.pop(key)
             log.close()
-        by_dir = {one.path: [log for log in logs if log.log_dir == one.path] for one in self._dirs}
+            by_dir[log.log_dir].append(log)
         deletions = [spawn(self._deletions.delete_logs(path, of)) for path, of in by_dir.items()]
-        return spawn(gather(deletions)).map(lambda _: None)
+        await gather(deletions)
 
     # -- look-ups that have to wait -----------------------------------------------------------
 

@@ -68,6 +68,7 @@ class ReplicaManager:
             log_manager=log_manager,
             cache=cache,
             stats=stats,
+            fair_queue=fair_queue,
             on_progress=self._progress,
         )
         self._partitions = self.topics.partitions

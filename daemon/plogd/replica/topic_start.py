@@ -39,7 +39,7 @@ class TopicStart:
         try:
             await self._topics.start_topics(topics)
         except (KafkaStorageError, PolicyViolation) as error:
-            missing = self._topics.without_logs(topics)
+            missing = await self._topics.without_logs(topics)
             self._report(
                 "cannot create the logs of {count} partitions ({partitions}): {error}; they are "
                 "offline until there is room",

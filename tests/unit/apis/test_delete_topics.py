@@ -9,6 +9,7 @@ import pytest
 from plog.errors import ErrorCode
 from plog.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from plog.wire.messages.metadata import MetadataRequest
+from plogd.apis.in_slices import MAX_CHANGES
 from tests.helpers.sim_broker import SimBroker, create_topic
 
 
@@ -149,3 +150,10 @@ def test_internal_topics_can_be_deleted_like_others() -> None:
     broker = make("__consumer_offsets")
     [result] = broker.ask(by_name("__consumer_offsets"), 5).responses
     assert result.error_code == 0
+
+
+def test_refused_request_is_answered_once_for_a_name_that_is_repeated() -> None:
+    broker = SimBroker().start()
+    request = DeleteTopicsRequest(topic_names=["same"] * (MAX_CHANGES + 1))
+    [result] = broker.ask(request, 5).responses
+    assert (result.name, result.error_code) == ("same", ErrorCode.POLICY_VIOLATION)

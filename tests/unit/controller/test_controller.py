@@ -16,6 +16,7 @@ from plog.errors import (
 from plogd.controller.controller import Controller
 from plogd.controller.partition_creation import MorePartitions
 from plogd.controller.topic_creation import Defaults, NewTopic
+from plogd.fair_queue import FairQueue
 from plogd.metadata.cache import TopicState
 from plogd.metadata.image import MetadataImage
 from plogd.metadata.store import Change, Conflict, Key, Outcome, TopicValue, Watcher, Written
@@ -113,6 +114,7 @@ class Setup:
             brokers=self.brokers,
             defaults=lambda: Defaults(num_partitions=2, replication_factor=1, brokers=(1,)),
             random=SimPorts().random,
+            fair_queue=FairQueue(SimPorts().timers),
             report=lambda message, **fields: self.reports.append(message.format(**fields)),
         )
         self.topics = outcome(self.controller.load())

@@ -19,7 +19,7 @@ from plogd.controller.partition_creation import (
     MorePartitions,
     counted,
     extended,
-    first_states,
+    first_state,
     plan_partitions,
 )
 from plogd.controller.replica_placement import Assignments
@@ -28,9 +28,8 @@ from plogd.metadata.cache import TopicState
 
 
 def topic(*replicas: tuple[int, ...], name: str = "t") -> TopicState:
-    return TopicState(
-        name=name, topic_id=b"t" * 16, partitions=first_states(dict(enumerate(replicas)))
-    )
+    states = tuple(first_state(number, brokers) for number, brokers in enumerate(replicas))
+    return TopicState(name=name, topic_id=b"t" * 16, partitions=states)
 
 
 def plan(count: int, assignments: Any = None, brokers: tuple[int, ...] = (1,)) -> Assignments:
@@ -94,7 +93,7 @@ def test_internal_topics_keep_the_number_their_coordinators_reckon_with() -> Non
 
 def test_an_extended_topic_keeps_what_it_had() -> None:
     old = topic((1,))
-    new = extended(old, {1: (1,)})
+    new = extended(old, (first_state(1, (1,)),))
     assert (new.name, new.topic_id, new.partitions[:1]) == (old.name, old.topic_id, old.partitions)
     assert [state.partition for state in new.partitions] == [0, 1]
     assert (new.partitions[1].leader, new.partitions[1].isr) == (1, (1,))

@@ -12,11 +12,13 @@ from plog.errors import (
     NoReassignmentInProgress,
     UnknownTopicOrPartition,
 )
-from plogd.controller.partition_creation import first_states
+from plogd.controller.partition_creation import first_state
 from plogd.controller.reassignments import check_reassignment
 from plogd.metadata.cache import TopicState
 
-TOPIC = TopicState(name="t", topic_id=b"t" * 16, partitions=first_states({0: (1,), 1: (1,)}))
+TOPIC = TopicState(
+    name="t", topic_id=b"t" * 16, partitions=(first_state(0, (1,)), first_state(1, (1,)))
+)
 
 
 def check(

@@ -13,6 +13,7 @@ Source: Kafka 4.0 GroupMetadataManager, GroupCoordinatorService.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from operator import attrgetter
 from typing import Final
 
 from plog.errors import (
@@ -52,6 +53,7 @@ from plogd.ports import Clock, Random, Report
 
 GROUP_TYPE: Final = "classic"
 """The type of all groups, as in ListGroups."""
+_MEMBER_AND_ASSIGNMENT: Final = attrgetter("member_id", "assignment")
 
 
 class GroupMetadataManager:
@@ -122,8 +124,10 @@ class GroupMetadataManager:
         _validate_protocol("name", request.protocol_name, group.protocol_name)
         if group.state is PREPARING_REBALANCE:
             raise RebalanceInProgress(f"group {group.group_id} rebalances: join again")
-        assignments = {each.member_id: each.assignment for each in request.assignments}
+        assignments: dict[str, bytes] = {}
         if group.state is not STABLE and group.leader_id == member.member_id:
+            # Not element by element: a request may have 50,000 for members there are not.
+            assignments = dict(map(_MEMBER_AND_ASSIGNMENT, request.assignments))
             self._check_assignments(group, assignments)
         self._rebalances.synced(group, member)
         if group.state is STABLE:
