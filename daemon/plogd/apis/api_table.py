@@ -96,7 +96,7 @@ from plogd.ports import Later
 
 # Any: each handler takes the request of its own row, which the table checks by its API key.
 Handler: TypeAlias = Callable[
-    [Any, RequestContext, Broker], ApiMessage | SharedResponse | Later[Any] | None
+    [Any, RequestContext, Broker], ApiMessage | bytes | SharedResponse | Later[Any] | None
 ]
 """Handles a request: its response, a Later of it, or None for none. May raise KafkaError."""
 

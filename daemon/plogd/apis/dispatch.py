@@ -22,11 +22,11 @@ from typing import Any, NamedTuple, TypeAlias
 
 from plog.errors import KafkaError
 from plog.wire.api_keys import ApiKey
-from plog.wire.frames import frame_parts, frame_response
+from plog.wire.frames import frame_encoded, frame_parts, frame_response
 from plog.wire.header import RequestHeader, UnknownApiKey, decode_request_header
 from plog.wire.primitives import Part, WireError
 from plog.wire.schema import ApiMessage, TooManyElements
-from plog.wire.single_produce import read_single_produce
+from plog.wire.single_produce import SingleProduce, decode_single_produce
 from plogd.apis.api_table import ADVERTISED, HANDLERS, Row
 from plogd.apis.api_versions import unknown_version_response
 from plogd.apis.close_connection import CloseConnection
@@ -41,7 +41,6 @@ from plogd.apis.encoded_response import (
 )
 from plogd.apis.encoding_memory import WorkMemory
 from plogd.apis.request_context import RequestContext
-from plogd.apis.single_produce import single_produce_call
 from plogd.apis.unsupported_versions import explain_api, explain_version
 from plogd.broker import Broker
 from plogd.connection_context import ConnectionContext
@@ -71,6 +70,9 @@ _FEW_BYTES = 512
 
 Parts: TypeAlias = list[Part]
 """A framed response: bytes, and FileRegions that the transport closes."""
+
+Request: TypeAlias = ApiMessage | SingleProduce
+"""A decoded request. Most Produces have a form with a decoder of its own."""
 
 
 class Dispatched(NamedTuple):
@@ -121,13 +123,10 @@ class Dispatcher:
 
     def _dispatch(self, frame: memoryview, connection: ConnectionContext) -> Dispatched:
         if frame[:2] == _PRODUCE_KEY:
-            single = read_single_produce(frame)
+            single = decode_single_produce(frame)
             if single is not None:
-                produce, records = single
-                call = single_produce_call(self._broker, produce)
-                if call is not None:
-                    self._begin(self._produce_row, produce.version, connection)
-                    return Dispatched(True, call.start(records))
+                context = RequestContext(single.header, connection, len(frame))
+                return Dispatched(True, self._start(self._produce_row, single, context))
         try:
             header, position = decode_request_header(frame)
         except WireError as error:
@@ -141,7 +140,7 @@ class Dispatcher:
             return self._unknown_version(row, header, connection, frame)
         context = RequestContext(header, connection, len(frame))
         body = frame[position:]
-        if header.api_key == ApiKey.PRODUCE:
+        if row is self._produce_row:
             started = self._start(row, self._decode(row, body, context), context)
             return Dispatched(True, started, context.runs_alone)
         if len(body) <= _FEW_BYTES:
@@ -160,10 +159,18 @@ class Dispatcher:
         return Dispatched(False, self._start(row, request, context))
 
     def _start(
-        self, row: Row, request: ApiMessage, context: RequestContext
+        self, row: Row, request: Request, context: RequestContext
     ) -> MaybeLater[Parts | None]:
         self._begin(row, context.version, context.connection)
-        return self._handle(row, request, context)
+        try:
+            response = row.handle(request, context, self._broker)
+        except CloseConnection:
+            raise
+        except Exception as error:
+            return self._refuse(row, request, context, error)
+        if isinstance(response, Later):
+            return _Answer(self, row, request, context, response).later
+        return self._encode(row, request, context, response)
 
     # -- decoding ------------------------------------------------------------------------------
 
@@ -251,30 +258,12 @@ class Dispatcher:
 
     # -- the handler and its response ----------------------------------------------------------
 
-    def _handle(
-        self, row: Row, request: ApiMessage, context: RequestContext
-    ) -> MaybeLater[Parts | None]:
-        try:
-            response = row.handle(request, context, self._broker)
-        except CloseConnection:
-            raise
-        except Exception as error:
-            return self._refuse(row, request, context, error)
-        if isinstance(response, Later):
-            return self._answer_later(row, request, context, response)
-        return self._encode(row, request, context, response)
-
-    def _answer_later(
-        self, row: Row, request: ApiMessage, context: RequestContext, response: Later[Any]
-    ) -> Later[Parts | None]:
-        return _Answer(self, row, request, context, response).later
-
     def finish(
         self,
         row: Row,
-        request: ApiMessage,
+        request: Request,
         context: RequestContext,
-        response: ApiMessage | SharedResponse | None,
+        response: ApiMessage | bytes | SharedResponse | None,
         error: Exception | None,
     ) -> MaybeLater[Parts | None]:
         """The framed response, or that of the request that failed. Raises CloseConnection."""
@@ -283,7 +272,7 @@ class Dispatcher:
         return self._encode(row, request, context, response)
 
     def _refuse(
-        self, row: Row, request: ApiMessage, context: RequestContext, error: Exception
+        self, row: Row, request: Request, context: RequestContext, error: Exception
     ) -> MaybeLater[Parts | None]:
         """The response that the request failed. Raises CloseConnection where there is none."""
         if not isinstance(error, KafkaError):
@@ -306,15 +295,17 @@ class Dispatcher:
     def _encode(
         self,
         row: Row,
-        request: ApiMessage,
+        request: Request,
         context: RequestContext,
-        response: ApiMessage | SharedResponse | None,
+        response: ApiMessage | bytes | SharedResponse | None,
         *,
         is_refusal: bool = False,
     ) -> MaybeLater[Parts | None]:
         """The framed response; a Later if it has more elements than a slice."""
         if response is None:
             return None
+        if isinstance(response, bytes):
+            return [frame_encoded(context.header, response)]
         if isinstance(response, SharedResponse):
             return spawn(self._share(row, request, context, response))
         try:
@@ -326,12 +317,12 @@ class Dispatcher:
             return self._cannot_encode(row, request, context, error, is_refusal)
         if parts is None:
             return spawn(self._encode_later(row, request, context, response, is_refusal))
-        return _framed(context, parts)
+        return frame_parts(context.header, parts)
 
     async def _encode_later(
         self,
         row: Row,
-        request: ApiMessage,
+        request: Request,
         context: RequestContext,
         response: ApiMessage,
         is_refusal: bool,
@@ -348,10 +339,10 @@ class Dispatcher:
             _close_regions(response)
             refused = self._cannot_encode(row, request, context, error, is_refusal)
             return await refused if isinstance(refused, Later) else refused
-        return _framed(context, parts)
+        return frame_parts(context.header, parts)
 
     async def _share(
-        self, row: Row, request: ApiMessage, context: RequestContext, response: SharedResponse
+        self, row: Row, request: Request, context: RequestContext, response: SharedResponse
     ) -> Parts | None:
         key, state = response.key, response.state
         try:
@@ -361,7 +352,7 @@ class Dispatcher:
         except Exception as error:
             refused = self._refuse(row, request, context, error)
             return await refused if isinstance(refused, Later) else refused
-        return SharedAnswer(_framed(context, shared.parts), shared)
+        return SharedAnswer(frame_parts(context.header, shared.parts), shared)
 
     def _bound_of(self, is_refusal: bool) -> int:
         # A refusal has only what the request has, so the request's own bounds apply to it.
@@ -370,7 +361,7 @@ class Dispatcher:
     def _cannot_encode(
         self,
         row: Row,
-        request: ApiMessage,
+        request: Request,
         context: RequestContext,
         error: Exception,
         is_refusal: bool,
@@ -393,7 +384,7 @@ class _Answer:
         self,
         dispatcher: Dispatcher,
         row: Row,
-        request: ApiMessage,
+        request: Request,
         context: RequestContext,
         response: Later[Any],
     ) -> None:
@@ -408,7 +399,7 @@ class _Answer:
     def _cancel(self) -> None:
         self._waiting.cancel()
 
-    def _on_value(self, response: ApiMessage | SharedResponse | None) -> None:
+    def _on_value(self, response: ApiMessage | bytes | SharedResponse | None) -> None:
         self._complete(response, None)
 
     def _on_error(self, error: Exception) -> None:
@@ -418,7 +409,9 @@ class _Answer:
             self._complete(None, error)
 
     def _complete(
-        self, response: ApiMessage | SharedResponse | None, error: Exception | None
+        self,
+        response: ApiMessage | bytes | SharedResponse | None,
+        error: Exception | None,
     ) -> None:
         try:
             parts = self._dispatcher.finish(
@@ -432,11 +425,6 @@ class _Answer:
             parts.then(self.later.succeed, self.later.fail)
         else:
             self.later.succeed(parts)
-
-
-def _framed(context: RequestContext, parts: Parts) -> Parts:
-    header = context.header
-    return frame_parts(header.api_key, header.api_version, header.correlation_id, parts)
 
 
 def _close_regions(response: ApiMessage) -> None:

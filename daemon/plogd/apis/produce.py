@@ -16,6 +16,7 @@ over its quota is appended for and told to wait (KIP-219).
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from plog.errors import (
     CorruptMessage,
@@ -42,6 +43,7 @@ from plog.wire.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
+from plog.wire.single_produce import SingleProduce, encode_single_response
 from plogd.apis.close_connection import CloseConnection
 from plogd.apis.request_context import RequestContext
 from plogd.apis.sliced_produce import is_large, produce_in_slices
@@ -72,9 +74,19 @@ _NO_LEADER = LeaderIdAndEpoch()
 
 
 def handle_produce(
-    request: ProduceRequest, context: RequestContext, broker: Broker
-) -> MaybeLater[ProduceResponse | None]:
+    request: ProduceRequest | SingleProduce, context: RequestContext, broker: Broker
+) -> ProduceResponse | bytes | Later[Any] | None:
     """Append, then answer when the records are as safe as the request asks; None for acks=0."""
+    if isinstance(request, SingleProduce):
+        topic = request.topic or broker.cache.topic_name(request.topic_id)
+        if (
+            topic
+            and topic not in INTERNAL_TOPICS
+            and request.acks in (1, -1)
+            and not broker.quotas.produce.is_set
+        ):
+            return _append_single(request, topic, broker)
+        request = request.as_message()
     if request.acks not in _VALID_ACKS:
         raise InvalidRequiredAcks(f"acks must be -1, 0 or 1, not {request.acks}")
     throttle_ms = count_produce(context, broker) if broker.quotas.produce.is_set else 0
@@ -85,6 +97,44 @@ def handle_produce(
         context,
         broker,
         lambda part, refusal: _append(_Produce(part, context, broker, throttle_ms, refusal)),
+    )
+
+
+def _append_single(
+    single: SingleProduce, topic: str, broker: Broker
+) -> ProduceResponse | bytes | Later[Any]:
+    """Append the one batch of a request to which no special rule applies."""
+    records = single.records
+    nbytes = len(records)
+    appended = broker.replica_manager.append_records(
+        [(TopicPartition(topic, single.partition), records)],
+        required_acks=single.acks,
+        timeout_ms=single.timeout_ms,
+    )
+    records.release()  # Their memory belongs to the transport again.
+    if isinstance(appended, Later):
+        return appended.map(
+            lambda appends: _single_response(single, topic, broker, appends[0], nbytes)
+        )
+    return _single_response(single, topic, broker, appended[0], nbytes)
+
+
+def _single_response(
+    single: SingleProduce, topic: str, broker: Broker, append: PartitionAppend, nbytes: int
+) -> ProduceResponse | bytes:
+    broker.topic_stats.appended(append, nbytes)
+    info = append.info
+    if info is not None and append.error is None:
+        return encode_single_response(
+            single, info.first_offset, info.log_append_time_ms, append.log_start_offset
+        )
+    response = partition_response(single.partition, append)
+    return ProduceResponse(
+        responses=[
+            TopicProduceResponse(
+                name=topic, topic_id=single.topic_id, partition_responses=[response]
+            )
+        ]
     )
 
 
@@ -243,9 +293,11 @@ def _error_response(
 
 
 def refuse_produce(
-    request: ProduceRequest, context: RequestContext, error: KafkaError
+    request: ProduceRequest | SingleProduce, context: RequestContext, error: KafkaError
 ) -> ProduceResponse:
     """The answer in which every partition gets `error`. Raises CloseConnection for acks=0."""
+    if isinstance(request, SingleProduce):
+        request = request.as_message()
     if request.acks == 0:
         raise CloseConnection(f"a produce request with acks=0 failed: {error.message}")
     return ProduceResponse(
