@@ -36,7 +36,7 @@ from plogd.coordinator.group.group_memory import GroupMemory
 from plogd.coordinator.group.group_metadata_manager import GroupMetadataManager
 from plogd.coordinator.group.group_record_check import check_group_record
 from plogd.coordinator.producer_ids import ProducerIds
-from plogd.coordinator.runtime.shard_runtime import Surroundings
+from plogd.coordinator.runtime.shard_runtime import RuntimeContext
 from plogd.coordinator.runtime.shard_timers import ShardTimers
 from plogd.fair_queue import FairQueue
 from plogd.log.disk.reserved_space import keep_room
@@ -200,7 +200,7 @@ class Broker:
         )
 
     def _make_group_coordinator(self) -> GroupCoordinator[GroupMetadataManager]:
-        around = Surroundings(
+        around = RuntimeContext(
             replica_manager=self.replica_manager,
             config=lambda: self.config,
             clock=self.clock,

@@ -22,7 +22,7 @@ from plogd.coordinator.group.offset_metadata_manager import Asked, Fetched, Fetc
 from plogd.coordinator.group.rebalance import Rebalances
 from plogd.coordinator.group.responses import assignment_answer
 from plogd.coordinator.runtime.coordinator_result import Result
-from plogd.coordinator.runtime.deferred_events import DeferredEvents, answer_of, tell
+from plogd.coordinator.runtime.deferred_events import DeferredEvents, complete, new_answer
 from plogd.log.disk.group_commit import SyncTicket
 from plogd.log.disk.lane_writes import LaneWrites, Prepared
 from plogd.log.log import Log
@@ -95,8 +95,8 @@ def _answer_before_durable(stack: ExitStack) -> None:
     """A coordinator answers as soon as its records are appended."""
 
     def add(waiting: DeferredEvents, result: Result[Any], end_offset: int) -> Later[Any]:
-        answer = answer_of(result)
-        tell(result, answer)
+        answer = new_answer(result)
+        complete(result, answer)
         return answer
 
     stack.enter_context(patch.object(DeferredEvents, "add", add))

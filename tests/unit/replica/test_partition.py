@@ -125,7 +125,7 @@ def test_a_deleted_partition_is_unknown_and_an_offline_one_a_storage_error() -> 
     _, partition = make()
     partition.log.go_offline()
     assert isinstance(partition.problem(), KafkaStorageError)
-    partition.gone = True
+    partition.is_deleted = True
     assert isinstance(partition.problem(), UnknownTopicOrPartition)
 
 

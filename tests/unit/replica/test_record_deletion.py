@@ -95,7 +95,7 @@ def test_who_does_not_lead_deletes_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("number", "error"), [(errno.ENOSPC, "could not be written"), (errno.EIO, "is offline")]
+    ("number", "error"), [(errno.ENOSPC, "the write failed"), (errno.EIO, "is offline")]
 )
 def test_what_the_disk_did_not_take_is_told_as_that(number: int, error: str) -> None:
     setup = Setup()
@@ -108,7 +108,7 @@ def test_what_the_disk_did_not_take_is_told_as_that(number: int, error: str) -> 
 def test_what_happens_meanwhile_counts(gone: bool, error: type[KafkaError]) -> None:
     setup = Setup()
     deletion = setup.begin(2)
-    setup.partition.gone = gone
+    setup.partition.is_deleted = gone
     setup.partition.leader = 9
     setup.broker.settle()
     with pytest.raises(error):

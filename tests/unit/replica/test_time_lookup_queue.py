@@ -12,7 +12,7 @@ from plogd.log.log import Log
 from plogd.log.segment.time_index import TimestampAndOffset
 from plogd.log.time_lookup import _BATCH_MAX_BYTES, Steps
 from plogd.ports import Cancelled, Later
-from plogd.replica.time_lookup_queue import STARTED_AT_ONCE, Found, TimeLookupQueue
+from plogd.replica.time_lookup_queue import MAX_STARTED, Found, TimeLookupQueue
 from tests.helpers.log_site import four_segments
 from tests.helpers.sim_ports import SimJobs, outcome
 
@@ -73,13 +73,13 @@ def test_a_short_look_up_need_not_wait_for_the_end_of_a_long_one() -> None:
 def test_only_so_many_keep_what_they_have_read() -> None:
     """Each may hold a decompressed batch."""
     queue = Queue()
-    count = STARTED_AT_ONCE + 3
+    count = MAX_STARTED + 3
     found = [queue.submit(str(number), 100) for number in range(count)]
     held: list[int] = []
     while queue.jobs.waiting:
         queue.jobs.run_one(LANE)
         held.append(len(queue.begun) - len(queue.closed))
-    assert max(held) == STARTED_AT_ONCE
+    assert max(held) == MAX_STARTED
     assert [outcome(one) for one in found] == [FOUND] * count
     assert len(queue.begun) == len(queue.closed) == count + 3, "three have begun twice"
 
@@ -96,7 +96,7 @@ def test_a_short_look_up_is_done_soon_however_many_long_ones_wait() -> None:
 
 def test_a_cancelled_look_up_that_has_not_started_is_skipped() -> None:
     queue = Queue()
-    found = [queue.submit(str(number), 1) for number in range(STARTED_AT_ONCE + 2)]
+    found = [queue.submit(str(number), 1) for number in range(MAX_STARTED + 2)]
     for one in found[1:]:
         one.cancel()
     queue.jobs.run_all()
@@ -179,4 +179,4 @@ def test_a_job_that_cannot_run_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_uncompressed_batches_of_a_directory_stay_within_their_bound() -> None:
-    assert STARTED_AT_ONCE * _BATCH_MAX_BYTES <= 128 << 20
+    assert MAX_STARTED * _BATCH_MAX_BYTES <= 128 << 20

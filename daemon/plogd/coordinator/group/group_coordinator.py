@@ -41,7 +41,7 @@ from plogd.coordinator.group.offset_metadata_manager import (
 from plogd.coordinator.runtime.coordinator_result import Result
 from plogd.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
 from plogd.coordinator.runtime.shard import ShardKind
-from plogd.coordinator.runtime.shard_runtime import RecordsTooLarge, Surroundings
+from plogd.coordinator.runtime.shard_runtime import RecordsTooLarge, RuntimeContext
 from plogd.coordinator.runtime.shard_timers import ShardTimers
 from plogd.metadata.cache import MetadataCache, TopicState
 from plogd.metrics import Registry
@@ -86,7 +86,7 @@ class GroupCoordinator(Generic[G]):
     def __init__(
         self,
         make_groups: Callable[[ShardTimers], G],
-        around: Surroundings,
+        context: RuntimeContext,
         *,
         cache: MetadataCache,
         make_topic: TopicMaker,
@@ -95,7 +95,7 @@ class GroupCoordinator(Generic[G]):
         memory: GroupMemory,
     ) -> None:
         self._make_groups = make_groups
-        self._around = around
+        self._context = context
         self._cache = cache
         self._make_topic = make_topic
         self._brokers = brokers
@@ -104,14 +104,14 @@ class GroupCoordinator(Generic[G]):
         self._stopped = False
         self.runtime: CoordinatorRuntime[GroupShard[G]] = CoordinatorRuntime(
             ShardKind(topic=OFFSETS_TOPIC, codec=group_records, make_shard=self._make_shard),
-            around,
+            context,
         )
         prefix = "kafka_server_group_coordinator_metrics_"
         self._commits = metrics.counter(f"{prefix}offset_commit_count", "Offsets committed.")
         self._deletions = metrics.counter(f"{prefix}offset_deletion_count", "Offsets deleted.")
         self._forgetting = OffsetExpiration(
             self.runtime,
-            around,
+            context,
             deletions=self._deletions,
             expirations=metrics.counter(f"{prefix}offset_expiration_count", "Offsets expired."),
         )
@@ -119,14 +119,14 @@ class GroupCoordinator(Generic[G]):
     def _make_shard(self, timers: ShardTimers) -> GroupShard[G]:
         groups = self._make_groups(timers)
         offsets = OffsetMetadataManager(
-            groups, config=self._around.config, clock=self._around.clock
+            groups, config=self._context.config, clock=self._context.clock
         )
         return GroupShard(groups, offsets)
 
     @property
     def config(self) -> BrokerConfig:
         """The settings as they are now."""
-        return self._around.config()
+        return self._context.config()
 
     # -- topics come and go -------------------------------------------------------------------
 
@@ -202,7 +202,7 @@ class GroupCoordinator(Generic[G]):
     async def _find(self, group_id: str) -> int:
         await self._ensure_topic()
         number = self.partition_for(group_id)
-        if self._around.replica_manager.is_offline(OFFSETS_TOPIC, number):
+        if self._context.replica_manager.is_offline(OFFSETS_TOPIC, number):
             raise CoordinatorNotAvailable(
                 f"the log directory of {OFFSETS_TOPIC}-{number} is offline"
             )

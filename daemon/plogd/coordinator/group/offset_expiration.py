@@ -13,7 +13,7 @@ from typing import Generic
 from plog.errors import CoordinatorLoadInProgress, KafkaError, NotCoordinator
 from plogd.coordinator.group.group_shard import G, GroupShard
 from plogd.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
-from plogd.coordinator.runtime.shard_runtime import ShardRuntime, Surroundings
+from plogd.coordinator.runtime.shard_runtime import RuntimeContext, ShardRuntime
 from plogd.metrics import Counter
 from plogd.ports import Later, spawn
 
@@ -24,13 +24,13 @@ class OffsetExpiration(Generic[G]):
     def __init__(
         self,
         runtime: CoordinatorRuntime[GroupShard[G]],
-        around: Surroundings,
+        context: RuntimeContext,
         *,
         deletions: Counter,
         expirations: Counter,
     ) -> None:
         self._runtime = runtime
-        self._around = around
+        self._context = context
         self._deletions = deletions
         self._expirations = expirations
         self._deleted: deque[tuple[ShardRuntime[GroupShard[G]], str, int, list[str]]] = deque()
@@ -62,7 +62,7 @@ class OffsetExpiration(Generic[G]):
 
     def _failed(self, error: Exception) -> None:
         self._is_at_it = False
-        self._around.on_bug("forgetting offsets of a deleted topic", error)
+        self._context.on_bug("forgetting offsets of a deleted topic", error)
 
     async def _forget_deleted(self) -> None:
         while self._deleted:
@@ -87,7 +87,7 @@ class OffsetExpiration(Generic[G]):
     def _report_left(
         self, shard: ShardRuntime[GroupShard[G]], topic: str, error: KafkaError
     ) -> None:
-        self._around.report(
+        self._context.report(
             "offsets committed in the deleted topic {topic} stay in {shard}: {error}",
             topic=topic,
             shard=str(shard),
@@ -105,7 +105,7 @@ class OffsetExpiration(Generic[G]):
             except (CoordinatorLoadInProgress, NotCoordinator):
                 pass  # Who looks after it does so in its time.
             except KafkaError as error:
-                self._around.report(
+                self._context.report(
                     "expired offsets in {topic}-{number} stay for now: {error}",
                     topic=self._runtime.topic,
                     number=number,
@@ -124,5 +124,5 @@ class OffsetExpiration(Generic[G]):
 
     def _turn(self) -> Later[None]:
         turn: Later[None] = Later()
-        self._around.timers.call_later(0, lambda: turn.succeed(None))
+        self._context.timers.call_later(0, lambda: turn.succeed(None))
         return turn

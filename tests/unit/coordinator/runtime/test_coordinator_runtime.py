@@ -283,7 +283,7 @@ def test_a_failed_sync_ends_the_shard_and_tells_whoever_waits(site: CoordinatorS
 
 def test_a_replay_that_fails_makes_the_shard_load_anew(site: CoordinatorSite) -> None:
     site.shard.fails_at = "bad"
-    with pytest.raises(NotCoordinator, match="load anew"):
+    with pytest.raises(NotCoordinator, match="has to reload"):
         outcome(site.set("bad", 7))
     with pytest.raises(NotCoordinator):
         outcome(site.numbers())

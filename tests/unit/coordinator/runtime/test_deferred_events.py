@@ -20,7 +20,7 @@ def _waiting(ports: SimPorts, faults: Faults) -> DeferredEvents:
         clock=ports.clock,
         timers=faults.timers(ports.timers),
         timeout_ms=lambda: TIMEOUT_MS,
-        timed_out=CoordinatorNotAvailable,
+        timeout_error=CoordinatorNotAvailable,
         on_bug=_fail,
     )
 
@@ -33,5 +33,5 @@ def test_each_answer_is_given_up_at_its_own_deadline() -> None:
     late = waiting.add(Result(records=[], response="late"), 2)
     ports.advance(TIMEOUT_MS / 2)
     assert (early.done, late.done) == (True, False)
-    waiting.safe_until(2)
+    waiting.complete_up_to(2)
     assert outcome(late) == "late"

@@ -161,7 +161,7 @@ def test_records_of_other_protocols_are_passed_over_and_told_once() -> None:
     append(site, *[Record(key=consumer_group, value=b"\x00\x00whatever")] * 2, raw("last", 9))
     again = CoordinatorSite(site.broker.restart()).start()
     assert outcome(again.numbers()) == {"n0": 0, "last": 9}
-    assert sum("passed over 2 records of state-0" in line for line in again.broker.reports) == 1
+    assert sum("skipped 2 records of state-0" in line for line in again.broker.reports) == 1
 
 
 def test_markers_of_transactions_are_told_and_producers_are_known() -> None:
@@ -190,7 +190,7 @@ def test_load_skips_undecodable_record_and_reports_it(bad: Record) -> None:
     [line] = [line for line in again.broker.reports if "cannot be replayed" in line]
     assert "skipped 2 records of state-0" in line
     assert "the first at offset 2:" in line
-    assert again.around.skipped_records.value == 2
+    assert again.context.skipped_records.value == 2
 
 
 def test_load_skips_record_whose_replay_fails() -> None:
@@ -205,7 +205,7 @@ def test_load_skips_record_whose_replay_fails() -> None:
     again.shard.replay = failing  # type: ignore[method-assign]
     again.broker.settle()
     assert outcome(again.numbers()) == {"n0": 0, "n2": 2}
-    assert again.around.skipped_records.value == 1
+    assert again.context.skipped_records.value == 1
 
 
 @pytest.mark.parametrize("count", [1, 2])
@@ -220,7 +220,7 @@ def test_load_skips_batch_whose_records_are_inconsistent(count: int) -> None:
     append(site, raw("behind", 7))
     again = CoordinatorSite(site.broker.restart()).start()
     assert outcome(again.numbers()) == {"n0": 0, "n1": 1, "behind": 7}
-    assert again.around.skipped_records.value == count
+    assert again.context.skipped_records.value == count
 
 
 def test_damaged_bytes_are_not_taken_for_records() -> None:
@@ -328,7 +328,7 @@ def test_a_load_nobody_wants_may_fail_without_harm_to_the_next() -> None:
     site = written(3)
     again = CoordinatorSite(site.broker.restart()).lead()
     reading = again.runtime_of_shard
-    reading._give_up(NotCoordinator("as if a replay had failed"))
+    reading._fail(NotCoordinator("as if a replay had failed"))
     again.broker.ports.timers.advance(LOAD_RETRY_MS)  # A second load, behind the first one's job.
     [lane] = [lane for lane in again.broker.ports.jobs.waiting if lane.startswith("load:")]
     failures = [errno.EIO]  # One, for the second load reads as soon as the first has ended.
