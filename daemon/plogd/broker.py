@@ -19,7 +19,7 @@ from plog.errors import CoordinatorNotAvailable
 from plog.types import TopicPartition
 from plogd.concurrency import within
 from plogd.config import BrokerConfig, DynamicSettings
-from plogd.config.dynamic_config import overlay, told_changes
+from plogd.config.dynamic_config import overlay, describe_changes
 from plogd.config.loggers import Logs
 from plogd.connection_context import ConnectionContext
 from plogd.controller.acls import Acls
@@ -423,7 +423,7 @@ class Broker:
     def _report_change(
         self, what: str, old: Mapping[str, str], new: Mapping[str, str] | None
     ) -> None:
-        changes = told_changes(old, new or {})
+        changes = describe_changes(old, new or {})
         self._report("settings of {what} changed: {changes}", what=what, changes=changes)
 
     def _topic_defaults(self) -> Defaults:

@@ -24,7 +24,7 @@ from plogd.apis.config_resources import (
 )
 from plogd.apis.request_context import RequestContext
 from plogd.broker import Broker
-from plogd.config.alterations import Alteration, altered, check_alterations
+from plogd.config.alterations import Alteration, apply_alterations, check_alterations
 from plogd.config.loggers import alter_loggers
 from plogd.ports import Later, spawn
 
@@ -63,7 +63,7 @@ def _change(
         resource_type=resource.resource_type,
         name=resource.resource_name,
         check=check,
-        alter=lambda old, rows: altered(old, alterations, rows),
+        alter=lambda old, rows: apply_alterations(old, alterations, rows),
         alter_loggers=lambda: alter_loggers(broker.logs, alterations, validate_only=validate_only),
     )
 

@@ -172,7 +172,7 @@ def test_a_reload_of_the_file_stays_beneath_what_clients_set() -> None:
         (resource("t", ("retention.mss", SET, "5")), 40, "did you mean retention.ms?"),
         (resource("t", ("retention.ms", APPEND, "5")), 40, "its type is not LIST"),
         (resource("t", ("retention.ms", SET, None)), 42, "Null value"),
-        (resource("t", ("retention.ms", 9, "5")), 42, "no operation 9"),
+        (resource("t", ("retention.ms", 9, "5")), 42, "unknown operation 9"),
         (resource("t", ("flush.ms", SET, "5"), ("flush.ms", DELETE, None)), 42, "duplicate"),
         (resource("nobody", ("retention.ms", SET, "5")), 3, "'nobody' does not exist"),
         (resource("", ("retention.ms", SET, "5")), 42, "Default topic"),
