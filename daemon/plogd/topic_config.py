@@ -1,12 +1,12 @@
-"""A topic's settings: one field a setting, and the broker setting it falls back to.
+"""Topic settings: one field per setting, with the broker setting that is its fallback.
 
-What a log needs to know of its topic is a `TopicConfig`: the topic's own values where it has some,
-else the broker's, else the default. The overrides themselves are texts, kept in the metadata store.
-All of Kafka's names are here, because a topic may carry them and tools show them; the text of a
-setting that has no effect yet says so.
+A `TopicConfig` has the effective settings of a topic: the topic's own value if it has one,
+otherwise the broker's value, otherwise the default. The metadata store keeps the topic's own values
+as text. All of Kafka's names are here, because a topic may set them and tools show them; the
+documentation of a setting without effect says so.
 
-A `TopicConfig` made by `resolve` holds only allowed values; one built by hand, as in tests, is not
-checked. Source: Kafka 4.3 LogConfig, ServerTopicConfigSynonyms.
+`resolve` returns only allowed values; a `TopicConfig` built directly, as in tests, is not checked.
+Source: Kafka 4.3 LogConfig, ServerTopicConfigSynonyms.
 """
 
 from __future__ import annotations
@@ -40,28 +40,28 @@ from plogd.config.log_settings import CLEANUP_POLICIES, COMPRESSION_TYPES, TIMES
 _LONG = SettingType.LONG
 _PROBLEMS_MAX = 20
 _REPLICA = re.compile(r"[0-9]+:[0-9]+", re.ASCII)
-_COMPACTION_LATER = " Kept and shown; without effect until there is compaction."
-_REMOTE_LATER = " Kept and shown; without effect, as there is no remote storage."
-_REPLICAS_LATER = " Kept and shown; without effect while a partition has one replica."
+_COMPACTION_LATER = " Accepted and shown, but without effect: compaction is not supported yet."
+_REMOTE_LATER = " Accepted and shown, but without effect: remote storage is not supported."
+_REPLICAS_LATER = " Accepted and shown, but without effect while a partition has one replica."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicConfig:
-    """The effective settings of one topic; immutable, so a change makes a new one."""
+    """The effective settings of a topic; immutable, so a change creates a new instance."""
 
     cleanup_policy: tuple[str, ...] = setting(
         "cleanup.policy",
         ("delete",),
-        "`delete` removes old segments by `retention.ms` and `retention.bytes`. `compact` is to"
-        " keep the last record of each key; there is no compaction yet, so that a topic with"
-        " `compact` alone keeps everything. Empty keeps everything, too.",
+        "`delete` removes old segments by `retention.ms` and `retention.bytes`. `compact` keeps the"
+        " last record of each key; compaction is not supported yet, so a topic with `compact` alone"
+        " keeps all records. An empty value keeps all records, too.",
         one_of=CLEANUP_POLICIES,
         synonyms=(("log.cleanup.policy", 1),),
     )
     compression_gzip_level: int = setting(
         "compression.gzip.level",
         -1,
-        "Level for `compression.type=gzip`; -1 is the library's own choice.",
+        "Level for `compression.type=gzip`; -1 is the library's default.",
         at_least=1,
         at_most=9,
         also=(-1,),
@@ -78,8 +78,8 @@ class TopicConfig:
     compression_type: str = setting(
         "compression.type",
         "producer",
-        "How stored batches are compressed. `producer` keeps each as it came; anything else makes"
-        " the broker compress what came otherwise.",
+        "Compression of stored batches. `producer` keeps the producer's compression; with any other"
+        " value the broker recompresses batches that have a different one.",
         one_of=COMPRESSION_TYPES,
         synonyms=(("compression.type", 1),),
     )
@@ -94,7 +94,7 @@ class TopicConfig:
     delete_retention_ms: int = setting(
         "delete.retention.ms",
         DAY_MS,
-        "How long compaction keeps the mark of a deleted key." + _COMPACTION_LATER,
+        "How long compaction keeps the tombstone of a deleted key." + _COMPACTION_LATER,
         type=_LONG,
         at_least=0,
         unit="ms",
@@ -102,7 +102,7 @@ class TopicConfig:
     file_delete_delay_ms: int = setting(
         "file.delete.delay.ms",
         MINUTE_MS,
-        "How long a deleted segment's files stay, renamed, before they are removed.",
+        "Delay before the renamed files of a deleted segment are removed.",
         type=_LONG,
         at_least=0,
         unit="ms",
@@ -111,8 +111,8 @@ class TopicConfig:
     flush_messages: int = setting(
         "flush.messages",
         1,
-        "Records that may wait before they are synced to the disk. At 1, our default, an answer"
-        " means that the records are on the disk. Kafka's default is the largest number.",
+        "Records that may be written before they are synced to the disk. With 1, plog's default, a"
+        " response means that the records are on the disk. Kafka's default is the largest number.",
         type=_LONG,
         at_least=1,
         synonyms=(("log.flush.interval.messages", 1),),
@@ -120,8 +120,8 @@ class TopicConfig:
     flush_ms: int = setting(
         "flush.ms",
         LONG_MAX,
-        "Records are synced at the latest after this time, as often as the broker's"
-        " `log.flush.scheduler.interval.ms` has it look.",
+        "Maximum time before records are synced to the disk. The broker checks it every"
+        " `log.flush.scheduler.interval.ms`.",
         type=_LONG,
         at_least=0,
         unit="ms",
@@ -130,13 +130,13 @@ class TopicConfig:
     follower_replication_throttled_replicas: tuple[str, ...] = setting(
         "follower.replication.throttled.replicas",
         (),
-        "Replicas whose copying is slowed down at the follower, as `partition:broker` or `*`."
+        "Replicas whose replication is throttled on the follower, as `partition:broker` or `*`."
         + _REPLICAS_LATER,
     )
     index_interval_bytes: int = setting(
         "index.interval.bytes",
         4 * KIB,
-        "Bytes of records between two entries of an index.",
+        "Bytes of records between two index entries.",
         at_least=0,
         unit="bytes",
         synonyms=(("log.index.interval.bytes", 1),),
@@ -144,14 +144,14 @@ class TopicConfig:
     leader_replication_throttled_replicas: tuple[str, ...] = setting(
         "leader.replication.throttled.replicas",
         (),
-        "Replicas whose copying is slowed down at the leader, as `partition:broker` or `*`."
+        "Replicas whose replication is throttled on the leader, as `partition:broker` or `*`."
         + _REPLICAS_LATER,
     )
     local_retention_bytes: int = setting(
         "local.retention.bytes",
         -2,
-        "Size kept on local disks beside remote storage; -2 means `retention.bytes`."
-        + _REMOTE_LATER,
+        "Size that is kept on local disks in addition to remote storage; -2 means"
+        " `retention.bytes`." + _REMOTE_LATER,
         type=_LONG,
         at_least=-2,
         unit="bytes",
@@ -159,7 +159,8 @@ class TopicConfig:
     local_retention_ms: int = setting(
         "local.retention.ms",
         -2,
-        "Time kept on local disks beside remote storage; -2 means `retention.ms`." + _REMOTE_LATER,
+        "How long records are kept on local disks in addition to remote storage; -2 means"
+        " `retention.ms`." + _REMOTE_LATER,
         type=_LONG,
         at_least=-2,
         unit="ms",
@@ -167,7 +168,7 @@ class TopicConfig:
     max_compaction_lag_ms: int = setting(
         "max.compaction.lag.ms",
         LONG_MAX,
-        "Age at which a record must be compacted." + _COMPACTION_LATER,
+        "Age at which a record must be eligible for compaction." + _COMPACTION_LATER,
         type=_LONG,
         at_least=1,
         unit="ms",
@@ -175,7 +176,7 @@ class TopicConfig:
     max_message_bytes: int = setting(
         "max.message.bytes",
         MIB + 12,
-        "Largest record batch, as it is stored, its header included.",
+        "Maximum size of a record batch as stored, including its header.",
         at_least=0,
         unit="bytes",
         synonyms=(("message.max.bytes", 1),),
@@ -183,7 +184,7 @@ class TopicConfig:
     message_timestamp_after_max_ms: int = setting(
         "message.timestamp.after.max.ms",
         HOUR_MS,
-        "How far a record's time may lie after the broker's clock. Without effect for"
+        "How far a record's timestamp may be after the broker's clock. Without effect for"
         " `LogAppendTime`.",
         type=_LONG,
         at_least=0,
@@ -193,7 +194,7 @@ class TopicConfig:
     message_timestamp_before_max_ms: int = setting(
         "message.timestamp.before.max.ms",
         LONG_MAX,
-        "How far a record's time may lie before the broker's clock. Without effect for"
+        "How far a record's timestamp may be before the broker's clock. Without effect for"
         " `LogAppendTime`.",
         type=_LONG,
         at_least=0,
@@ -203,14 +204,15 @@ class TopicConfig:
     message_timestamp_type: str = setting(
         "message.timestamp.type",
         "CreateTime",
-        "Whether a record keeps its producer's time or gets the broker's when it is appended.",
+        "Whether a record keeps the timestamp of its producer or gets the broker's time when it is"
+        " appended.",
         one_of=TIMESTAMP_TYPES,
         synonyms=(("log.message.timestamp.type", 1),),
     )
     min_cleanable_dirty_ratio: float = setting(
         "min.cleanable.dirty.ratio",
         0.5,
-        "Share of a log that is not compacted yet at which compaction starts." + _COMPACTION_LATER,
+        "Uncompacted share of a log at which compaction starts." + _COMPACTION_LATER,
         at_least=0,
         at_most=1,
     )
@@ -225,34 +227,37 @@ class TopicConfig:
     min_insync_replicas: int = setting(
         "min.insync.replicas",
         1,
-        "In-sync replicas a partition needs to take a produce request with `acks=all`.",
+        "In-sync replicas that a partition needs to accept a produce request with `acks=all`.",
         at_least=1,
         synonyms=(("min.insync.replicas", 1),),
     )
     preallocate: bool = setting(
         "preallocate",
         False,
-        "Whether a new segment's file gets its full size at once. Kept and shown; without effect.",
+        "Whether the file of a new segment is allocated in full. Accepted and shown, but without"
+        " effect.",
     )
     remote_log_copy_disable: bool = setting(
         "remote.log.copy.disable",
         False,
-        "Whether nothing more is copied to remote storage." + _REMOTE_LATER,
+        "Whether copying to remote storage is disabled." + _REMOTE_LATER,
     )
     remote_log_delete_on_disable: bool = setting(
         "remote.log.delete.on.disable",
         False,
-        "Whether turning remote storage off deletes what lies there." + _REMOTE_LATER,
+        "Whether disabling remote storage deletes the data in it." + _REMOTE_LATER,
     )
     remote_storage_enable: bool = setting(
         "remote.storage.enable",
         False,
-        "Whether old segments go to remote storage. There is none, so `true` is refused.",
+        "Whether old segments are moved to remote storage. It is not supported, so `true` is"
+        " refused.",
     )
     retention_bytes: int = setting(
         "retention.bytes",
         -1,
-        "Size of a partition above which its oldest segments are deleted; negative means never.",
+        "Size of a partition above which its oldest segments are deleted; a negative value means"
+        " no limit.",
         type=_LONG,
         unit="bytes",
         synonyms=(("log.retention.bytes", 1),),
@@ -260,7 +265,7 @@ class TopicConfig:
     retention_ms: int = setting(
         "retention.ms",
         7 * DAY_MS,
-        "Age at which a segment may be deleted; -1 never.",
+        "Age at which a segment may be deleted; -1 means no limit.",
         type=_LONG,
         at_least=0,
         also=(-1,),
@@ -274,7 +279,7 @@ class TopicConfig:
     segment_bytes: int = setting(
         "segment.bytes",
         GIB,
-        "A log's file is closed and a new one begun at this size.",
+        "Size of a segment at which the log rolls: it closes the segment and creates a new one.",
         at_least=MIB,
         unit="bytes",
         synonyms=(("log.segment.bytes", 1),),
@@ -282,7 +287,7 @@ class TopicConfig:
     segment_index_bytes: int = setting(
         "segment.index.bytes",
         10 * MIB,
-        "Largest offset index; a full one begins a new segment.",
+        "Maximum size of an offset index; the log rolls when the index is full.",
         at_least=4,
         unit="bytes",
         synonyms=(("log.index.size.max.bytes", 1),),
@@ -290,7 +295,8 @@ class TopicConfig:
     segment_jitter_ms: int = setting(
         "segment.jitter.ms",
         0,
-        "Up to this much is taken off `segment.ms`, by chance, so that not all logs roll at once.",
+        "Maximum random time that is subtracted from `segment.ms`, so that not all logs roll at the"
+        " same time.",
         type=_LONG,
         at_least=0,
         unit="ms",
@@ -299,7 +305,7 @@ class TopicConfig:
     segment_ms: int = setting(
         "segment.ms",
         7 * DAY_MS,
-        "A new file is begun at this age even if the last one is not full.",
+        "Age of a segment at which the log rolls even if the segment is not full.",
         type=_LONG,
         at_least=1,
         unit="ms",
@@ -308,33 +314,33 @@ class TopicConfig:
     unclean_leader_election_enable: bool = setting(
         "unclean.leader.election.enable",
         False,
-        "Whether a replica that lacks acknowledged records may lead if no other is left."
+        "Whether a replica that lacks acknowledged records may become leader if no other is left."
         + _REPLICAS_LATER,
     )
 
     @property
     def deletes_old_segments(self) -> bool:
-        """Whether retention applies."""
+        """Whether retention deletes old segments."""
         return "delete" in self.cleanup_policy
 
     @property
     def is_compacted(self) -> bool:
-        """Whether every record needs a key."""
+        """Whether the topic is compacted, so that every record needs a key."""
         return "compact" in self.cleanup_policy
 
     @property
     def uses_log_append_time(self) -> bool:
-        """Whether the broker sets the records' time."""
+        """Whether the broker sets the timestamps of records."""
         return self.message_timestamp_type == "LogAppendTime"
 
     @classmethod
     def resolve(cls, broker: BrokerConfig, overrides: Mapping[str, str]) -> TopicConfig:
-        """The effective settings of a topic that sets `overrides`; unknown names are passed over.
+        """Return the effective settings of a topic that sets `overrides`; ignore unknown names.
 
         Raises:
-            InvalidConfig: a value is wrong.
+            InvalidConfig: a value is invalid.
         """
-        values: dict[str, Any] = {}  # A type checker cannot know which is of which type.
+        values: dict[str, Any] = {}  # Any: each setting has its own type.
         for name, row in settings_of(cls).items():
             if name in overrides:
                 values[row.attribute] = _parse(row, overrides[name])
@@ -344,10 +350,10 @@ class TopicConfig:
 
 
 def validate_overrides(overrides: Mapping[str, str | None]) -> None:
-    """Raise InvalidConfig naming the settings that are unknown or have a wrong value.
+    """Raise InvalidConfig with the settings that are unknown or have an invalid value.
 
-    Not more than a few are: looking for the name that was meant takes its time. A value of None is
-    one a client left out; CreateTopics refuses it, as Kafka does.
+    At most 20 problems are listed, because the search for the nearest name is slow. None is the
+    value of a setting without one in a CreateTopics request; it is refused, as in Kafka.
     """
     rows = settings_of(TopicConfig)
     problems = []
@@ -371,7 +377,7 @@ def validate_overrides(overrides: Mapping[str, str | None]) -> None:
 
 
 def describe(broker: BrokerConfig, overrides: Mapping[str, str]) -> list[ConfigEntry]:
-    """Every setting of a topic that sets `overrides`, as DescribeConfigs shows it."""
+    """Return every setting of a topic that sets `overrides`, as DescribeConfigs shows it."""
     return [_describe(broker, row, overrides) for row in settings_of(TopicConfig).values()]
 
 
@@ -398,7 +404,7 @@ def _describe(broker: BrokerConfig, row: Setting, overrides: Mapping[str, str]) 
 
 
 def _broker_value(broker: BrokerConfig, row: Setting) -> Value:
-    """What a topic without a value of its own gets, in the unit of the topic's setting."""
+    """Return the value for a topic without its own, in the unit of the topic's setting."""
     broker_rows = settings_of(BrokerConfig)
     for name, factor in row.synonyms:
         value = broker.value(broker_rows[name])
@@ -412,14 +418,14 @@ def _broker_value(broker: BrokerConfig, row: Setting) -> Value:
 
 
 def _broker_synonyms(broker: BrokerConfig, row: Setting) -> Iterator[ConfigSynonym]:
-    """What somebody set for the broker, strongest first, then the defaults.
+    """Yield the values of the broker's settings, strongest first, then the defaults.
 
-    Where it was set counts more than under which of the names: a number of milliseconds that
-    clients set is stronger than the files' hours.
+    Values are ordered by source first: a value that a client has set precedes one from a file,
+    whichever of the setting's names they have.
     """
     broker_rows = settings_of(BrokerConfig)
     found = [s for name, _ in row.synonyms for s in synonyms_of(broker, broker_rows[name])]
-    yield from sorted(found, key=lambda synonym: synonym.source)  # Numbered in this order.
+    yield from sorted(found, key=lambda synonym: synonym.source)  # Kafka numbers them this way.
 
 
 def _parse(row: Setting, text: str) -> Value:
@@ -431,11 +437,11 @@ def _parse(row: Setting, text: str) -> Value:
 
 def _cross_check(values: Mapping[str, Value]) -> Iterator[str]:
     if values["remote.storage.enable"]:
-        yield "remote.storage.enable=true: there is no remote storage"
+        yield "remote.storage.enable=true: remote storage is not supported"
     least, most = values["min.compaction.lag.ms"], values["max.compaction.lag.ms"]
     assert isinstance(least, int) and isinstance(most, int)
     if least > most:
-        yield f"min.compaction.lag.ms={least} is more than max.compaction.lag.ms={most}"
+        yield f"min.compaction.lag.ms={least} is greater than max.compaction.lag.ms={most}"
     for side in ("follower", "leader"):
         name = f"{side}.replication.throttled.replicas"
         replicas = values[name]
