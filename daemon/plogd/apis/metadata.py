@@ -138,7 +138,7 @@ def _all_topics(
 def _share_all(request: MetadataRequest, context: RequestContext, broker: Broker) -> SharedResponse:
     """All topics, encoded once for all clients that ask for the same."""
     address = broker.address_for(context.connection)
-    broker.on_address_told(context.connection, *address)
+    broker.on_address_advertised(context.connection, *address)
     return SharedResponse(
         key=(
             request.api_key,
@@ -292,7 +292,7 @@ def _response(
     broker: Broker,
 ) -> MetadataResponse:
     host, port = broker.address_for(context.connection)
-    broker.on_address_told(context.connection, host, port)
+    broker.on_address_advertised(context.connection, host, port)
     response = MetadataResponse(
         brokers=[MetadataResponseBroker(node_id=broker.config.node_id, host=host, port=port)],
         cluster_id=broker.cluster_id,

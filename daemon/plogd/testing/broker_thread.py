@@ -67,7 +67,7 @@ class BrokerThread(RunningBroker):
         try:
             run = self._run = _Run(self._assignments(), self.log_path, self._moved_s)
         except ConfigError as error:
-            raise BrokerFailed(f"the settings cannot be used:\n{error}") from error
+            raise BrokerFailed(f"cannot use the settings:\n{error}") from error
         run.thread.start()
         addresses = self._wait_until_ready(run)
         self._serves(addresses, time.monotonic() - started_s)

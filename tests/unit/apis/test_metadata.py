@@ -275,7 +275,7 @@ def test_whoever_is_told_an_address_is_watched_until_it_works() -> None:
     broker = make()
     told: list[tuple[str, int]] = []
     working: list[str] = []
-    broker.broker.on_address_told = lambda client, host, port: told.append((host, port))
+    broker.broker.on_address_advertised = lambda client, host, port: told.append((host, port))
     broker.broker.on_client_works = lambda client: working.append(client.listener_name)
     broker.ask(named("t"), 9)
     assert told == [("192.0.2.1", 9092)]
