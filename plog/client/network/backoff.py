@@ -56,4 +56,4 @@ class Backoff:
 def timed_out(what: str, timeout_s: float, why: object = None) -> RequestTimedOut:
     """The error for `what` not having happened in time, with the last error if there was one."""
     reason = "" if why is None else f": {why}"
-    return RequestTimedOut(f"{what}: not within {timeout_s:g} s{reason}")
+    return RequestTimedOut(f"{what}: timed out after {timeout_s:g} s{reason}")

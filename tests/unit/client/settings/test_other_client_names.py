@@ -107,9 +107,9 @@ def test_a_file_shared_with_another_client_may_have_its_names(tmp_path: Path) ->
 
 @pytest.mark.parametrize("face", [blocking, asyncio_face])
 def test_a_constructor_tells_what_it_is_given_in_the_wrong_place(face: Any) -> None:
-    with pytest.raises(TypeError, match=r"settings are config=\{…\}, or keywords"):
+    with pytest.raises(TypeError, match=r"pass settings as config=\{…\} or as keywords"):
         face.Consumer({"bootstrap.servers": "localhost:9092", "group.id": "g"})
-    with pytest.raises(TypeError, match=r"arguments of their own, Consumer\('a', 'b', …\)"):
+    with pytest.raises(TypeError, match=r"separate argument: Consumer\('a', 'b', …\)"):
         face.Consumer(["a", "b"], bootstrap_servers="localhost:9092")
 
 
