@@ -32,6 +32,7 @@ from plogd.apis.api_versions import unknown_version_response
 from plogd.apis.close_connection import CloseConnection
 from plogd.apis.encoded_response import (
     ResponseTooLarge,
+    SharedAnswer,
     SharedResponse,
     SharedResponses,
     check_size,
@@ -360,7 +361,7 @@ class Dispatcher:
         except Exception as error:
             refused = self._refuse(row, request, context, error)
             return await refused if isinstance(refused, Later) else refused
-        return _framed(context, shared.parts)
+        return SharedAnswer(_framed(context, shared.parts), shared)
 
     def _bound_of(self, is_refusal: bool) -> int:
         # A refusal has only what the request has, so the request's own bounds apply to it.

@@ -39,12 +39,32 @@ class SharedResponse:
 
 
 class EncodedResponse:
-    """A response as bytes, without its header; may be sent to several clients."""
+    """A response as bytes, without its header; may be sent to several clients.
 
-    __slots__ = ("parts",)
+    Attributes:
+        nbytes: what it occupies.
+    """
+
+    __slots__ = ("nbytes", "parts")
 
     def __init__(self, parts: list[Part]) -> None:
         self.parts = parts
+        self.nbytes = memory_bytes(parts)
+
+
+class SharedAnswer(list[Part]):
+    """A framed response whose parts, but the first one, are those of an `EncodedResponse`.
+
+    Attributes:
+        shared_bytes: the length of those parts.
+    """
+
+    __slots__ = ("response", "shared_bytes")
+
+    def __init__(self, parts: list[Part], response: EncodedResponse) -> None:
+        super().__init__(parts)
+        self.response = response
+        self.shared_bytes = memory_bytes(parts[1:])
 
 
 class SharedResponses:
@@ -137,7 +157,7 @@ class _Shared:
     @property
     def nbytes(self) -> int:
         """Bytes it takes; none yet while it is encoded."""
-        return 0 if self.response is None else memory_bytes(self.response.parts)
+        return 0 if self.response is None else self.response.nbytes
 
 
 def memory_bytes(parts: list[Part]) -> int:

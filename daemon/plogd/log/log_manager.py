@@ -150,7 +150,7 @@ class LogManager:
         )
 
     def _make_hooks(self, timers: Timers) -> LogHooks[Log]:
-        sealing = Sealing(
+        self._sealing = Sealing(
             jobs=self._jobs,
             timers=timers,
             housekeeping=self.housekeeping,
@@ -158,7 +158,7 @@ class LogManager:
             storage_failed=self.storage_failed,
         )
         return LogHooks(
-            seal=sealing.seal,
+            seal=self._sealing.seal,
             retire=self._deletions.retire,
             operation_failed=self._operation_failed,
             report=self._report,
@@ -337,7 +337,7 @@ class LogManager:
         """Do what a look-up in `log` has to wait for; then it is made again. Fails with OSError."""
         if isinstance(cold, UncheckedSegment):
             return self._index_rebuilds.check(log, cold.segment)
-        return self._jobs.submit(f"read:{log.log_dir}", cold.warm)
+        return self._jobs.submit(_read_lane(log.log_dir), cold.warm)
 
     def check_suspects(self, log: Log) -> None:
         """A job has looked something up in `log`: rebuild the indexes it found to be wrong."""
@@ -461,10 +461,13 @@ class LogManager:
         for rounds in self._dirs.sync_rounds:
             await rounds.idle()
         for log_dir in self._dirs.online:
-            # Behind the seals under way: one that fails takes the directory offline.
+            # After the seals in progress: one that fails takes the directory offline.
             await self._jobs.submit(log_dir.lane, _nothing)
+            while self._sealing.is_running(log_dir.path):
+                await self._jobs.submit(log_dir.lane, _nothing)
             if not log_dir.offline:
                 await self._close_logs(log_dir)
+                await self._jobs.submit(_read_lane(log_dir.path), _nothing)
         for log_dir in self._dirs:
             log_dir.release()
 
@@ -487,6 +490,10 @@ class LogManager:
         if self.logs or self._loading.has_begun:  # Else the start was refused, and has said why.
             text = "no clean stop of {log_dir}: {reason}"
             self._report(text, log_dir=log_dir.path, reason=reason, level="warn")
+
+
+def _read_lane(log_dir: str) -> str:
+    return f"read:{log_dir}"
 
 
 def _nothing() -> None:

@@ -19,12 +19,14 @@ from twisted.internet.interfaces import IPushProducer
 from twisted.logger import Logger
 from zope.interface import implementer
 
+from plogd.apis.encoded_response import SharedAnswer
 from plogd.log.segment.file_records import FileRegion, RegionTruncated
 from plogd.net import cold_reads
 from plogd.net.connection import Connection
 from plogd.net.connections import Connections
 from plogd.net.output_queue import REGION_WEIGHT_BYTES
 from plogd.net.request_queue import Answer, close_regions
+from plogd.net.shared_output import SharedOutput
 
 log = Logger()
 
@@ -57,6 +59,7 @@ class CopyingOutput:
         self.buffered_bytes = 0
         self.sent_bytes = 0
         self._regions = self._unsent_bytes = 0
+        self._shared_output = SharedOutput(shared.responses)
         transport.registerProducer(self, True)
 
     def write_answer(self, answer: Answer) -> None:
@@ -72,8 +75,15 @@ class CopyingOutput:
                 self.buffered_bytes += REGION_WEIGHT_BYTES
                 self._regions += 1
                 self._parts.append(cast(FileRegion, part))
+        if type(answer) is SharedAnswer:
+            self._shared_output.add(answer, self._end_position())
         if not self._is_corked:
             self._pump()
+
+    def _end_position(self) -> int:
+        """What will have been handed over when all that is queued has."""
+        unsent = sum(x.nbytes if isinstance(x, FileRegion) else len(x) for x in self._parts)
+        return self.sent_bytes + self._gathered_bytes + unsent - self._region_sent
 
     def cork(self) -> None:
         """Hold back what is written until `uncork`."""
@@ -123,6 +133,7 @@ class CopyingOutput:
         self._gathered.clear()
         self.buffered_bytes = self._regions = self._unsent_bytes = 0
         if self.connection is not None:
+            self._shared_output.clear(self.connection)
             self.connection.unsent(0)
             # It may have waited for room; it would not end before it had some.
             self.connection.drained()
@@ -165,6 +176,8 @@ class CopyingOutput:
                 self._write(part)
         self._flush()
         if self.connection is not None:
+            if self._shared_output.unsent:
+                self._shared_output.report(self.connection, self.sent_bytes)
             unsent_bytes = self.buffered_bytes - self._regions * REGION_WEIGHT_BYTES
             if unsent_bytes != self._unsent_bytes:
                 self._unsent_bytes = unsent_bytes

@@ -100,7 +100,7 @@ class MemoryShortage:
             if not responses.is_full:
                 break
             # A response of any size is let out while no other waits.
-            is_alone = nbytes == responses.used_bytes
+            is_alone = len(responses) == 1
             sent_bytes = connection.sent_bytes
             window = self._unsent.get(connection)
             if window is None:

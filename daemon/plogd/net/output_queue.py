@@ -89,6 +89,12 @@ class OutputQueue:
         """What waits and is in memory: all but the regions of files."""
         return self.buffered_bytes - self._regions * REGION_WEIGHT_BYTES
 
+    @property
+    def end_position(self) -> int:
+        """What will have left when all that is queued has; looks at every piece."""
+        unsent = sum(x.nbytes if isinstance(x, FileRegion) else len(x) for x in self._parts)
+        return self.sent_bytes + unsent - self._region_sent
+
     def append(self, answer: Answer) -> None:
         """Queue an answer; its regions are closed here, sooner or later."""
         if self._is_closed:

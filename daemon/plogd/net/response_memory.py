@@ -1,17 +1,20 @@
 """Memory for responses that wait to be sent, counted over all connections.
 
 Each wire reports how many bytes of responses it holds, without the regions of files that it sends
-directly. Beyond ``plog.queued.max.response.bytes`` no further request starts on a connection that
-has responses to send (connection.py), and clients that do not read theirs lose their connections
-(memory_shortage.py). Clients that read are served all the time.
+directly. Bytes that several connections send, of a response that is encoded once for many clients,
+count once (shared_output.py). Beyond ``plog.queued.max.response.bytes`` no further request starts
+on a connection that has responses to send (connection.py), and clients that do not read theirs lose
+their connections (memory_shortage.py). Clients that read are served all the time.
 
-Reactor thread only. Invariant: `used_bytes` is the sum of what is counted.
+Reactor thread only. Invariant: `used_bytes` is the sum of what the connections hold alone, and of
+all shared responses that are not sent to their ends everywhere.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
+from plogd.apis.encoded_response import EncodedResponse
 from plogd.net.open_connection import OpenConnection
 
 
@@ -31,6 +34,14 @@ class ResponseMemory:
         self.used_bytes = 0
         self._on_full = on_full
         self._unsent: dict[OpenConnection, int] = {}
+        self._shared: dict[OpenConnection, tuple[Sequence[EncodedResponse], int]] = {}
+        """Of what a connection holds, the shared responses and their unsent bytes."""
+        self._holders: dict[EncodedResponse, int] = {}
+        """How many connections hold each shared response."""
+
+    def __len__(self) -> int:
+        """How many connections hold something."""
+        return len(self._unsent)
 
     @property
     def is_full(self) -> bool:
@@ -47,8 +58,28 @@ class ResponseMemory:
         if self.used_bytes > self.limit_bytes:
             self._on_full()
 
+    def share(
+        self, connection: OpenConnection, responses: Sequence[EncodedResponse], nbytes: int
+    ) -> None:
+        """`nbytes` of what `connection` counts next belong to shared `responses`."""
+        before, bytes_before = self._shared.pop(connection, ((), 0))
+        self.used_bytes += bytes_before - nbytes
+        for response in responses:
+            holders = self._holders.get(response, 0)
+            if not holders:
+                self.used_bytes += response.nbytes
+            self._holders[response] = holders + 1
+        for response in before:
+            self._holders[response] -= 1
+            if not self._holders[response]:
+                del self._holders[response]
+                self.used_bytes -= response.nbytes
+        if responses:
+            self._shared[connection] = responses, nbytes
+
     def forget(self, connection: OpenConnection) -> None:
         """`connection` sends no more."""
+        self.share(connection, (), 0)
         self.used_bytes -= self._unsent.pop(connection, 0)
 
     def largest_first(self) -> list[tuple[OpenConnection, int]]:

@@ -25,12 +25,14 @@ from twisted.internet.interfaces import ISSLTransport
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
+from plogd.apis.encoded_response import SharedAnswer
 from plogd.connection_context import ConnectionContext
 from plogd.log.segment.file_records import RegionTruncated
 from plogd.net.connection import Connection
 from plogd.net.connections import Connections
 from plogd.net.output_queue import Flushed, OutputQueue
 from plogd.net.request_queue import Answer
+from plogd.net.shared_output import SharedOutput
 
 log = Logger()
 
@@ -54,6 +56,7 @@ class ServerTransport(tcp.Server):
         self._is_writing = False
         self._flush_is_due = False
         self._unsent_bytes = 0
+        self._shared_output = SharedOutput(shared.responses)
         self._receive = self.socket.recv_into
         self._connection = Connection(shared, context, self)
 
@@ -119,6 +122,8 @@ class ServerTransport(tcp.Server):
     def write_answer(self, answer: Answer) -> None:
         """Queue an answer; it leaves at the end of the turn."""
         self._output.append(answer)
+        if type(answer) is SharedAnswer:
+            self._shared_output.add(answer, self._output.end_position)
         if not self._flush_is_due:
             self._flush_soon()
 
@@ -178,6 +183,8 @@ class ServerTransport(tcp.Server):
         has_sent = output.sent_bytes != sent_before
         if has_sent:
             self._shared.bytes_out += output.sent_bytes - sent_before
+        if self._shared_output.unsent:
+            self._shared_output.report(connection, output.sent_bytes)
         if output.buffered_bytes or self._unsent_bytes:
             self._unsent_bytes = output.memory_bytes
             connection.unsent(self._unsent_bytes)

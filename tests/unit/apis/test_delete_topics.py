@@ -9,7 +9,7 @@ import pytest
 from plog.errors import ErrorCode
 from plog.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from plog.wire.messages.metadata import MetadataRequest
-from plogd.apis.in_slices import MAX_CHANGES
+from plogd.apis.sliced_requests import MAX_CHANGES
 from tests.helpers.sim_broker import SimBroker, create_topic
 
 

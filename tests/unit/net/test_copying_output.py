@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from twisted.internet.testing import StringTransport
 
+from plogd.apis.encoded_response import EncodedResponse, SharedAnswer
 from plogd.log.segment.file_records import FileRegion
 from plogd.net.connection import Connection
 from plogd.net.copying_output import PIECE_BYTES, CopyingOutput
@@ -92,6 +93,34 @@ def test_bytes_that_wait_are_counted_and_files_are_not(harness: Harness) -> None
     harness.wire.lost()
     harness.wire.connection.lost()
     assert responses.used_bytes == 0
+
+
+def test_shared_response_counts_once_and_until_it_is_handed_over(harness: Harness) -> None:
+    memory = harness.shared.responses
+    response = EncodedResponse([bytes(100_000), bytes(50_000)])
+    other = object()
+    memory.share(other, [response], 150_000)  # type: ignore[arg-type]  # it only holds it
+    memory.count(other, 150_000)  # type: ignore[arg-type]
+    harness.wire.pauseProducing()
+    harness.wire.write_answer([harness.region(0, 1_000), b"own"])
+    harness.wire.write_answer(SharedAnswer([b"head", *response.parts], response))
+    harness.wire.write_answer([b"own, too"])
+    assert memory.used_bytes == 150_000 + len(b"own" + b"head" + b"own, too")
+    harness.wire.resumeProducing()
+    assert memory.used_bytes == 150_000
+    memory.forget(other)  # type: ignore[arg-type]
+    assert memory.used_bytes == 0
+
+
+def test_shared_response_of_a_lost_connection_is_not_counted(harness: Harness) -> None:
+    response = EncodedResponse([bytes(100_000)])
+    harness.wire.pauseProducing()
+    harness.wire.write_answer(SharedAnswer([b"head", *response.parts], response))
+    assert harness.shared.responses.used_bytes == 100_004
+    harness.wire.lost()
+    harness.wire.resumeProducing()
+    harness.wire.close()
+    assert harness.shared.responses.used_bytes == 0
 
 
 def test_a_cold_piece_is_read_by_a_job_and_what_follows_waits_behind_it(harness: Harness) -> None:

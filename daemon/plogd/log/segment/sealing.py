@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from plogd.log.deletion import lane_of
 from plogd.log.housekeeping import RETRY_MS, Housekeeping
@@ -30,6 +30,8 @@ from plogd.log.log import Log
 from plogd.log.segment.index_rebuild import IndexRebuilds
 from plogd.log.segment.log_segment import LogSegment
 from plogd.ports import File, Jobs, Timers
+
+T = TypeVar("T")
 
 _TASK = "seal"
 
@@ -63,6 +65,8 @@ class Sealing:
         self._storage_failed = storage_failed
         self._waiting: dict[Log, deque[_Seal]] = {}
         """Seals that are not done, oldest first. Only the first one of a log is in progress."""
+        self._running: set[Log] = set()
+        """Logs that have a job in progress, rather than one to try again later."""
 
     def seal(self, log: Log, segment: LogSegment, end_offset: int) -> None:
         """Make `segment`, just rolled at `end_offset`, durable, then call `log.sealed`."""
@@ -70,6 +74,10 @@ class Sealing:
         waiting.append(_Seal(segment, log.producer_state.prepare_snapshot(end_offset)))
         if len(waiting) == 1:
             self._begin(log)
+
+    def is_running(self, log_dir: str) -> bool:
+        """Whether a job seals a segment in this directory now."""
+        return any(log.log_dir == log_dir for log in self._running)
 
     def _begin(self, log: Log) -> None:
         """Begin the oldest seal of `log`, unless the log has been closed or is offline."""
@@ -143,7 +151,26 @@ class Sealing:
             else:
                 self._retry(log, error)
 
-        self._jobs.submit(lane_of(log.log_dir), run).then(done, failed)
+        self._run(log, run, done, failed)
+
+    def _run(
+        self,
+        log: Log,
+        job: Callable[[], T],
+        on_done: Callable[[T], None],
+        on_failed: Callable[[Exception], None],
+    ) -> None:
+        def done(value: T) -> None:
+            self._running.discard(log)
+            on_done(value)
+
+        def failed(error: Exception) -> None:
+            self._running.discard(log)
+            on_failed(error)
+
+        running = self._jobs.submit(lane_of(log.log_dir), job)
+        self._running.add(log)
+        running.then(done, failed)
 
     def _note_producers(self, log: Log, seal: _Seal) -> None:
         def failed(error: Exception) -> None:
@@ -152,9 +179,7 @@ class Sealing:
             else:
                 self._retry(log, error)
 
-        self._jobs.submit(lane_of(log.log_dir), seal.write_snapshot).then(
-            lambda _: self._ended(log), failed
-        )
+        self._run(log, seal.write_snapshot, lambda _: self._ended(log), failed)
 
     def _disk_failed(self, log: Log, error: OSError) -> None:
         del self._waiting[log]  # The next start recovers these segments.

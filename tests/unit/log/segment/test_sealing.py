@@ -334,3 +334,20 @@ def test_snapshot_of_a_later_segment_is_not_written_before_an_earlier_seal_is_do
     assert not site.files.exists(site.path(log, 6, ".snapshot"))
     assert log.recovery_point == 0
     assert log.offline == (code == errno.EIO)
+
+
+def test_clean_stop_waits_for_seals_that_begin_after_one_another() -> None:
+    site, log = _rolled()
+    site.append(log)
+    log.roll()
+    site.append(log)
+    log.roll()
+    # The second seal fails: what it should have made durable may be lost.
+    site.files.fail_when(
+        lambda operation: operation.path.endswith(f"{6:020}.snapshot.tmp"), errno.EIO
+    )
+    stopped = site.manager.shutdown()
+    site.settle()
+    assert stopped.done
+    assert site.offline == ["/a"]
+    assert not site.files.exists("/a/.kafka_cleanshutdown")
