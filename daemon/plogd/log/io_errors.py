@@ -1,9 +1,9 @@
-"""Which errors of a file operation mean that something is broken, and which only that it must wait.
+"""Classify the errors of file operations: refused for now, or a failed disk.
 
-A refused operation did nothing and may succeed later; any other `OSError` costs the log directory
-(docs/architecture.md, rule R15). An error that is no `OSError` is a bug; where it leaves a file or
-a sync in doubt, `storage_error` turns it into one that costs the directory, too. Used by all of the
-log, on any thread.
+A refused operation changed nothing and may succeed later. Any other `OSError` takes the log
+directory offline (docs/architecture.md, rule R15). Any other exception is a bug; if it leaves a
+file or a sync in doubt, `storage_error` turns it into an error that takes the directory offline,
+too. Used by the whole log package, on any thread.
 """
 
 from __future__ import annotations
