@@ -104,8 +104,7 @@ class Log:
 
     @property
     def flush_before_visible(self) -> bool:
-        """``plog.flush.before.visible``: records are acknowledged and readable only once durable.
-        """
+        """``plog.flush.before.visible``: records are acknowledged and readable only once durable."""
         return self._flush_before_visible
 
     @flush_before_visible.setter
@@ -233,8 +232,7 @@ class Log:
     def _append_by_job(
         self, batch: ValidatedBatch, leader_epoch: int, now_ms: int, origin: AppendOrigin
     ) -> AppendInfo:
-        """Append on the disk's lane. Used from the first slow write until all such writes are done.
-        """
+        """Append on the disk's lane. Used from the first slow write until all such writes are done."""
         lane = self._lane or LaneWrites(self, self._files, self._rounds, self._writes)
         info = lane.append(batch, leader_epoch=leader_epoch, now_ms=now_ms, origin=origin)
         if lane.is_busy:
