@@ -14,7 +14,7 @@ from plog.errors import (
     UnknownTopicOrPartition,
 )
 from plogd.controller.controller import Controller
-from plogd.controller.partition_creation import MorePartitions
+from plogd.controller.partition_creation import NewPartitions
 from plogd.controller.topic_creation import Defaults, NewTopic
 from plogd.metadata.cache import TopicState
 from plogd.metadata.image import MetadataImage
@@ -92,8 +92,8 @@ class FakeBrokers:
         self.told.append(f"stop {topic.name}")
         return ready(None)
 
-    def make_logs(self, topic: TopicState) -> Later[None]:
-        self.told.append(f"make logs of {topic.name} with {len(topic.partitions)}")
+    def create_logs(self, topic: TopicState) -> Later[None]:
+        self.told.append(f"create logs of {topic.name} with {len(topic.partitions)}")
         return failed(KafkaStorageError("no room")) if self.refuse else ready(None)
 
     def remove_unserved_logs(self, topic: TopicState) -> Later[None]:
@@ -259,19 +259,19 @@ class TestMorePartitions:
     """Their logs are made before they are written down, and served after that."""
 
     def more(self, setup: Setup, count: int = 3) -> Later[TopicState]:
-        return setup.controller.create_partitions(MorePartitions(topic="t", count=count))
+        return setup.controller.create_partitions(NewPartitions(topic="t", count=count))
 
     def test_logs_are_made_partitions_written_then_served(self) -> None:
         setup = Setup()
         old = setup.created("t", config={"retention.ms": "5"})
         creation = self.more(setup)
-        assert setup.brokers.told == ["start t", "make logs of t with 3"]
+        assert setup.brokers.told == ["start t", "create logs of t with 3"]
         setup.store.finish()
         topic = outcome(creation)
         assert setup.brokers.told[2:] == ["start t"]
         assert topic.partitions[:2] == old.partitions
         assert (topic.topic_id, topic.config) == (old.topic_id, old.config)
-        assert setup.reports[1:] == ["topic t has 3 partitions now"]
+        assert setup.reports[1:] == ["expanded topic t to 3 partitions"]
         value, _ = setup.store.load(("topic",))["topic", "t"]
         assert value.assignments == {0: (1,), 1: (1,), 2: (1,)}
 
@@ -292,7 +292,7 @@ class TestMorePartitions:
         setup.brokers.refuse = True
         with pytest.raises(KafkaStorageError):
             outcome(self.more(setup))
-        assert setup.brokers.told[1:] == ["make logs of t with 3", "remove logs of t"]
+        assert setup.brokers.told[1:] == ["create logs of t with 3", "remove logs of t"]
         assert setup.store.waiting == []
         setup.brokers.refuse = False
         creation = self.more(setup)
@@ -306,8 +306,8 @@ class TestMorePartitions:
         setup.store.fail(KafkaStorageError("gone"))
         with pytest.raises(KafkaStorageError):
             outcome(creation)
-        assert setup.brokers.told[1:] == ["make logs of t with 3", "remove logs of t"]
-        assert len(setup.controller.plan_partitions(MorePartitions(topic="t", count=3))) == 1
+        assert setup.brokers.told[1:] == ["create logs of t with 3", "remove logs of t"]
+        assert len(setup.controller.plan_partitions(NewPartitions(topic="t", count=3))) == 1
 
     def test_two_that_want_them_come_one_after_the_other(self) -> None:
         setup = Setup()
@@ -316,7 +316,7 @@ class TestMorePartitions:
         assert len(setup.store.waiting) == 1
         setup.store.finish()
         assert len(outcome(first).partitions) == 4
-        with pytest.raises(InvalidPartitions, match="4 partitions; 3"):
+        with pytest.raises(InvalidPartitions, match="to 3 partitions: it already has 4"):
             outcome(second)
 
     def test_a_topic_deleted_meanwhile_gets_none(self) -> None:
@@ -335,7 +335,7 @@ class TestMorePartitions:
         setup.store.finish()
         setup.store.fail(KafkaStorageError("full"))
         with pytest.raises(UnknownTopicOrPartition):
-            setup.controller.plan_partitions(MorePartitions(topic="t", count=3))
+            setup.controller.plan_partitions(NewPartitions(topic="t", count=3))
 
     def test_a_client_that_leaves_does_not_stop_it(self) -> None:
         setup = Setup()
@@ -417,8 +417,8 @@ def test_an_operation_waits_for_the_others_on_its_topic() -> None:
         begun.append(name)
         return ready(name)
 
-    waiting = setup.controller.alone_with("t_a", lambda: operation("t_a"))
-    other = setup.controller.alone_with("u", lambda: operation("u"))
+    waiting = setup.controller.run_exclusively("t_a", lambda: operation("t_a"))
+    other = setup.controller.run_exclusively("u", lambda: operation("u"))
     assert (outcome(other), begun) == ("u", ["u"])
     setup.store.finish()
     assert creation.done

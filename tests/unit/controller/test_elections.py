@@ -24,7 +24,7 @@ STATE = PartitionState(
 def test_a_partition_that_works_has_its_leader(kind: ElectionType) -> None:
     outcome = election_outcome(kind, STATE, is_offline=False)
     assert isinstance(outcome, ElectionNotNeeded)
-    assert "led by broker 1" in outcome.message
+    assert "led by its preferred leader, broker 1" in outcome.message
 
 
 @pytest.mark.parametrize(
@@ -46,5 +46,5 @@ def test_kinds_of_elections_have_kafkas_codes() -> None:
         ElectionType.UNCLEAN,
     ]
     for code in (-1, 2):
-        with pytest.raises(InvalidRequest, match=f"no election type {code}"):
+        with pytest.raises(InvalidRequest, match=f"unknown election type {code}"):
             election_type(code)

@@ -16,11 +16,11 @@ from plog.errors import (
     UnknownTopicOrPartition,
 )
 from plogd.controller.partition_creation import (
-    MorePartitions,
-    counted,
-    extended,
+    NewPartitions,
     first_states,
+    partition_count_text,
     plan_partitions,
+    with_partitions,
 )
 from plogd.controller.replica_placement import Assignments
 from plogd.controller.topic_creation import MAX_PARTITIONS
@@ -34,7 +34,7 @@ def topic(*replicas: tuple[int, ...], name: str = "t") -> TopicState:
 
 
 def plan(count: int, assignments: Any = None, brokers: tuple[int, ...] = (1,)) -> Assignments:
-    asked = MorePartitions(topic="t", count=count, assignments=assignments)
+    asked = NewPartitions(topic="t", count=count, assignments=assignments)
     return plan_partitions(asked, topic((1,), (1,)), brokers)
 
 
@@ -43,7 +43,7 @@ def test_new_partitions_follow_the_present_ones() -> None:
 
 
 def test_leaders_go_on_round_the_brokers() -> None:
-    asked = MorePartitions(topic="t", count=5)
+    asked = NewPartitions(topic="t", count=5)
     placed = plan_partitions(asked, topic((1, 2), (2, 3)), (1, 2, 3))
     assert placed == {2: (3, 1), 3: (1, 2), 4: (2, 3)}
 
@@ -75,33 +75,33 @@ def test_what_cannot_be_is_refused(count: int, assignments: Any, error: type[Kaf
 
 
 def test_all_partitions_have_as_many_replicas() -> None:
-    with pytest.raises(InvalidReplicaAssignment, match="partition 2 would have 2"):
+    with pytest.raises(InvalidReplicaAssignment, match="partition 2 is assigned 2"):
         plan(3, [[1, 2]], brokers=(1, 2))
     with pytest.raises(InvalidReplicationFactor):
-        plan_partitions(MorePartitions(topic="t", count=2), topic((1, 2)), (1,))
+        plan_partitions(NewPartitions(topic="t", count=2), topic((1, 2)), (1,))
 
 
 def test_a_topic_that_is_not_there_gets_none() -> None:
     with pytest.raises(UnknownTopicOrPartition, match="'t'"):
-        plan_partitions(MorePartitions(topic="t", count=2), None, (1,))
+        plan_partitions(NewPartitions(topic="t", count=2), None, (1,))
 
 
 def test_internal_topics_keep_the_number_their_coordinators_reckon_with() -> None:
     name = "__consumer_offsets"
     with pytest.raises(InvalidRequest, match="internal"):
-        plan_partitions(MorePartitions(topic=name, count=9), topic((1,), name=name), (1,))
+        plan_partitions(NewPartitions(topic=name, count=9), topic((1,), name=name), (1,))
 
 
 def test_an_extended_topic_keeps_what_it_had() -> None:
     old = topic((1,))
-    new = extended(old, {1: (1,)})
+    new = with_partitions(old, {1: (1,)})
     assert (new.name, new.topic_id, new.partitions[:1]) == (old.name, old.topic_id, old.partitions)
     assert [state.partition for state in new.partitions] == [0, 1]
     assert (new.partitions[1].leader, new.partitions[1].isr) == (1, (1,))
 
 
 def test_numbers_are_told_as_people_say_them() -> None:
-    assert [counted(number) for number in (0, 1, 2)] == [
+    assert [partition_count_text(number) for number in (0, 1, 2)] == [
         "0 partitions",
         "1 partition",
         "2 partitions",

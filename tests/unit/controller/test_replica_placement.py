@@ -40,9 +40,9 @@ def test_a_manual_assignment_is_taken_in_order_of_its_partitions() -> None:
     ("assignments", "problem"),
     [
         ([(0, [1]), (0, [1])], "more than once"),
-        ([(0, [1]), (2, [1])], "without a gap"),
-        ([(1, [1])], "without a gap"),
-        ([(0, [])], "no broker"),
+        ([(0, [1]), (2, [1])], "without gaps"),
+        ([(1, [1])], "without gaps"),
+        ([(0, [])], "no replicas"),
         ([(0, [1, 1])], "twice"),
         ([(0, [1, 9])], r"unknown brokers: \[9\]"),
         ([(0, [1]), (1, [1, 2])], "different numbers"),

@@ -65,7 +65,7 @@ def in_generation(*members: Member, state: GroupState = STABLE) -> Group:
     group = group_of(*members)
     group.begin_generation(NOW_MS)
     if state is not COMPLETING_REBALANCE:
-        group.become(STABLE, NOW_MS)
+        group.transition_to(STABLE, NOW_MS)
     return group
 
 
@@ -77,11 +77,11 @@ def in_generation(*members: Member, state: GroupState = STABLE) -> Group:
 def test_only_the_transitions_of_the_table_happen(origin: GroupState, to: GroupState) -> None:
     group = Group("g", state=origin, state_since_ms=1)
     if origin in VALID_PREVIOUS_STATES[to]:
-        group.become(to, NOW_MS)
+        group.transition_to(to, NOW_MS)
         assert (group.state, group.state_since_ms) == (to, NOW_MS)
     else:
         with pytest.raises(AssertionError):
-            group.become(to, NOW_MS)
+            group.transition_to(to, NOW_MS)
 
 
 @pytest.mark.parametrize("state", [state for state in GroupState if state is not DEAD])
@@ -100,11 +100,11 @@ def test_since_when_a_group_is_empty() -> None:
 
 def test_a_rebalance_of_an_empty_group_is_an_initial_one() -> None:
     group = Group("g", state_since_ms=1)
-    group.become(PREPARING_REBALANCE, NOW_MS)
+    group.transition_to(PREPARING_REBALANCE, NOW_MS)
     assert group.is_initial_rebalance
     group.add(member(), "consumer")
     group.begin_generation(NOW_MS)
-    group.become(PREPARING_REBALANCE, NOW_MS)
+    group.transition_to(PREPARING_REBALANCE, NOW_MS)
     assert not group.is_initial_rebalance
 
 
@@ -374,7 +374,7 @@ def test_offsets_are_not_committed_between_join_and_assignment() -> None:
     group = in_generation(member("a"), state=COMPLETING_REBALANCE)
     with pytest.raises(RebalanceInProgress):
         group.validate_offset_commit("a", None, 1)
-    group.become(PREPARING_REBALANCE, NOW_MS)  # What it has processed up to now counts.
+    group.transition_to(PREPARING_REBALANCE, NOW_MS)  # What it has processed up to now counts.
     group.validate_offset_commit("a", None, 1)
 
 

@@ -192,7 +192,7 @@ class GroupMachine(RuleBasedStateMachine):
         assert not group.pending_joins & set(group.members)
         assert group.pending_syncs <= set(group.members)
         for member in members:
-            assert member.is_excused or self._has_session(member.member_id)
+            assert member.has_satisfied_heartbeat or self._has_session(member.member_id)
 
     def _has_session(self, member_id: str) -> bool:
         return self.shard.timers.is_scheduled(f"session 1 g {member_id}")

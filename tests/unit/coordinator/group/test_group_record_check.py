@@ -14,7 +14,7 @@ from plog.wire.internal.group_records import (
     encode_key,
     encode_value,
 )
-from plogd.coordinator.group.group_record_check import check_group_record
+from plogd.coordinator.group.group_records import check_group_record
 
 
 def group(*member_ids: str, protocol: str | None = "range", leader: str | None = None) -> bytes:
@@ -75,7 +75,7 @@ def test_record_of_the_coordinator_is_accepted(key: bytes, value: bytes | None) 
         (b"\0\3\0\1g", b"\0\0", "group protocol"),
         (GROUP, group("a", "a"), "the same id"),
         (GROUP, group("a", "b", "c"), "the same id"),
-        (GROUP, group("a", protocol=None), "without a protocol"),
+        (GROUP, group("a", protocol=None), "no protocol"),
     ],
 )
 def test_record_that_cannot_be_replayed_is_refused(

@@ -34,7 +34,7 @@ def stable_group() -> Group:
     group.add(member("b", "i"), "consumer")
     group.begin_generation(77)
     group.protocol_name = "range"
-    group.become(STABLE, 78)
+    group.transition_to(STABLE, 78)
     return group
 
 
@@ -71,7 +71,7 @@ def test_an_empty_group_comes_back_empty() -> None:
     group = stable_group()
     group.remove("a")
     group.remove("b")
-    group.become(PREPARING_REBALANCE, 80)
+    group.transition_to(PREPARING_REBALANCE, 80)
     group.begin_generation(81)
     loaded = group_from_record("g", record_of(group))
     assert (loaded.state, loaded.empty_since, loaded.generation_id) == (EMPTY, 81, 8)

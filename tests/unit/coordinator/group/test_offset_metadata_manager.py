@@ -274,7 +274,7 @@ def test_offsets_of_a_deleted_topic_are_not_told_while_they_are_forgotten(site: 
     [left] = site.offsets.tombstones_of_topic("t", "g", deleted_at)
     assert left.key.partition == 1
     site.apply(Result(records=[left], response=None))
-    site.offsets.topic_forgotten("t", deleted_at)
+    site.offsets.topic_offsets_deleted("t", deleted_at)
     assert (site.fetch().offset, site.fetch("t", 1).offset) == (7, -1)
 
 
@@ -284,7 +284,7 @@ def test_a_topic_deleted_twice_is_forgotten_when_both_times_are_done(site: Site)
     site.offsets.topic_deleted("t", first_end)
     site.commit(at(2))
     site.offsets.topic_deleted("t", site.log_end)
-    site.offsets.topic_forgotten("t", first_end)
+    site.offsets.topic_offsets_deleted("t", first_end)
     assert site.fetch().offset == -1
 
 

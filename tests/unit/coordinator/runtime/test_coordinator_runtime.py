@@ -464,7 +464,7 @@ def test_an_error_in_a_timer_is_a_bug_and_does_not_repeat(site: CoordinatorSite)
 
     site.shard.timers.schedule("k", 10, operation)
     site.broker.ports.advance(10_000)
-    assert [where for where, _ in site.broker.bugs] == ["the timer k"]
+    assert [where for where, _ in site.broker.bugs] == ["timer k"]
 
 
 def test_no_timer_outlives_its_shard(site: CoordinatorSite) -> None:
