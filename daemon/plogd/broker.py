@@ -35,7 +35,7 @@ from plogd.coordinator.group.group_coordinator import OFFSETS_TOPIC, GroupCoordi
 from plogd.coordinator.group.group_gauges import register_group_gauges
 from plogd.coordinator.group.group_memory import GroupMemory
 from plogd.coordinator.group.group_metadata_manager import GroupMetadataManager
-from plogd.coordinator.group.group_record_check import check_group_record
+from plogd.coordinator.group.group_records import check_group_record
 from plogd.coordinator.producer_ids import ProducerIds
 from plogd.coordinator.runtime.shard_runtime import RuntimeContext
 from plogd.coordinator.runtime.shard_timers import ShardTimers
@@ -219,7 +219,7 @@ class Broker:
             self._make_groups,
             around,
             cache=self.cache,
-            make_topic=self._make_internal_topic,
+            create_topic=self._make_internal_topic,
             brokers=lambda: len(self._topic_defaults().brokers),
             metrics=self.metrics,
             memory=self.group_memory,

@@ -27,7 +27,7 @@ from plogd.apis.request_context import RequestContext
 from plogd.apis.sliced_requests import ask_in_slices, check_changes
 from plogd.broker import Broker
 from plogd.concurrency import within
-from plogd.controller.partition_creation import MorePartitions
+from plogd.controller.partition_creation import NewPartitions
 from plogd.fair_queue import Slices
 from plogd.ports import Later, ready, spawn
 
@@ -63,9 +63,9 @@ def _result(name: str, outcome: object) -> CreatePartitionsTopicResult:
     return CreatePartitionsTopicResult(name=name)
 
 
-def _asked(topic: CreatePartitionsTopic) -> MorePartitions:
+def _asked(topic: CreatePartitionsTopic) -> NewPartitions:
     assignments = topic.assignments
-    return MorePartitions(
+    return NewPartitions(
         topic=topic.name,
         count=topic.count,
         assignments=None if assignments is None else [one.broker_ids for one in assignments],

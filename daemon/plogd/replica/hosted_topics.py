@@ -88,11 +88,11 @@ class HostedTopics:
                     )
         return missing
 
-    def make_logs(self, topic: TopicState) -> Later[None]:
+    def create_logs(self, topic: TopicState) -> Later[None]:
         """Create the missing logs of `topic`; `start_topic` makes them available to clients."""
-        return spawn(self._make_logs(topic))
+        return spawn(self._create_logs(topic))
 
-    async def _make_logs(self, topic: TopicState) -> None:
+    async def _create_logs(self, topic: TopicState) -> None:
         await self._log_manager.create(await self._missing_logs([topic], Slices(self._queue)))
 
     def remove_unserved_logs(self, topic: TopicState) -> Later[None]:
@@ -188,14 +188,14 @@ class HostedTopics:
         missing = await self._missing_logs(topics, Slices(self._queue))
         return [new.topic_partition for new in missing]
 
-    def make_logs_of(self, keys: Collection[TopicPartition]) -> Later[None]:
+    def create_missing_logs(self, keys: Collection[TopicPartition]) -> Later[None]:
         """Create the logs of partitions that are offline for lack of one, and lead them.
 
         Fails with KafkaStorageError.
         """
-        return spawn(self._make_logs_of(keys))
+        return spawn(self._create_missing_logs(keys))
 
-    async def _make_logs_of(self, keys: Collection[TopicPartition]) -> None:
+    async def _create_missing_logs(self, keys: Collection[TopicPartition]) -> None:
         wanted = self.without_log & set(keys)  # The others have been deleted.
         topics = [
             topic for topic in self._cache.topics() if any(topic.name == k[0] for k in wanted)

@@ -55,7 +55,7 @@ class TopicStart:
     def _retry_later(self, missing: Sequence[TopicPartition]) -> None:
         def retry() -> None:
             if self._may_retry():
-                self._topics.make_logs_of(missing).then(
+                self._topics.create_missing_logs(missing).then(
                     lambda _: self._report("created the missing logs of all partitions"),
                     lambda _: self._retry_later(missing),
                 )

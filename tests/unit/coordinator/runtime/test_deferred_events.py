@@ -1,4 +1,4 @@
-"""Answers that wait for the disk, and how long."""
+"""Deferred events: answers that wait for the disk, and their deadlines."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _waiting(ports: SimPorts, faults: Faults) -> DeferredEvents:
     )
 
 
-def test_each_answer_is_given_up_at_its_own_deadline() -> None:
+def test_each_answer_expires_at_its_own_deadline() -> None:
     ports = SimPorts()
     waiting = _waiting(ports, Faults())
     early = waiting.add(Result(records=[], response="early"), 1)
