@@ -1,9 +1,8 @@
-"""Produce for one partition, by the short way: see plog/wire/single_produce.py for the form it has.
+"""The fast path of Produce for one partition; plog/wire/single_produce.py defines its requests.
 
-What decides is decided where it always is: `ReplicaManager.append_records` appends, and an answer
-that tells of an error is made by produce.py. A request that needs a closer look (a client under a
-quota, an internal topic, acks=0, a topic id nobody knows) is left to the general way before
-anything has happened.
+Decisions are made in the usual places: `ReplicaManager.append_records` appends, and produce.py
+builds responses with an error. A request that needs more checks (a client with a quota, an internal
+topic, acks=0, an unknown topic id) takes the general path before it has any effect.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from plogd.replica.delayed_produce import PartitionAppend
 
 
 class SingleProduceCall:
-    """One request on its way. `topic` is its name, also where the request had an id."""
+    """A produce request in progress. `topic` is the topic's name even if the request has an id."""
 
     __slots__ = ("_broker", "_produce", "_topic")
 
@@ -33,7 +32,7 @@ class SingleProduceCall:
         self._topic = topic
 
     def start(self, records: memoryview) -> list[Part] | Later[list[Part] | None]:
-        """Append; the framed answer, or a Later of it."""
+        """Append the records; return the framed response or a Later."""
         produce, nbytes = self._produce, len(records)
         try:
             appended = self._broker.replica_manager.append_records(
@@ -73,10 +72,10 @@ class SingleProduceCall:
 
     def _tell_bug(self, error: Exception) -> list[Part]:
         self._broker.report_bug(f"Produce to {self._topic}-{self._produce.partition}", error)
-        return self._tell(KafkaError("unexpected error, see the broker's log"))
+        return self._tell(KafkaError("unexpected error; see the broker's log"))
 
     def _tell(self, result: PartitionAppend | KafkaError) -> list[Part]:
-        """An answer in full, with its error."""
+        """Return a complete response with the error."""
         produce = self._produce
         response = ProduceResponse(
             responses=[
@@ -91,7 +90,7 @@ class SingleProduceCall:
 
 
 def single_produce_call(broker: Broker, produce: SingleProduce) -> SingleProduceCall | None:
-    """The request, ready to start; None if the general way has to look at it."""
+    """Return the request ready to start; None if it must take the general path."""
     topic: str | None = produce.topic
     if not topic:
         topic = broker.cache.topic_name(produce.topic_id)
