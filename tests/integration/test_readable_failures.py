@@ -126,8 +126,8 @@ def test_a_tls_client_on_a_plain_listener_is_told_of(own_broker: BrokerProcess) 
 
 
 OLD_REQUESTS = {
-    "Produce version 1 is not served, only 3 to 13": "0000 0001 00000007",
-    "Fetch version 2 is not served, only 4 to 18": "0001 0002 00000007",
+    "Produce version 1 is not supported, only 3 to 13": "0000 0001 00000007",
+    "Fetch version 2 is not supported, only 4 to 18": "0001 0002 00000007",
 }
 
 
@@ -155,7 +155,7 @@ def test_old_kafka_python_is_told_of(own_broker: BrokerProcess, topic: str) -> N
     with pytest.raises(kafka.errors.KafkaError):
         future.get(20)
     producer.close(0)
-    assert_one_line(own_broker, "'old-one'", "is not served", "api_version")
+    assert_one_line(own_broker, "'old-one'", "is not supported", "api_version")
 
 
 def test_an_advertised_name_nobody_can_resolve_is_told_of(start_broker: BrokerFactory) -> None:

@@ -1,12 +1,12 @@
-"""CreatePartitions (key 37): more partitions for topics that exist, each with its own outcome.
+"""CreatePartitions (key 37): add partitions to existing topics, each with its own outcome.
 
 Versions served 0-3.
 
-  2 flexible      3 THROTTLING_QUOTA_EXCEEDED may be answered
+  2 flexible      3 responses may have THROTTLING_QUOTA_EXCEEDED
 
-controller/partition_creation.py decides what is allowed. A topic is answered when its new
-partitions can be used; one that takes longer than `timeout_ms` is answered REQUEST_TIMED_OUT and
-gets them nevertheless. The response has every topic named, once.
+controller/partition_creation.py validates the request. The response waits until the new partitions
+can be used. A topic that takes longer than `timeout_ms` gets REQUEST_TIMED_OUT, and the creation
+continues. The response has each topic of the request once.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _NAME = attrgetter("name")
 def handle_create_partitions(
     request: CreatePartitionsRequest, context: RequestContext, broker: Broker
 ) -> Later[CreatePartitionsResponse]:
-    """Give more partitions to, or only check, every topic that is named once."""
+    """Add partitions to every topic that is named once, or only validate the request."""
     check_changes(request.topics, "topics")
     return spawn(_create_all(request, broker))
 

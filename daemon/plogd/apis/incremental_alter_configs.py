@@ -1,8 +1,8 @@
 """IncrementalAlterConfigs (key 44): set, delete, append to or subtract from single settings.
 
-Versions served 0-1; 1 is flexible (KIP-339). A broker's loggers are changed by it, too (KIP-412).
+Versions served 0-1; 1 is flexible (KIP-339). This API also changes a broker's loggers (KIP-412).
 
-What is allowed is decided by the resource's room; see config_resources.py.
+config_resources.py contains the code shared with AlterConfigs.
 """
 
 from __future__ import annotations

@@ -2,8 +2,16 @@
 
 A topic exists once its records are durable in the metadata store.
 
-A topic may have thousands of partitions, so they are handled in slices (fair_queue.py). The work
-continues when the client that requested for it leaves. Called on the reactor's thread.
+  create a topic    plan it, write it, create its logs, publish it to clients
+  add partitions    plan them, create their logs, write them, publish them (partition_creation.py)
+  delete a topic    write the removal, hide the topic from clients, delete its logs
+
+A crash after the write is repaired at the next start: a topic without logs gets empty ones, and a
+log without a topic is moved away. The controller changes its state only after the store has
+confirmed a write. Operations on the same topic name run sequentially.
+
+A topic may have thousands of partitions, so they are handled in slices (fair_queue.py). An
+operation continues if its client disconnects. Called on the reactor thread.
 Source: Kafka 4.0 ReplicationControlManager.
 """
 

@@ -57,13 +57,13 @@ COMMON |= {8: (2, 3), 9: (1, 3), 47: (0, 0)}
 every_row = pytest.mark.parametrize("row", HANDLERS, ids=lambda row: row.name)
 
 
-def test_exactly_these_apis_are_served() -> None:
+def test_exactly_the_listed_apis_are_served() -> None:
     served = {row.api_key: (row.first_version, row.last_version) for row in HANDLERS}
     assert served == KAFKA_4_3
 
 
 @every_row
-def test_the_codec_knows_every_version_served(row: Row) -> None:
+def test_codec_supports_every_version_served(row: Row) -> None:
     assert row.request.min_version <= row.first_version <= row.last_version
     assert row.last_version <= row.request.max_version
 
@@ -74,7 +74,7 @@ def test_only_produce_advertises_more_than_it_serves(row: Row) -> None:
     assert row.advertised == (row.api_key, first, row.last_version)
 
 
-def test_what_all_clients_share_is_served() -> None:
+def test_versions_common_to_all_clients_are_served() -> None:
     for api_key, (first, last) in COMMON.items():
         served_first, served_last = KAFKA_4_3[api_key]
         assert served_first <= first <= last <= served_last

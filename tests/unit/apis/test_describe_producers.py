@@ -1,4 +1,4 @@
-"""DescribeProducers, from frame to frame."""
+"""DescribeProducers: requests and responses as frames."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def ask(broker: SimBroker, *partitions: int, topic: str = "t") -> list[Any]:
     return list(told.partitions)
 
 
-def test_producers_are_told_by_partition() -> None:
+def test_producers_are_described_by_partition() -> None:
     broker = make()
     broker.produce("t", b"a", b"b", producer_id=5, producer_epoch=1, base_sequence=0)
     broker.produce("t", b"c", producer_id=5, producer_epoch=1, base_sequence=2)
@@ -42,14 +42,14 @@ def test_producers_are_told_by_partition() -> None:
     assert (second.error_code, second.active_producers) == (0, [])
 
 
-def test_producers_are_known_again_after_a_restart() -> None:
+def test_producers_are_known_after_a_restart() -> None:
     broker = make()
     broker.produce("t", b"a", producer_id=5, producer_epoch=1, base_sequence=0)
     [told] = ask(broker.restart(), 0)
     assert [one.producer_id for one in told.active_producers] == [5]
 
 
-def test_what_cannot_be_told_has_an_error() -> None:
+def test_partition_that_cannot_be_described_has_an_error() -> None:
     broker = make()
     assert ask(broker, 2)[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert ask(broker, 0, topic="u")[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -77,7 +77,7 @@ FIELDS = {
 
 
 @pytest.mark.parametrize("field", FIELDS)
-def test_a_batch_recovery_has_found_damaged_is_corrupt_and_all_others_are_read(field: str) -> None:
+def test_batch_found_damaged_by_recovery_is_corrupt_and_others_are_read(field: str) -> None:
     """F4, whichever field it hits; and the same whoever asks by time."""
     broker = make()
     size = next(iter_batches(bytes(broker.fetch("t").records)))[1].size_bytes
@@ -100,13 +100,13 @@ def test_a_batch_recovery_has_found_damaged_is_corrupt_and_all_others_are_read(f
     assert again.bugs == []
 
 
-def test_a_leader_epoch_is_covered_by_no_checksum_and_its_records_are_read() -> None:
+def test_records_with_damaged_leader_epoch_are_read() -> None:
     again = restarted_with(make(), 13)
     assert again.fetch("t", 4).error_code == 0
     assert any("which has never been" in line for line in again.reports)
 
 
-def test_damage_nobody_has_met_is_found_by_the_consumer() -> None:
+def test_undetected_damage_is_found_by_the_consumer() -> None:
     """After a clean stop nothing is read again: the bytes leave as they are, checksum and all."""
     broker = make()
     broker.stop()
@@ -119,10 +119,10 @@ def test_damage_nobody_has_met_is_found_by_the_consumer() -> None:
     assert bytes(again.fetch("t").records) == bytes(content)
 
 
-class TestFilesThatGoWhileTheyAreSent:
+class TestFilesRemovedWhileSent:
     """F11: an answer is a slice of an open file, fixed before it is sent (KAFKA-9835)."""
 
-    def test_an_answer_under_way_outlives_its_segment(self) -> None:
+    def test_response_in_progress_survives_deletion_of_its_segment(self) -> None:
         broker = make(1)
         log = broker.log("t")
         asked = broker.begin(fetch_request("t"), 11)
@@ -135,14 +135,14 @@ class TestFilesThatGoWhileTheyAreSent:
         assert b"0" * 9 in bytes(partition.records)
         assert broker.fetch("t").error_code == ErrorCode.OFFSET_OUT_OF_RANGE
 
-    def test_what_is_appended_meanwhile_is_not_in_it(self) -> None:
+    def test_records_appended_meanwhile_are_not_included(self) -> None:
         broker = make(1)
         asked = broker.begin(fetch_request("t"), 11)
         broker.produce("t", b"later")
         [partition] = asked.response().responses[0].partitions
         assert [header.base_offset for _, header in iter_batches(bytes(partition.records))] == [0]
 
-    def test_a_read_the_disk_fails_is_told_and_costs_the_directory(self) -> None:
+    def test_failed_read_is_an_error_and_takes_the_directory_offline(self) -> None:
         broker = make()
         broker.log("t").segments.active._recent.clear()
         broker.files.fail_when(lambda op: op.name == "pread" and "t-0" in op.path, errno.EIO)
@@ -151,7 +151,7 @@ class TestFilesThatGoWhileTheyAreSent:
 
 
 @pytest.mark.parametrize("codec", list(Compression))
-def test_every_offset_is_one_of_the_three_things_it_can_be(codec: Compression) -> None:
+def test_every_offset_is_in_a_batch_at_the_end_or_out_of_range(codec: Compression) -> None:
     """F38: in a batch, which comes whole; the end, where one waits; or out of range."""
     broker = make(3, records=3, compression=codec)
     broker.broker.replica_manager.partition("t", 0).log.delete_records_before(4)
@@ -172,7 +172,7 @@ def test_every_offset_is_one_of_the_three_things_it_can_be(codec: Compression) -
 
 @pytest.mark.parametrize("codec", list(Compression))
 @pytest.mark.parametrize("max_bytes", [0, 1, 60, 61, 500])
-def test_a_batch_larger_than_asked_for_comes_whole(max_bytes: int, codec: Compression) -> None:
+def test_batch_larger_than_max_bytes_is_returned_whole(max_bytes: int, codec: Compression) -> None:
     """F39: or its consumer would never get beyond it."""
     broker = SimBroker().start()
     create_topic(broker, "t")

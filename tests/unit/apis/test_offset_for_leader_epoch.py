@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch, from frame to frame."""
+"""OffsetForLeaderEpoch: requests and responses as frames."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def ask(
 
 
 @pytest.mark.parametrize("version", [2, 3, 4])
-def test_the_present_epoch_ends_where_the_log_does(version: int) -> None:
+def test_current_epoch_ends_at_the_log_end(version: int) -> None:
     broker = make()
     assert ask(broker, 0, version=version) == (0, 0, 0)
     broker.produce("t", b"a", b"b")
@@ -73,13 +73,13 @@ def lives(*counts: int) -> SimBroker:
         (-1, (0, -1, -1)),
     ],
 )
-def test_older_epochs_end_where_the_next_begins(
+def test_older_epoch_ends_where_the_next_starts(
     leader_epoch: int, expected: tuple[int, int, int]
 ) -> None:
     assert ask(lives(2, 0, 3, 0), leader_epoch) == expected
 
 
-def test_epochs_of_an_empty_log_end_where_it_begins() -> None:
+def test_epochs_of_an_empty_log_end_at_its_start() -> None:
     broker = lives(0, 0, 0)
     assert [ask(broker, epoch) for epoch in (0, 1, 2, 3)] == [
         (0, 0, 0),
@@ -89,14 +89,14 @@ def test_epochs_of_an_empty_log_end_where_it_begins() -> None:
     ]
 
 
-def test_a_client_that_knows_another_leader_is_told() -> None:
+def test_client_with_another_leader_epoch_gets_an_error() -> None:
     broker = lives(1, 1)
     assert ask(broker, 0, current=1) == (0, 0, 1)
     assert ask(broker, 0, current=0) == (ErrorCode.FENCED_LEADER_EPOCH, -1, -1)
     assert ask(broker, 0, current=2) == (ErrorCode.UNKNOWN_LEADER_EPOCH, -1, -1)
 
 
-def test_what_cannot_be_looked_up_has_an_error() -> None:
+def test_missing_partition_is_an_error() -> None:
     broker = make()
     unknown = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1, -1)
     assert ask(broker, 0, topic="nobody") == unknown
@@ -106,7 +106,7 @@ def test_what_cannot_be_looked_up_has_an_error() -> None:
     assert ask(broker, 0) == (ErrorCode.KAFKA_STORAGE_ERROR, -1, -1)
 
 
-def test_several_partitions_stand_in_the_order_asked() -> None:
+def test_partitions_are_answered_in_the_order_requested() -> None:
     broker = make()
     create_topic(broker, "u", 2)
     topics: list[Any] = [

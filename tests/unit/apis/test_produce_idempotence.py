@@ -39,7 +39,7 @@ def make(**config: str) -> Producer:
 
 @pytest.mark.parametrize("restart", [False, True])
 @pytest.mark.parametrize("records", [1, 3])
-def test_sequence_numbers_go_on_at_zero(records: int, restart: bool) -> None:
+def test_sequence_numbers_wrap_to_zero(records: int, restart: bool) -> None:
     """Also where the batch that crosses the end is all a restart knows."""
     producer = make()
     first = LAST - 1
@@ -53,7 +53,7 @@ def test_sequence_numbers_go_on_at_zero(records: int, restart: bool) -> None:
     assert producer.send(next_sequence) == (0, 1 + records)
 
 
-def test_the_last_epoch_is_taken_and_fences_the_one_before_it() -> None:
+def test_last_epoch_is_accepted_and_fences_the_previous_one() -> None:
     producer = make()
     producer.epoch = 32_766
     assert producer.send(0) == (0, 0)
@@ -64,7 +64,7 @@ def test_the_last_epoch_is_taken_and_fences_the_one_before_it() -> None:
 
 
 @pytest.mark.parametrize("how", ["none", "stop", "kill"])
-def test_a_producer_outlives_its_batches(how: str) -> None:
+def test_producer_state_survives_deletion_of_its_batches(how: str) -> None:
     """All it wrote is deleted: its next batch is taken, a repeated one known, a gap refused."""
     producer = make()
     for sequence in range(3):
@@ -86,7 +86,7 @@ def test_a_producer_outlives_its_batches(how: str) -> None:
     assert producer.send(3) == (0, 3)
 
 
-def test_a_producer_that_was_silent_for_too_long_goes_on_where_it_was() -> None:
+def test_expired_producer_can_continue() -> None:
     """It is forgotten, and never told UNKNOWN_PRODUCER_ID (KIP-360)."""
     producer = make()
     for sequence in range(3):

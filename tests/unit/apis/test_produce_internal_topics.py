@@ -47,7 +47,7 @@ def write(broker: SimBroker, topic: str, *keys: bytes, client_id: str = "__admin
 
 
 @pytest.mark.parametrize(("client_id", "code"), [("app", 17), ("__admin_client", 0)])
-def test_internal_topic_is_written_by_kafkas_tools_only(client_id: str, code: int) -> None:
+def test_only_kafkas_tools_may_write_to_internal_topic(client_id: str, code: int) -> None:
     assert write(make(OFFSETS), OFFSETS, GOOD, client_id=client_id) == code
 
 
@@ -57,7 +57,7 @@ def test_internal_topic_refuses_records_that_cannot_be_replayed(topic: str, poli
     assert write(make(topic, policy), topic, GOOD, BAD) == ErrorCode.INVALID_RECORD
 
 
-def test_internal_topic_bounds_records_per_batch() -> None:
+def test_internal_topic_limits_records_per_batch() -> None:
     broker = make(OFFSETS)
     assert write(broker, OFFSETS, *[GOOD] * 10_000) == 0
     assert write(broker, OFFSETS, *[GOOD] * 10_001) == ErrorCode.MESSAGE_TOO_LARGE

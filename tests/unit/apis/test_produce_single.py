@@ -44,7 +44,7 @@ def short_only(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("short_only")
 @pytest.mark.parametrize("version", VERSIONS)
-def test_it_is_taken(version: int) -> None:
+def test_fast_path_handles_a_single_partition(version: int) -> None:
     broker = make()
     assert answer_of(broker, request(broker, b"a", b"b"), version).base_offset == 0
     assert answer_of(broker, request(broker, b"c"), version).base_offset == 2
@@ -56,7 +56,7 @@ def test_it_is_taken(version: int) -> None:
 
 @pytest.mark.usefixtures("short_only")
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_refusal_is_told_in_full(version: int) -> None:
+def test_refusal_has_a_complete_response(version: int) -> None:
     broker = make()
     message = request(broker, b"a")
     damaged = bytearray(message.topic_data[0].partition_data[0].records)
@@ -70,7 +70,7 @@ def test_a_refusal_is_told_in_full(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_what_needs_a_closer_look_goes_the_general_way(version: int) -> None:
+def test_request_that_needs_more_checks_takes_the_general_path(version: int) -> None:
     broker = make()
     message = request(broker, b"a")
     message.topic_data[0].name = "__consumer_offsets"
@@ -87,7 +87,7 @@ def test_what_needs_a_closer_look_goes_the_general_way(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_bug_is_reported_and_answered(version: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bug_is_reported_and_answered(version: int, monkeypatch: pytest.MonkeyPatch) -> None:
     broker = make()
     message = request(broker, b"a")
     for bug in (_raises, _fails_later):
@@ -106,7 +106,7 @@ def _fails_later(*_: Any, **__: Any) -> Later[Any]:
     return later
 
 
-def test_a_client_that_leaves_is_waited_for_no_longer() -> None:
+def test_disconnect_cancels_the_wait() -> None:
     broker = make()
     asked = broker.begin(request(broker, b"a"), 9)
     produces = broker.broker.replica_manager.delayed_produces

@@ -76,7 +76,7 @@ _TOO_MUCH: dict[str, tuple[Any, int, str]] = {
 
 
 @pytest.mark.parametrize("api", _TOO_MUCH)
-def test_a_request_that_would_change_too_much_changes_nothing(api: str) -> None:
+def test_request_with_too_many_changes_changes_nothing(api: str) -> None:
     request, version, results = _TOO_MUCH[api]
     broker = SimBroker().start()
     told = {one.error_code for one in getattr(broker.ask(request, version), results)}
@@ -84,7 +84,7 @@ def test_a_request_that_would_change_too_much_changes_nothing(api: str) -> None:
     assert list(broker.broker.cache.topics()) == []
 
 
-def test_things_are_asked_a_few_at_a_time_and_answered_in_their_order() -> None:
+def test_operations_start_a_few_at_a_time_and_answer_in_order() -> None:
     broker = SimBroker().start()
     laters: list[Later[int]] = [Later() for _ in range(5)]
     asked: list[int] = []
@@ -107,7 +107,7 @@ def test_things_are_asked_a_few_at_a_time_and_answered_in_their_order() -> None:
     assert outcome(answers) == [10, 11, 12, 13, 14]
 
 
-def test_an_error_that_is_raised_or_told_is_an_answer_and_keeps_no_frames() -> None:
+def test_raised_or_delivered_error_is_a_result_without_traceback() -> None:
     broker = SimBroker().start()
 
     def ask(number: int) -> Later[int]:
@@ -192,7 +192,7 @@ def test_element_named_repeatedly_is_answered_once(api: str) -> None:
     assert len(named(broker.ask(request, version))) == 1
 
 
-def test_operations_of_a_request_whose_client_leaves_are_cancelled() -> None:
+def test_operations_are_cancelled_when_the_client_disconnects() -> None:
     broker = SimBroker().start()
     laters: list[Later[int]] = [Later() for _ in range(5)]
     answers = spawn(ask_in_slices(laters, lambda later: later, broker.broker, at_once=3))

@@ -206,7 +206,7 @@ def test_another_request_is_left_alone(broker: HookedBroker) -> None:
 
 def test_what_cannot_be_read_is_the_brokers_business(broker: HookedBroker) -> None:
     broker.rule("Produce", "fail", error=refuse())
-    with pytest.raises(CloseConnection, match="no Kafka request"):
+    with pytest.raises(CloseConnection, match="not a Kafka request"):
         broker.dispatch_frame(b"\0")
 
 
