@@ -158,8 +158,8 @@ class BrokerService(Service):
         self.broker.copy_memory = self._connections.memory
         register_connection_gauges(self._registry, self._connections)
         self._advertised = AdvertisedCheck(config, self._connections, resolve=self._resolve)
-        self.broker.on_address_advertised = self._advertised.told
-        self.broker.on_client_works = self._advertised.works
+        self.broker.on_address_advertised = self._advertised.record_advertised
+        self.broker.on_client_works = self._advertised.record_work
 
     def _resolve(self, host: str) -> Later[object]:
         return self._detached_jobs.run(

@@ -298,7 +298,7 @@ def test_a_tls_client_gets_one_line_that_names_the_mistake(plog_broker: BrokerPr
         pytest.raises(OSError, match=r"EOF|reset"),
     ):
         context.wrap_socket(connection, server_hostname="here")
-    assert plog_broker.log_text().count("a TLS client") == 1
+    assert plog_broker.log_text().count("a TLS handshake") == 1
 
 
 def test_a_frame_over_the_limit_ends_the_connection(plog_broker: BrokerProcess) -> None:

@@ -222,7 +222,7 @@ def test_a_bug_costs_its_connection_and_is_logged(log_lines: list[str]) -> None:
     harness.feed(frame(METADATA, "bug") + frame(METADATA, "more"))
     assert harness.wire.is_aborted
     assert harness.dispatch.started == ["bug"]
-    assert log_lines == ["a request of 192.0.2.1:40000 failed unexpectedly"]
+    assert log_lines == ["request of 192.0.2.1:40000 failed unexpectedly"]
 
 
 def test_a_bug_in_deferred_work_costs_nobodys_connection(log_lines: list[str]) -> None:
@@ -236,7 +236,7 @@ def test_a_bug_in_deferred_work_costs_nobodys_connection(log_lines: list[str]) -
     assert harness.answers == ["a"]
     assert not harness.wire.is_aborted
     assert not harness.wire.is_closed
-    assert log_lines == ["work deferred to the end of a turn failed"]
+    assert log_lines == ["a call deferred to the end of a turn failed"]
 
 
 @pytest.mark.parametrize("size", [b"\0\0\0\0", b"\xff\xff\xff\xff", b"\x06\x40\x00\x01"])

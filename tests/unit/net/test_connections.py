@@ -30,10 +30,10 @@ def test_max_connections_refuses_with_one_line_a_minute(log_lines: list[str]) ->
     assert not shared.admit("c")
     assert not shared.admit("c")
     assert shared.refused == 2
-    assert log_lines == ["c: refused a connection: max.connections=2 are open"]
+    assert log_lines == ["c: refused a connection: the limit max.connections=2 is reached"]
     ports.advance(61_000)
     assert not shared.admit("c")
-    assert log_lines[1].endswith("(1 more before it)")
+    assert log_lines[1].endswith("(1 more suppressed)")
     first.lost()
     assert shared.admit("c")
 

@@ -196,7 +196,7 @@ def test_a_taken_port_is_an_error_and_opens_nothing(make_harness: Any) -> None:
 
 def test_tls_without_a_certificate_is_refused(make_harness: Any) -> None:
     tls = Listener(name="SSL", host="", port=0, protocol="SSL")
-    with pytest.raises(ValueError, match="nobody has prepared"):
+    with pytest.raises(ValueError, match="it has no TLS context"):
         make_harness().listeners.open_all([tls])
 
 

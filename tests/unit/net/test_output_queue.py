@@ -177,7 +177,7 @@ def test_a_page_cache_that_always_says_no_cannot_stop_an_answer(harness: Harness
 def test_a_region_cut_off_under_sendfile_raises(harness: Harness) -> None:
     harness.queue.append([harness.region(2 * MIB, MIB)])
     harness.file.truncate(2 * MIB + 100)
-    with pytest.raises(RegionTruncated, match="inside of an answer"):
+    with pytest.raises(RegionTruncated, match="within a response"):
         harness.drain()
 
 

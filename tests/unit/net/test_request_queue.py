@@ -242,7 +242,7 @@ def test_a_request_given_up_by_the_broker_closes_its_connection() -> None:
     harness = Harness()
     harness.offer(FETCH, "slow")
     harness.dispatch.waiting["slow"].fail(Cancelled())
-    assert harness.closed == [("its request was given up", None)]
+    assert harness.closed == [("its request was cancelled", None)]
 
 
 def test_finish_answers_produces_under_way_and_then_closes() -> None:

@@ -32,7 +32,7 @@ def test_the_remedy_is_named(reason: str, remedy: str) -> None:
     ("error", "remedy"),
     [
         (10, "has expired: renew it"),
-        (9, "set the clocks"),
+        (9, "check the clocks"),
         (18, "add the certificate of that CA to ssl.truststore.location"),
         (20, "add the certificate of that CA to ssl.truststore.location"),
         (26, "clientAuth"),
@@ -42,7 +42,7 @@ def test_the_remedy_is_named(reason: str, remedy: str) -> None:
 def test_what_is_wrong_with_a_clients_certificate_is_named(error: int, remedy: str) -> None:
     reason = "certificate verify failed"
     failure = explain_handshake_failure(reason, verify_error=error, owner="CN=x")
-    assert failure.text.startswith("the certificate of CN=x ")
+    assert failure.text.startswith("the client certificate of CN=x ")
     assert remedy in failure.text
 
 

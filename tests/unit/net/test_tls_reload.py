@@ -48,7 +48,7 @@ def test_every_problem_is_told_with_the_name_of_its_setting(tmp_path: Path) -> N
     with pytest.raises(ConfigError) as error:
         prepare_tls(config, now_ms())
     first, second = error.value.problems
-    assert first.startswith("ssl.keystore.location=/nowhere/all.pem cannot be read")
+    assert first.startswith("cannot read ssl.keystore.location=/nowhere/all.pem")
     assert second.startswith("listener.name.b.ssl.cipher.suites: TLS_NULL is not spoken")
 
 
