@@ -326,7 +326,7 @@ def test_no_metadata_log_is_made_while_the_old_one_may_lie_in_a_failed_directory
     site = LogSite(("/a", "/b"), files=site.files.kill())
     _break(site, "/a")
     with pytest.raises(
-        LogDirUnusable, match="cannot find __cluster_metadata-0: it may be in /a, which is offline"
+        LogDirUnusable, match="__cluster_metadata-0: it may be in /a, which is offline"
     ):
         _load_metadata(site)
 
@@ -338,9 +338,7 @@ def test_no_metadata_log_is_made_beside_partitions() -> None:
     site.create("t-0")
     site.create("u-0")
     site = LogSite(("/b",), files=site.files.kill())
-    with pytest.raises(
-        LogDirUnusable, match="cannot find __cluster_metadata-0 in log.dirs: /b holds"
-    ):
+    with pytest.raises(LogDirUnusable, match=r"__cluster_metadata-0 in log\.dirs: /b holds"):
         _load_metadata(site)
     assert _directories(site, "/b") == ["t-0"]
     site = LogSite(("/a", "/b"), files=site.files.kill())
@@ -361,9 +359,7 @@ def test_a_second_metadata_log_refuses_the_start() -> None:
     _load_metadata(site)
     site.files.mkdir("/b/__cluster_metadata-0")
     site = LogSite(("/a", "/b"), files=site.files.kill())
-    with pytest.raises(
-        LogDirUnusable, match="cannot load __cluster_metadata-0: both /a and /b hold it"
-    ):
+    with pytest.raises(LogDirUnusable, match="__cluster_metadata-0: both /a and /b hold it"):
         _load_metadata(site)
 
 
