@@ -38,7 +38,7 @@ def _arena(directory: Path, second: Path, environment: dict[str, str]) -> Iterat
 def _lose_directory(arena: Arena, second: Path, fail: Callable[[], None]) -> None:
     """Let `second` fail under load: the other one goes on."""
     fail()
-    said = f"log directory {second} goes offline"
+    said = f"log directory {second} is offline"
     arena.run_until(lambda: said in arena.broker.log_text(), "an offline directory")
     arena.run_until_acknowledged(500)
     assert "all log directories have failed" not in arena.broker.log_text()

@@ -92,7 +92,7 @@ def test_twistd_ends_with_an_error_where_the_broker_cannot_start(tmp_path: Path)
     )
     assert done.returncode == 1
     assert f" ERROR plogd.service: cannot use {tmp_path}/data: " in done.stderr
-    assert " CRITICAL plogd.service: cannot start: none of log.dirs can be used" in done.stderr
+    assert " CRITICAL plogd.service: cannot start: cannot use any of log.dirs" in done.stderr
 
 
 def test_a_clean_stop_leaves_its_mark_and_a_kill_does_not(plog_broker: BrokerProcess) -> None:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from plog.errors import PlogError
 from plogd.fair_queue import FairQueue
-from plogd.log.io_errors import told
+from plogd.log.io_errors import describe
 from plogd.log.log import Log
 from plogd.ports import Clock, Later, Report, Timers, spawn
 
@@ -146,5 +146,5 @@ class _Limit:
 def _describe(error: Exception) -> str:
     """Return the error's text; for a bug, with its type."""
     if isinstance(error, OSError):
-        return told(error)
+        return describe(error)
     return str(error) if isinstance(error, PlogError) else repr(error)

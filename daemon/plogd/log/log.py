@@ -25,7 +25,7 @@ from plogd.log.batch_validator import AppendOrigin, BatchRules, ValidatedBatch, 
 from plogd.log.disk.group_commit import SyncRounds, SyncTicket
 from plogd.log.disk.lane_writes import LaneWrites
 from plogd.log.disk.slow_disk import SLOW_WRITE_MS, SlowDisk
-from plogd.log.io_errors import told
+from plogd.log.io_errors import describe
 from plogd.log.log_results import NO_DATA, AppendInfo, FetchData, as_fetch_data
 from plogd.log.log_state import LogHooks, LogState
 from plogd.log.retention import KEEP_EVERYTHING, RetentionPolicy, deletable_segments
@@ -104,7 +104,7 @@ class Log:
 
     @property
     def flush_before_visible(self) -> bool:
-        """``plog.flush.before.visible``: records are acknowledged and readable only once durable."""
+        """``plog.flush.before.visible``: only durable records are acknowledged and readable."""
         return self._flush_before_visible
 
     @flush_before_visible.setter
@@ -162,7 +162,7 @@ class Log:
         try:
             if self.refuses_writes:
                 why = "no disk space to record this broker's leader epoch; free space on the disk"
-                raise KafkaStorageError(f"{self.topic_partition}: {why}")
+                raise KafkaStorageError(f"cannot append to {self.topic_partition}: {why}")
             check_fits(self.topic_partition, len(batch.view), self._config)
             if by_job:
                 return self._append_by_job(batch, leader_epoch, now_ms, origin)
@@ -204,7 +204,7 @@ class Log:
         """Report a failed operation, and return the error for the client."""
         self._hooks.operation_failed(self.log_dir, error)
         return KafkaStorageError(
-            f"{self.topic_partition}: cannot {what} in {self.log_dir}: {told(error)}"
+            f"{self.topic_partition}: cannot {what} in {self.log_dir}: {describe(error)}"
         )
 
     def appended(self, header: BatchHeader, first_offset: int, leader_epoch: int) -> None:
@@ -232,7 +232,7 @@ class Log:
     def _append_by_job(
         self, batch: ValidatedBatch, leader_epoch: int, now_ms: int, origin: AppendOrigin
     ) -> AppendInfo:
-        """Append on the disk's lane. Used from the first slow write until all such writes are done."""
+        """Append on the disk's lane, from the first slow write until all such writes are done."""
         lane = self._lane or LaneWrites(self, self._files, self._rounds, self._writes)
         info = lane.append(batch, leader_epoch=leader_epoch, now_ms=now_ms, origin=origin)
         if lane.is_busy:

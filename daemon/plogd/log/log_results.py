@@ -33,7 +33,7 @@ class AppendInfo(NamedTuple):
 
 
 class FetchData(NamedTuple):
-    """The bytes that a read returns: whole batches, except that `max_bytes` may cut the last one."""
+    """The bytes that a read returns: whole batches, but `max_bytes` may cut the last one."""
 
     region: FileRegion | None
 

@@ -104,7 +104,7 @@ def test_no_batch_of_a_start_without_room_is_overtaken() -> None:
     log = site.create("t-0")
     sent = {"producer_id": PID, "producer_epoch": 0}
     log.refuses_writes = True
-    with pytest.raises(KafkaStorageError, match="no room on the disk for this broker's start"):
+    with pytest.raises(KafkaStorageError, match="no disk space to record this broker's leader"):
         site.append(log, base_sequence=0, **sent)
     log.refuses_writes = False
     with pytest.raises(OutOfOrderSequenceNumber):

@@ -65,7 +65,7 @@ def test_a_directory_never_used_has_no_identity_and_was_not_stopped_cleanly() ->
 def test_only_one_broker_holds_a_directory() -> None:
     files = SimFiles()
     first, (second, _) = _opened(files), _log_dir(files)
-    with pytest.raises(LogDirUnusable, match="/data is in use by another broker; give each"):
+    with pytest.raises(LogDirUnusable, match="/data: in use by another broker; give each"):
         second.open()
     first.release()
     first.release()
@@ -98,7 +98,7 @@ def test_a_damaged_identity_says_what_to_do() -> None:
     _taken_over(files).release()
     files.overwrite(f"/data/{file_names.META_PROPERTIES}", b"\0" * 40)
     log_dir, _ = _log_dir(files)
-    with pytest.raises(LogDirUnusable, match=r"meta\.properties.*restore it from another"):
+    with pytest.raises(LogDirUnusable, match=r"meta\.properties.*restore the file from another"):
         log_dir.open()
 
 

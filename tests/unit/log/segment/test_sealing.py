@@ -181,7 +181,7 @@ def test_a_bug_costs_one_seal_which_is_tried_again(
         site.ports.jobs.run_one("dir:/a")
     site.settle()
     assert site.offline == []
-    assert "seal of t-0 failed: ValueError('a bug'); it is tried again" in site.reports
+    assert "seal of t-0 failed: ValueError('a bug'); it will be retried" in site.reports
     assert site.manager.housekeeping.errors_by_task == {"seal": 1}
     assert (log.recovery_point, other.recovery_point) == (0, 5)
     site.ports.advance(RETRY_MS)

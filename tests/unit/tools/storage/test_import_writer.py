@@ -205,7 +205,7 @@ def test_an_unfinished_copy_is_never_started_and_the_next_run_finishes_it() -> N
             finished += 1
         else:
             if disk.exists("/plog") and disk.listdir("/plog"):
-                with pytest.raises(LogDirUnusable, match="holds partitions, but __cluster_metad"):
+                with pytest.raises(LogDirUnusable, match=r"__cluster_metadata-0 in log\.dirs"):
                     _start(clone(disk), "/plog")
             plan = _plan(disk, "/plog")
             check_targets(disk, plan)
