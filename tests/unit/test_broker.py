@@ -266,10 +266,10 @@ class TestMissingFiles:
         if not other:
             files.unlink("/b/meta.properties")
         again = broker.restart(files)
-        told = lines(again, "holds partitions but no meta.properties")
-        assert [line.split()[0] for line in told] == (["/a"] if other else ["/a", "/b"])
-        assert f"cluster {again.broker.cluster_id}" in told[0]
-        assert "put the file back from a copy" in told[0]
+        reported = lines(again, "holds partitions but no meta.properties")
+        assert [line.split()[0] for line in reported] == (["/a"] if other else ["/a", "/b"])
+        assert f"cluster {again.broker.cluster_id}" in reported[0]
+        assert "put the file back from a copy" in reported[0]
         assert (again.broker.cluster_id == broker.broker.cluster_id) is other
         assert again.produce("t", b"x").error_code == 0
         assert lines(again.restart(), "meta.properties") == []
@@ -343,40 +343,40 @@ def test_crash_at_any_operation_loses_no_acknowledged_change(seed: int) -> None:
     crash_at = 1 + seed
     while True:
         broker = SimBroker(ports=SimPorts(seed), auto_create_topics_enable=False).start()
-        told: dict[str, str] = {}
+        answered: dict[str, str] = {}
         broker.files.crash_at(broker.files.operations + crash_at)
         try:
-            _live(broker, told)
+            _live(broker, answered)
         except SimCrash:
             pass
         else:
             break
         again = broker.restart(broker.files.crash(broker.ports.random))
-        _check(again, told, crash_at)
+        _check(again, answered, crash_at)
         crash_at += 3
     assert crash_at > 50
 
 
-def _live(broker: SimBroker, told: dict[str, str]) -> None:
-    """`told` says of each topic what the last answer about it was."""
+def _live(broker: SimBroker, answered: dict[str, str]) -> None:
+    """Use topics; `answered` has the state of each topic according to its last response."""
     for name in ("a", "b"):
-        told[name] = "creating"
+        answered[name] = "creating"
         create_topic(broker, name, 2)
-        told[name] = "created"
+        answered[name] = "created"
         answer = broker.produce(name, name.encode() * 10, partition=1)
-        told[name] = "produced" if answer.error_code == 0 else "created"
-    told["a"] = "deleting"
+        answered[name] = "produced" if answer.error_code == 0 else "created"
+    answered["a"] = "deleting"
     broker.ask(DeleteTopicsRequest(topic_names=["a"], timeout_ms=60_000), 5)
-    told["a"] = "deleted"
+    answered["a"] = "deleted"
     topic = CreatableTopic(name="a", num_partitions=1, replication_factor=1)
-    told["a"] = "creating again"
+    answered["a"] = "creating again"
     broker.ask(CreateTopicsRequest(topics=[topic]), 5)
-    told["a"] = "created again"
+    answered["a"] = "created again"
 
 
-def _check(broker: SimBroker, told: dict[str, str], crash_at: int) -> None:
+def _check(broker: SimBroker, answered: dict[str, str], crash_at: int) -> None:
     found = names(broker)
-    for name, state in told.items():
+    for name, state in answered.items():
         where = f"{name} {state}, crash at {crash_at}"
         if state in ("created", "produced", "created again"):
             assert name in found, where

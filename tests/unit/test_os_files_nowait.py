@@ -33,8 +33,8 @@ def test_nowait_read_returns_all_or_nothing(
     assert file.pread_nowait(4, 3) == b"3456"
 
     def cannot_read(*_: object) -> int:
-        raise OSError(errno.EIO, "gone")
+        raise OSError(errno.EIO, "read failed")
 
     monkeypatch.setattr(os, "preadv", cannot_read)
-    with pytest.raises(OSError, match="gone"):
+    with pytest.raises(OSError, match="read failed"):
         file.pread_nowait(4, 3)

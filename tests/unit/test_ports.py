@@ -302,12 +302,12 @@ def test_failing_call_does_not_stop_the_other_deferred_calls() -> None:
         raise ValueError("a bug")
 
     ports.turn.defer(fails)
-    ports.turn.defer(lambda: calls.append("behind it"))
+    ports.turn.defer(lambda: calls.append("after it"))
     with pytest.raises(ValueError, match="a bug"):
         ports.timers.run_next()
     assert calls == []
     ports.settle()
-    assert calls == ["behind it"]
+    assert calls == ["after it"]
 
 
 def test_silence_accepts_any_report() -> None:

@@ -62,7 +62,7 @@ def filter_fields(**fields: Any) -> dict[str, Any]:
 
 
 def describe(broker: SimBroker, version: int = 3, **fields: Any) -> list[tuple[str, str]]:
-    """(resource, principal) of what matches."""
+    """Return (resource, principal) of the matching ACLs."""
     answer = broker.ask(DescribeAclsRequest(**filter_fields(**fields)), version)
     assert answer.error_code == 0, answer.error_message
     return [
@@ -86,10 +86,10 @@ def test_created_acl_is_described_completely_and_deleted(version: int) -> None:
 
     request = DeleteAclsRequest(filters=[DeleteAclsFilter(**filter_fields())])
     [result] = broker.ask(request, version).filter_results
-    [gone] = result.matching_acls
-    assert (result.error_code, gone.error_code) == (0, 0)
-    assert (gone.resource_name, gone.pattern_type) == ("logs-", AclPatternType.PREFIXED)
-    assert (gone.principal, gone.host) == ("User:a", "192.0.2.1")
+    [deleted] = result.matching_acls
+    assert (result.error_code, deleted.error_code) == (0, 0)
+    assert (deleted.resource_name, deleted.pattern_type) == ("logs-", AclPatternType.PREFIXED)
+    assert (deleted.principal, deleted.host) == ("User:a", "192.0.2.1")
     assert describe(broker) == []
 
 
@@ -97,8 +97,8 @@ def test_acls_are_described_by_resource() -> None:
     broker = make()
     create(broker, creation("b"), creation("a", principal="User:z"), creation("a"))
     answer = broker.ask(DescribeAclsRequest(**filter_fields()), 3)
-    told = [(one.resource_name, [acl.principal for acl in one.acls]) for one in answer.resources]
-    assert told == [("a", ["User:a", "User:z"]), ("b", ["User:a"])]
+    actual = [(one.resource_name, [acl.principal for acl in one.acls]) for one in answer.resources]
+    assert actual == [("a", ["User:a", "User:z"]), ("b", ["User:a"])]
 
 
 def test_match_filter_finds_wildcard_and_prefix() -> None:
@@ -170,8 +170,8 @@ def test_acl_matching_two_filters_is_reported_for_both() -> None:
         DeleteAclsFilter(**filter_fields(resource_name_filter="nothing")),
     ]
     results = broker.ask(DeleteAclsRequest(filters=filters), 3).filter_results
-    told = [(one.error_code, [x.resource_name for x in one.matching_acls]) for one in results]
-    assert told == [(0, ["a"]), (0, ["a", "b"]), (INVALID, []), (0, [])]
+    actual = [(one.error_code, [x.resource_name for x in one.matching_acls]) for one in results]
+    assert actual == [(0, ["a"]), (0, ["a", "b"]), (INVALID, []), (0, [])]
     assert describe(broker) == []
 
 
@@ -227,7 +227,7 @@ def test_failed_disk_is_reported_for_every_acl() -> None:
 
 
 def overlapping_filters() -> list[DeleteAclsFilter]:
-    """64 filters that differ and match every ACL that `creation` makes."""
+    """Return 64 distinct filters, each of which matches every ACL of `creation`."""
     choices = itertools.product(
         (AclResourceType.ANY, AclResourceType.TOPIC),
         (AclPatternType.ANY, AclPatternType.LITERAL),

@@ -1,4 +1,4 @@
-"""What a client is told that we serve."""
+"""ApiVersions: the APIs, versions and features in its response."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ def test_response_lists_all_apis_in_every_version(broker: SimBroker, version: in
     request = ApiVersionsRequest(client_software_name="a", client_software_version="1")
     answer = broker.ask(request, version)
     assert answer.error_code == 0
-    told = [(api.api_key, api.min_version, api.max_version) for api in answer.api_keys]
-    assert told == [tuple(api) for api in ADVERTISED]
+    actual = [(api.api_key, api.min_version, api.max_version) for api in answer.api_keys]
+    assert actual == [tuple(api) for api in ADVERTISED]
 
 
 @pytest.mark.parametrize("version", [3, 4])
 def test_response_has_metadata_version_and_no_other_feature(
     broker: SimBroker, version: int
 ) -> None:
-    """A client that finds transaction.version or group.version would rely on it."""
+    """A client that sees transaction.version or group.version would rely on it."""
     request = ApiVersionsRequest(client_software_name="a", client_software_version="1")
     answer = broker.ask(request, version)
     [supported], [finalized] = answer.supported_features, answer.finalized_features

@@ -52,7 +52,7 @@ def codes(answer: Any) -> dict[str, int]:
 
 
 def count(broker: SimBroker, name: str = "t") -> int:
-    """How many partitions clients are told of; every one has a leader."""
+    """Return the number of partitions in the metadata; each of them has a leader."""
     asked = MetadataRequest(topics=[MetadataRequestTopic(name=name)])
     partitions = broker.ask(asked, 9).topics[0].partitions
     assert [(one.partition_index, one.leader_id) for one in partitions] == [
@@ -74,7 +74,7 @@ def test_new_partitions_can_be_used_after_the_response(version: int) -> None:
 def test_existing_partitions_are_not_affected() -> None:
     broker = make()
     broker.produce("t", b"old")
-    waiting = broker.begin(produce_request("t", b"under way"), 9)  # Waits for the disk.
+    waiting = broker.begin(produce_request("t", b"in progress"), 9)  # Waits for the disk.
     partition = broker.broker.replica_manager.partition("t", 0)
     assert codes(broker.ask(request(topic("t", 3)), 3)) == {"t": 0}
     assert waiting.response().responses[0].partition_responses[0].base_offset == 1
@@ -84,7 +84,7 @@ def test_existing_partitions_are_not_affected() -> None:
 
 
 def test_each_topic_is_answered_once_with_its_own_outcome() -> None:
-    """An empty answer to such a request has misled other people's clients."""
+    """Other brokers' empty responses to such a request have misled clients."""
     broker = make("a", "b", "c", "d")
     answer = broker.ask(
         request(
@@ -205,7 +205,7 @@ def test_topic_is_unchanged_when_disk_has_no_space_for_records() -> None:
 
 
 def test_crash_at_any_file_operation_leaves_all_or_no_partitions() -> None:
-    """After it all are there or none, those there can be used, and the rest can be made again."""
+    """All new partitions exist or none, existing ones can be used, and a retry succeeds."""
     whole = make()
     whole.produce("t", b"old")
     before = whole.files.operations
@@ -231,4 +231,4 @@ def test_crash_at_any_file_operation_leaves_all_or_no_partitions() -> None:
             for partition in (1, 2, 3):
                 assert again.produce("t", b"a", partition=partition).base_offset == 0
             again.stop()
-    assert is_answered, "the last crash point lies behind the answer"
+    assert is_answered, "the last crash point is not after the response"

@@ -39,8 +39,8 @@ def test_topic_is_created_in_every_version(version: int) -> None:
     [result] = broker.ask(request(new("t", num_partitions=2, configs=[config])), version).topics
     assert (result.name, result.error_code, result.error_message) == ("t", 0, None)
     assert (result.topic_id != ZERO_UUID) == (version >= 7)
-    told = (result.num_partitions, result.replication_factor)
-    assert told == ((2, 1) if version >= 5 else (-1, -1))
+    actual = (result.num_partitions, result.replication_factor)
+    assert actual == ((2, 1) if version >= 5 else (-1, -1))
     if version >= 5:
         configs = {one.name: one for one in result.configs}
         assert (configs["retention.ms"].value, configs["retention.ms"].config_source) == ("5", 1)
@@ -93,8 +93,8 @@ def test_each_topic_has_its_own_outcome() -> None:
 def test_topic_named_twice_is_not_created_and_answered_once() -> None:
     broker = SimBroker().start()
     answer = broker.ask(request(new("twice"), new("once"), new("twice")), 5)
-    told = [(one.name, one.error_code) for one in answer.topics]
-    assert told == [("once", 0), ("twice", ErrorCode.INVALID_REQUEST)]
+    actual = [(one.name, one.error_code) for one in answer.topics]
+    assert actual == [("once", 0), ("twice", ErrorCode.INVALID_REQUEST)]
     assert names(broker) == ["once"]
 
 
@@ -105,7 +105,7 @@ def test_second_of_two_colliding_names_is_refused() -> None:
 
 
 class TestAssignments:
-    """Replicas placed by hand."""
+    """Topics with explicit replica assignments."""
 
     def assigned(self, *pairs: tuple[int, list[int]], **fields: Any) -> Any:
         broker = SimBroker().start()
@@ -130,15 +130,15 @@ class TestAssignments:
 
 
 class TestValidateOnly:
-    """Checked, and not created."""
+    """Requests that are only validated."""
 
     def test_valid_topic_is_not_created(self) -> None:
         broker = SimBroker(num_partitions=3).start()
         asked = broker.begin(request(new("t", num_partitions=-1), validate_only=True), 7)
         assert asked.is_done
         [result] = asked.response().topics
-        told = (result.error_code, result.num_partitions, result.topic_id)
-        assert told == (0, 3, ZERO_UUID)
+        actual = (result.error_code, result.num_partitions, result.topic_id)
+        assert actual == (0, 3, ZERO_UUID)
         assert names(broker) == []
 
     def test_invalid_topic_is_refused(self) -> None:

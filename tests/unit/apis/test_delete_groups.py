@@ -23,8 +23,8 @@ def test_each_group_has_its_own_outcome(broker: SimBroker, version: int) -> None
     stable(broker)
     commit(broker, "simple", {("t", 0): 1, ("t", 2): 2})
     request = DeleteGroupsRequest(groups_names=[GROUP, "simple", "nobody", "simple"])
-    told = [(one.group_id, one.error_code) for one in broker.ask(request, version).results]
-    assert told == [
+    actual = [(one.group_id, one.error_code) for one in broker.ask(request, version).results]
+    assert actual == [
         (GROUP, ErrorCode.NON_EMPTY_GROUP),
         ("simple", 0),
         ("nobody", ErrorCode.GROUP_ID_NOT_FOUND),

@@ -33,7 +33,7 @@ def make(records: int = 5, **settings: Any) -> SimBroker:
 
 
 def request(*asked: tuple[str, int, int], timeout_ms: int = 1000) -> DeleteRecordsRequest:
-    """(topic, partition, offset) each in an entry of its own."""
+    """Return a request with a separate element for each (topic, partition, offset)."""
     return DeleteRecordsRequest(
         topics=[
             DeleteRecordsTopic(
@@ -55,7 +55,7 @@ def results(answer: Any) -> list[tuple[str, int, int, int]]:
 
 
 def delete(broker: SimBroker, offset: int, topic: str = "t") -> tuple[int, int]:
-    """Low watermark and error of one partition."""
+    """Delete records of one partition; return its low watermark and error code."""
     [(_, _, low_watermark, error)] = results(broker.ask(request((topic, 0, offset)), 2))
     return low_watermark, error
 
@@ -209,4 +209,4 @@ def test_crash_at_any_file_operation_keeps_answered_deletions() -> None:
             read = again.fetch("t", start)
             assert (read.high_watermark, bytes(read.records)[-2:-1]) == (5, b"4")
             again.stop()
-    assert is_answered, "the last crash point lies behind the answer"
+    assert is_answered, "the last crash point is not after the response"

@@ -100,8 +100,8 @@ def test_invalid_names_and_ids_are_refused() -> None:
         DeleteTopicState(topic_id=b"2" * 16),
     ]
     answer = broker.ask(DeleteTopicsRequest(topics=states, timeout_ms=1000), 6)
-    told = [(one.name, one.topic_id[:1], one.error_code) for one in answer.responses]
-    assert told == [
+    actual = [(one.name, one.topic_id[:1], one.error_code) for one in answer.responses]
+    assert actual == [
         (None, b"\0", ErrorCode.INVALID_REQUEST),
         ("t", topic_id[:1], ErrorCode.INVALID_REQUEST),
         (None, b"?", ErrorCode.UNKNOWN_TOPIC_ID),

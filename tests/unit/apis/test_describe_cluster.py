@@ -33,19 +33,19 @@ def test_broker_is_the_controller_in_every_version(version: int) -> None:
 def test_address_is_the_same_as_in_metadata(advertised: tuple[str, ...] | None) -> None:
     broker = make(advertised_listeners=advertised)
     came_by = connection(local_address=("198.51.100.5", 19092))
-    [told] = broker.ask(DescribeClusterRequest(), 2, connection=came_by).brokers
+    [described] = broker.ask(DescribeClusterRequest(), 2, connection=came_by).brokers
     [known] = broker.ask(MetadataRequest(topics=[]), 12, connection=came_by).brokers
-    assert (told.host, told.port) == (known.host, known.port)
-    assert told.host == ("plog.example" if advertised else "198.51.100.5")
+    assert (described.host, described.port) == (known.host, known.port)
+    assert described.host == ("plog.example" if advertised else "198.51.100.5")
 
 
 def test_authorized_operations_are_included_on_request() -> None:
     broker = make()
     assert broker.ask(DescribeClusterRequest(), 2).cluster_authorized_operations == NO_OPERATIONS
     asked = DescribeClusterRequest(include_cluster_authorized_operations=True)
-    told = broker.ask(asked, 2).cluster_authorized_operations
+    operations = broker.ask(asked, 2).cluster_authorized_operations
     metadata = MetadataRequest(topics=[], include_cluster_authorized_operations=True)
-    assert told == broker.ask(metadata, 10).cluster_authorized_operations > 0
+    assert operations == broker.ask(metadata, 10).cluster_authorized_operations > 0
 
 
 @pytest.mark.parametrize("version", [1, 2])

@@ -72,11 +72,13 @@ def test_synonyms_list_the_fallbacks_of_a_value(broker: SimBroker) -> None:
     assert sources[-1][1] == 5
 
 
-@pytest.mark.parametrize(("version", "told"), [(2, False), (3, True)])
-def test_documentation_is_included_on_request(broker: SimBroker, version: int, told: bool) -> None:
+@pytest.mark.parametrize(("version", "included"), [(2, False), (3, True)])
+def test_documentation_is_included_on_request(
+    broker: SimBroker, version: int, included: bool
+) -> None:
     fields: dict[str, Any] = {"include_documentation": True} if version >= 3 else {}
     [config] = ask(broker, keys=["retention.ms"], version=version, **fields).configs
-    assert bool(config.documentation) is told
+    assert bool(config.documentation) is included
 
 
 def test_settings_of_this_broker_are_described(broker: SimBroker) -> None:
@@ -117,7 +119,7 @@ def test_missing_resource_is_an_error(
 def test_resource_types_without_settings_have_empty_results(
     broker: SimBroker, resource_type: int, name: str
 ) -> None:
-    """Nobody watches the log of this broker, so that it has no logger to tell of."""
+    """This broker has no log observer, so it has no logger to describe."""
     result = ask(broker, resource_type, name)
     assert (result.error_code, result.configs) == (0, [])
 

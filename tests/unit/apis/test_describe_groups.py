@@ -27,11 +27,11 @@ def test_members_are_described_with_their_assignments(broker: SimBroker, version
     assert (group.group_state, group.protocol_type) == ("Stable", "consumer")
     assert group.protocol_data == "range"
     assert group.authorized_operations == OPERATIONS_NOT_ASKED
-    told = [
+    actual = [
         (one.member_id, one.client_id, one.client_host, one.member_metadata, one.member_assignment)
         for one in group.members
     ]
-    assert told == [
+    assert actual == [
         (first.member_id, "test", "/192.0.2.77", b"meta", b"0"),
         (second.member_id, "test", "/192.0.2.77", b"meta", b"1"),
     ]
@@ -54,8 +54,8 @@ def test_each_group_is_described_once(broker: SimBroker) -> None:
     commit(broker, "simple", {("t", 0): 1})
     broker.begin(join_request(group_id="waits", group_instance_id="i"), 9)
     request = DescribeGroupsRequest(groups=["simple", GROUP, "nobody", "waits", GROUP])
-    told = [(one.group_id, one.group_state) for one in broker.ask(request, 5).groups]
-    assert told == [
+    actual = [(one.group_id, one.group_state) for one in broker.ask(request, 5).groups]
+    assert actual == [
         ("simple", "Empty"),
         (GROUP, "Stable"),
         ("nobody", "Dead"),
@@ -80,8 +80,8 @@ def test_authorized_operations_are_included_on_request(broker: SimBroker, versio
     group, unknown = broker.ask(request, version).groups
     operations = {number for number in range(32) if group.authorized_operations >> number & 1}
     assert operations == {3, 6, 8, 10, 11}
-    told = OPERATIONS_NOT_ASKED if version >= 6 else group.authorized_operations
-    assert unknown.authorized_operations == told
+    expected = OPERATIONS_NOT_ASKED if version >= 6 else group.authorized_operations
+    assert unknown.authorized_operations == expected
 
 
 def test_stopped_coordinator_is_an_error(broker: SimBroker) -> None:

@@ -26,7 +26,7 @@ def ask(broker: SimBroker, version: int = 5, topics: Any = None) -> Any:
 
 
 def partitions(result: Any) -> dict[tuple[str, int], int]:
-    """Sizes; whatever else is told of a log is the same for each."""
+    """Return the sizes of the partitions; the other fields are the same for each."""
     logs = [(topic.name, one) for topic in result.topics for one in topic.partitions]
     assert all((one.offset_lag, one.is_future_key) == (0, False) for _, one in logs)
     return {(name, one.partition_index): one.partition_size for name, one in logs}

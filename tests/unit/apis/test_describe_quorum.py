@@ -46,8 +46,8 @@ def test_broker_is_the_only_voter_in_every_version(version: int) -> None:
     assert identity is not None
     assert voter.replica_directory_id == uuid_from_text(identity.directory_id) != ZERO_UUID
     [node] = answer.nodes
-    told = [(one.name, one.host, one.port) for one in node.listeners]
-    assert (node.node_id, told) == (4, [("PLAINTEXT", "192.0.2.1", 9092)])
+    actual = [(one.name, one.host, one.port) for one in node.listeners]
+    assert (node.node_id, actual) == (4, [("PLAINTEXT", "192.0.2.1", 9092)])
 
 
 def test_log_end_and_epoch_rise_with_each_start() -> None:
@@ -82,8 +82,8 @@ def test_records_not_yet_durable_are_above_the_high_watermark() -> None:
 )
 def test_other_partitions_have_no_quorum(version: int, asked: list[tuple[str, int]]) -> None:
     answer = ask(SimBroker().start(), version, *asked)
-    told = [(topic.topic_name, topic.partitions[0].partition_index) for topic in answer.topics]
-    assert told == asked
+    actual = [(topic.topic_name, topic.partitions[0].partition_index) for topic in answer.topics]
+    assert actual == asked
     codes = {one.error_code for topic in answer.topics for one in topic.partitions}
     assert (answer.error_code, codes) == (0, {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
 

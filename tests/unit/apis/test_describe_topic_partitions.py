@@ -70,13 +70,13 @@ def test_no_names_mean_all_topics_in_order() -> None:
 @pytest.mark.parametrize("limit", range(1, 8))
 def test_pages_together_contain_all_partitions(limit: int) -> None:
     broker = make()
-    told, cursor, pages = [], None, 0
+    paged, cursor, pages = [], None, 0
     while pages == 0 or cursor is not None:
         answer = ask(broker, limit=limit, cursor=cursor)
         assert len(places(answer)) <= limit
-        told += places(answer)
+        paged += places(answer)
         cursor, pages = cursor_of(answer), pages + 1
-    assert told == PLACES
+    assert paged == PLACES
     assert pages == -(-len(PLACES) // limit)
 
 
@@ -115,14 +115,14 @@ def test_cursor_after_last_partition_continues_with_the_next_topic() -> None:
 
 
 @pytest.mark.parametrize(
-    ("names", "cursor", "told"),
+    ("names", "cursor", "expected"),
     [(("a", "b"), ("c", 0), ["a", "b"]), (("a",), ("a", -1), ["a"]), ((), ("b", -1), ["b"])],
 )
 def test_invalid_cursor_is_refused(
-    names: tuple[str, ...], cursor: tuple[str, int], told: list[str]
+    names: tuple[str, ...], cursor: tuple[str, int], expected: list[str]
 ) -> None:
     answer = ask(make(), *names, cursor=cursor)
-    assert [topic.name for topic in answer.topics] == told
+    assert [topic.name for topic in answer.topics] == expected
     assert {topic.error_code for topic in answer.topics} == {ErrorCode.INVALID_REQUEST}
 
 

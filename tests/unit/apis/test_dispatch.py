@@ -1,4 +1,4 @@
-"""Frames that make no sense, handlers that fail, answers that cannot be written."""
+"""Dispatch of invalid frames, failing handlers, and responses that cannot be encoded."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def test_any_body_is_answered_or_closes_the_connection(
 
 
 def two_partitions() -> ProduceRequest:
-    """Not one alone: that would go by single_produce.py."""
+    """A single partition would take the fast path of single_produce.py."""
     message = produce_request("t", b"a", acks=1)
     other = produce_request("t", b"b").topic_data[0].partition_data[0]
     other.index = 1
@@ -180,7 +180,7 @@ def request_for(api_key: int, version: int) -> ApiMessage:
 
 
 def codes(value: Any) -> set[int]:
-    """Every error code in a message."""
+    """Yield every error code in a message."""
     if isinstance(value, list):
         return {code for one in value for code in codes(one)}
     if not isinstance(value, Struct):
@@ -191,7 +191,7 @@ def codes(value: Any) -> set[int]:
 
 @pytest.fixture
 def failing() -> Iterator[Callable[[int, Any], SimBroker]]:
-    """Makes a broker whose handler of one API gives or raises what it is told."""
+    """Return a function that makes a broker whose handler of one API returns or raises a value."""
     restores: list[Any] = []
 
     def make(api_key: int, result: Any) -> SimBroker:
@@ -262,8 +262,8 @@ def test_response_that_cannot_be_encoded_is_a_bug_and_closes_files(
         ]
     )
     other = failing(1, answer)
-    told = other.ask(REQUESTS[1], 4)  # Version 4 has no place for the replica.
-    assert codes(told) - {0} == {ErrorCode.UNKNOWN_SERVER_ERROR}
+    refused = other.ask(REQUESTS[1], 4)  # Version 4 has no place for the replica.
+    assert codes(refused) - {0} == {ErrorCode.UNKNOWN_SERVER_ERROR}
     assert not read.region._open
     assert len(other.bugs) == 1
 
@@ -390,7 +390,7 @@ def test_too_large_response_is_refused() -> None:
 
 @pytest.mark.parametrize("groups", [40, SLICE + 20])
 def test_too_large_response_of_few_elements_is_refused(failing: Any, groups: int) -> None:
-    """Whether it is encoded at once or in slices, the last of which may be the large one."""
+    """The limit applies whether or not the response is encoded in slices; the last may be large."""
     described = [DescribedGroup(group_id="small") for _ in range(groups - 40)]
     described += [DescribedGroup(group_id="x" * 30_000) for _ in range(40)]
     broker = failing(DescribeGroupsRequest.api_key, DescribeGroupsResponse(groups=described))

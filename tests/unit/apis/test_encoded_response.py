@@ -1,4 +1,4 @@
-"""Responses that are encoded once for many clients: failures, and clients that leave."""
+"""Shared responses: failed encodings, and clients that disconnect."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class _Refused:
 
 
 _REFUSED: Any = _Refused()
-"""A refusal of a request for all topics names none."""
+"""The error response to a request for all topics has no topics."""
 
 
 def broken(*_: object) -> Any:

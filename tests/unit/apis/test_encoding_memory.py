@@ -1,4 +1,4 @@
-"""Who may go on while the responses in progress have too many bytes."""
+"""Which response may continue while those in progress exceed the memory limit."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ def test_only_the_oldest_continues_while_memory_is_full() -> None:
     assert not newer.may_continue()
     waiting = newer.wait()
     assert oldest.may_continue()
-    told = [waiting.done]
+    actual = [waiting.done]
     oldest.release()
-    assert [*told, waiting.done] == [False, True]
+    assert [*actual, waiting.done] == [False, True]
     assert newer.may_continue()
     newer.release()
     assert memory.used_bytes == 0

@@ -1,4 +1,4 @@
-"""The answer to a request that failed as a whole."""
+"""The responses to requests that failed as a whole."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.helpers.sim_broker import connection
 
 
 class Texted(ApiMessage, api_key=ApiKey.FETCH, versions="0"):
-    """A response with a place for a text."""
+    """A response with an error message."""
 
     error_code: int16 = field()
     error_message: str | None = field()

@@ -81,7 +81,7 @@ def test_aborted_transactions_are_listed_for_read_committed_only(isolation_level
 
 
 class TestOffsets:
-    """F38: the middle of a batch, the end, beyond it, before the start."""
+    """F38: offsets inside a batch, at the end, after it and before the start."""
 
     def test_offset_inside_a_batch_returns_the_whole_batch(self) -> None:
         broker = make()
@@ -108,7 +108,7 @@ def make_empty() -> SimBroker:
 
 
 class TestLongPoll:
-    """Waiting for data, without holding anything up."""
+    """Fetches that wait for data."""
 
     def test_fetch_waits_until_records_are_durable(self) -> None:
         broker = make()
@@ -155,7 +155,7 @@ class TestLongPoll:
 
 
 class TestLimits:
-    """F39, KIP-74."""
+    """Size limits of responses (F39, KIP-74)."""
 
     def two_batches(self) -> tuple[SimBroker, int]:
         broker = make()
@@ -185,7 +185,7 @@ class TestLimits:
 
 
 class TestEpochs:
-    """KIP-320."""
+    """Leader epochs (KIP-320)."""
 
     @pytest.mark.parametrize(
         ("epoch", "code"),
@@ -219,7 +219,7 @@ class TestEpochs:
 
 
 class TestSessions:
-    """KIP-227 over the wire."""
+    """Fetch sessions (KIP-227)."""
 
     def session_request(self, session_id: int, epoch: int, *partitions: int) -> FetchRequest:
         return FetchRequest(
@@ -308,7 +308,7 @@ class TestSessions:
 
 
 class TestMissingTopics:
-    """F26."""
+    """Unknown, deleted and recreated topics (F26)."""
 
     def test_unknown_topic_name_or_id_is_an_error(self) -> None:
         broker = make()
@@ -395,8 +395,8 @@ def test_topics_are_grouped_as_requested() -> None:
         ]
     )
     answer = broker.ask(request, 11)
-    told = [(t.topic, [p.partition_index for p in t.partitions]) for t in answer.responses]
-    assert told == [("u", [0]), ("t", [1, 0])]
+    actual = [(t.topic, [p.partition_index for p in t.partitions]) for t in answer.responses]
+    assert actual == [("u", [0]), ("t", [1, 0])]
 
 
 def test_records_that_could_be_lost_are_never_read() -> None:

@@ -1,4 +1,4 @@
-"""What a consumer is told of damage, of files that go while they are sent, of edges of a log."""
+"""Fetches of damaged batches, from files removed while they are sent, and at the ends of a log."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.helpers.sim_ports import START_MS
 
 
 def make(batches: int = 5, records: int = 2, **batch: object) -> SimBroker:
-    """A topic with one partition and batches a millisecond apart."""
+    """Return a broker with one partition, whose batches are a millisecond apart."""
     broker = SimBroker().start()
     create_topic(broker, "t")
     for number in range(batches):
@@ -31,7 +31,7 @@ def make(batches: int = 5, records: int = 2, **batch: object) -> SimBroker:
 
 
 def restarted_with(broker: SimBroker, byte: int, number: int = 2) -> SimBroker:
-    """The next life, after a kill and one wrong bit in byte `byte` of batch `number`."""
+    """Kill the broker, flip a bit in byte `byte` of batch `number`, and restart it."""
     broker.broker.log_manager.write_high_watermarks()
     broker.settle()
     files = broker.files.kill()
@@ -78,7 +78,7 @@ FIELDS = {
 
 @pytest.mark.parametrize("field", FIELDS)
 def test_batch_found_damaged_by_recovery_is_corrupt_and_others_are_read(field: str) -> None:
-    """F4, whichever field it hits; and the same whoever asks by time."""
+    """F4, for damage in any field; a look-up by time gives the same result."""
     broker = make()
     size = next(iter_batches(bytes(broker.fetch("t").records)))[1].size_bytes
     again = restarted_with(broker, FIELDS[field] % size)
@@ -107,7 +107,7 @@ def test_records_with_damaged_leader_epoch_are_read() -> None:
 
 
 def test_undetected_damage_is_found_by_the_consumer() -> None:
-    """After a clean stop nothing is read again: the bytes leave as they are, checksum and all."""
+    """Recovery checks nothing after a clean stop: the bytes are sent unchanged with their CRC."""
     broker = make()
     broker.stop()
     files = broker.files.kill()
@@ -120,7 +120,7 @@ def test_undetected_damage_is_found_by_the_consumer() -> None:
 
 
 class TestFilesRemovedWhileSent:
-    """F11: an answer is a slice of an open file, fixed before it is sent (KAFKA-9835)."""
+    """F11: a response is a region of an open file, fixed before it is sent (KAFKA-9835)."""
 
     def test_response_in_progress_survives_deletion_of_its_segment(self) -> None:
         broker = make(1)
@@ -152,7 +152,7 @@ class TestFilesRemovedWhileSent:
 
 @pytest.mark.parametrize("codec", list(Compression))
 def test_every_offset_is_in_a_batch_at_the_end_or_out_of_range(codec: Compression) -> None:
-    """F38: in a batch, which comes whole; the end, where one waits; or out of range."""
+    """F38: in a batch, which is returned whole; at the end, where the fetch waits; out of range."""
     broker = make(3, records=3, compression=codec)
     broker.broker.replica_manager.partition("t", 0).log.delete_records_before(4)
     broker.settle()
@@ -173,7 +173,7 @@ def test_every_offset_is_in_a_batch_at_the_end_or_out_of_range(codec: Compressio
 @pytest.mark.parametrize("codec", list(Compression))
 @pytest.mark.parametrize("max_bytes", [0, 1, 60, 61, 500])
 def test_batch_larger_than_max_bytes_is_returned_whole(max_bytes: int, codec: Compression) -> None:
-    """F39: or its consumer would never get beyond it."""
+    """F39: otherwise the consumer could never read past it."""
     broker = SimBroker().start()
     create_topic(broker, "t")
     noise = broker.ports.random.random_bytes(5000)

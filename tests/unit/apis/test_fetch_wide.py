@@ -1,4 +1,4 @@
-"""Fetches of many partitions: the same responses, in slices, and little work for each append."""
+"""Fetches of many partitions: equal responses, built in slices, and little work per append."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def wide(
 
 
 def answered(asked: Asked | Any) -> dict[int, int]:
-    """Bytes by partition."""
+    """Return the number of bytes by partition."""
     response = asked.response() if isinstance(asked, Asked) else asked
     assert response.error_code == 0
     [topic] = response.responses
@@ -49,7 +49,7 @@ def answered(asked: Asked | Any) -> dict[int, int]:
 
 
 def open_regions(monkeypatch: pytest.MonkeyPatch) -> set[FileRegion]:
-    """Those that are made from now on and not closed."""
+    """Return the list of regions that are created from now on and not closed."""
     opened: set[FileRegion] = set()
     init, close = FileRegion.__init__, FileRegion.close
 

@@ -1,4 +1,4 @@
-"""Groups have a coordinator, transactions have none yet, and no client asks for ever."""
+"""FindCoordinator: groups have a coordinator, transactions do not, and clients do not retry."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def test_broker_is_the_coordinator_of_every_group(
 def test_repeated_groups_are_answered_once(broker: SimBroker, version: int) -> None:
     request = FindCoordinatorRequest(coordinator_keys=["a", "b", "a"])
     answer = broker.ask(request, version)
-    told = [(one.key, one.error_code, one.node_id, one.port) for one in answer.coordinators]
-    assert told == [("a", 0, 5, 9092), ("b", 0, 5, 9092)]
+    actual = [(one.key, one.error_code, one.node_id, one.port) for one in answer.coordinators]
+    assert actual == [("a", 0, 5, 9092), ("b", 0, 5, 9092)]
     assert {one.error_message for one in answer.coordinators} == {""}
 
 
@@ -75,8 +75,8 @@ def test_several_keys_of_another_type_are_refused(
 ) -> None:
     request = FindCoordinatorRequest(key_type=key_type, coordinator_keys=["a", "b"])
     answer = broker.ask(request, version)
-    told = [(one.key, one.error_code, one.node_id) for one in answer.coordinators]
-    assert told == [("a", REFUSED[key_type], -1), ("b", REFUSED[key_type], -1)]
+    actual = [(one.key, one.error_code, one.node_id) for one in answer.coordinators]
+    assert actual == [("a", REFUSED[key_type], -1), ("b", REFUSED[key_type], -1)]
     assert all(one.error_message for one in answer.coordinators)
 
 
@@ -132,5 +132,5 @@ def test_coordinator_with_failed_disk_is_not_available() -> None:
     broker.settle()
     keys = [f"group-{number}" for number in range(40)]
     answer = broker.ask(FindCoordinatorRequest(coordinator_keys=keys), 4)
-    told = {one.error_code for one in answer.coordinators}
-    assert told == {0, ErrorCode.COORDINATOR_NOT_AVAILABLE}
+    actual = {one.error_code for one in answer.coordinators}
+    assert actual == {0, ErrorCode.COORDINATOR_NOT_AVAILABLE}

@@ -67,7 +67,7 @@ def make(**settings: Any) -> SimBroker:
 
 
 def described(broker: SimBroker, resource_type: int, name: str, key: str) -> list[tuple[Any, int]]:
-    """The value and source of a setting, then of its synonyms."""
+    """Return the value and source of a setting, followed by those of its synonyms."""
     asked = DescribeConfigsResource(
         resource_type=resource_type, resource_name=name, configuration_keys=[key]
     )
@@ -152,8 +152,8 @@ def test_sources_of_broker_settings_are_in_order() -> None:
 
 def test_reloaded_file_does_not_override_settings_of_clients() -> None:
     broker = make()
-    told: list[int] = []
-    broker.broker.on_config = lambda config: told.append(config.max_connections)
+    limits: list[int] = []
+    broker.broker.on_config = lambda config: limits.append(config.max_connections)
     done(broker, of_broker("1", ("max.connections", SET, "5")))
     reloaded = SimBroker(max_connections=9, message_max_bytes=77).config
     broker.broker.update_config(reloaded)
@@ -161,7 +161,7 @@ def test_reloaded_file_does_not_override_settings_of_clients() -> None:
     assert (config.max_connections, config.message_max_bytes) == (5, 77)
     done(broker, of_broker("1", ("max.connections", DELETE, None)))
     assert broker.broker.config.max_connections == 9
-    assert told == [5, 5, 9]
+    assert limits == [5, 5, 9]
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Ids for idempotent producers."""
+"""InitProducerId: ids for idempotent producers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.helpers.sim_broker import SimBroker
 
 
 def asked(**fields: Any) -> InitProducerIdRequest:
-    """A request without a transactional id, which is null then and not empty."""
+    """Return a request without a transactional id, which is null and not empty."""
     return InitProducerIdRequest(**({"transactional_id": None} | fields))
 
 
@@ -52,7 +52,7 @@ def test_producer_with_an_old_id_gets_a_new_one() -> None:
 
 @pytest.mark.parametrize("epoch", [0, 32_766, 32_767])
 def test_producer_with_the_last_epoch_gets_a_new_id(epoch: int) -> None:
-    """F30: there is no next epoch after 32767, but always another id."""
+    """F30: there is no epoch after 32767, but always another id."""
     broker = SimBroker().start()
     old = broker.ask(asked(), 4).producer_id
     answer = broker.ask(asked(producer_id=old, producer_epoch=epoch), 4)

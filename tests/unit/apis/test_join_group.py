@@ -130,8 +130,11 @@ def test_members_continue_after_power_loss(broker: SimBroker) -> None:
 
 
 def _of(member: Any, **fields: Any) -> Mapping[str, Any]:
-    told = {"member_id": member.member_id, "generation_id_or_member_epoch": member.generation_id}
-    return told | fields
+    identity = {
+        "member_id": member.member_id,
+        "generation_id_or_member_epoch": member.generation_id,
+    }
+    return identity | fields
 
 
 @pytest.mark.parametrize(
@@ -152,8 +155,8 @@ def test_only_members_of_the_generation_commit(
 
 def test_commits_are_refused_between_join_and_assignment(broker: SimBroker) -> None:
     joined = join(broker)
-    told = commit(broker, "g", {("t", 0): 5}, **_of(joined))
-    assert told == {("t", 0): ErrorCode.REBALANCE_IN_PROGRESS}
+    actual = commit(broker, "g", {("t", 0): 5}, **_of(joined))
+    assert actual == {("t", 0): ErrorCode.REBALANCE_IN_PROGRESS}
 
 
 def test_members_can_commit_before_they_rejoin(broker: SimBroker) -> None:

@@ -34,8 +34,8 @@ def test_several_members_leave_from_version_3(broker: SimBroker, version: int) -
     ]
     answer = broker.ask(LeaveGroupRequest(group_id=GROUP, members=members), version)
     assert answer.error_code == 0
-    told = [(one.member_id, one.group_instance_id, one.error_code) for one in answer.members]
-    assert told == [
+    actual = [(one.member_id, one.group_instance_id, one.error_code) for one in answer.members]
+    assert actual == [
         (first.member_id, None, 0),
         ("stranger", None, ErrorCode.UNKNOWN_MEMBER_ID),
         ("", "i1", 0),

@@ -25,7 +25,7 @@ def make(*timestamps: int) -> SimBroker:
 
 
 def request(*timestamps: int, topic: str = "t", epoch: int = -1) -> ListOffsetsRequest:
-    """One partition for each timestamp."""
+    """Request one partition for each timestamp."""
     return ListOffsetsRequest(
         replica_id=-1,
         topics=[
@@ -90,8 +90,8 @@ def test_response_combines_immediate_and_waiting_look_ups() -> None:
     asked = broker.begin(request(50, -1), 11)
     assert not asked.is_done
     broker.settle()
-    told = [(p.partition_index, p.offset) for p in asked.response().topics[0].partitions]
-    assert told == [(0, 0), (1, 0)]
+    actual = [(p.partition_index, p.offset) for p in asked.response().topics[0].partitions]
+    assert actual == [(0, 0), (1, 0)]
 
 
 def test_look_ups_of_a_disconnected_client_are_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,8 +116,8 @@ def test_look_ups_of_a_disconnected_client_are_cancelled(monkeypatch: pytest.Mon
 def test_each_partition_has_its_own_error() -> None:
     broker = make(100)
     answer = broker.ask(request(50, 50, -1), 11)
-    told = [(p.error_code, p.offset) for p in answer.topics[0].partitions]
-    assert told == [(0, 0), (0, -1), (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)]
+    actual = [(p.error_code, p.offset) for p in answer.topics[0].partitions]
+    assert actual == [(0, 0), (0, -1), (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)]
 
 
 def test_partition_deleted_during_look_up_has_its_own_error() -> None:
@@ -125,8 +125,8 @@ def test_partition_deleted_during_look_up_has_its_own_error() -> None:
     asked = broker.begin(request(50, -1), 11)
     broker.broker.replica_manager.partition("t", 0).leader = 9
     broker.settle()
-    told = [p.error_code for p in asked.response().topics[0].partitions]
-    assert told == [ErrorCode.NOT_LEADER_OR_FOLLOWER, 0]
+    actual = [p.error_code for p in asked.response().topics[0].partitions]
+    assert actual == [ErrorCode.NOT_LEADER_OR_FOLLOWER, 0]
 
 
 def test_partition_named_twice_is_refused_alone() -> None:
@@ -134,8 +134,8 @@ def test_partition_named_twice_is_refused_alone() -> None:
     asked = request(-1, -1)
     asked.topics[0].partitions.append(ListOffsetsPartition(partition_index=0, timestamp=-2))
     answer = broker.ask(asked, 11)
-    told = [p.error_code for p in answer.topics[0].partitions]
-    assert told == [ErrorCode.INVALID_REQUEST, 0]
+    actual = [p.error_code for p in answer.topics[0].partitions]
+    assert actual == [ErrorCode.INVALID_REQUEST, 0]
 
 
 @pytest.mark.parametrize(

@@ -47,15 +47,15 @@ def test_topic_is_described_in_every_version(version: int) -> None:
     [topic] = answer.topics
     assert (topic.error_code, topic.name, topic.is_internal) == (0, "t", False)
     assert (topic.topic_id == ZERO_UUID) == (version < 10)
-    told = [
+    actual = [
         (p.error_code, p.partition_index, p.leader_id, p.replica_nodes, p.isr_nodes)
         for p in topic.partitions
     ]
-    assert told == [(0, 0, 1, [1], [1]), (0, 1, 1, [1], [1])]
+    assert actual == [(0, 0, 1, [1], [1]), (0, 1, 1, [1], [1])]
 
 
 class TestRequestedTopics:
-    """All, none, some; by name, by id."""
+    """Requests for all, no or some topics, by name or by id."""
 
     @pytest.mark.parametrize(
         ("version", "topics", "expected"),
@@ -102,7 +102,7 @@ class TestRequestedTopics:
 
 
 class TestAutomaticCreation:
-    """A topic somebody asks for is made, if that is wanted."""
+    """Creation of missing topics on request."""
 
     def test_response_names_leaders_of_the_new_topic(self) -> None:
         broker = make(num_partitions=3)
@@ -198,7 +198,7 @@ class TestAutomaticCreation:
 
 
 class TestAddress:
-    """Where clients are told to connect."""
+    """The broker's address in responses."""
 
     def address(self, broker: SimBroker, **fields: Any) -> tuple[str, int]:
         answer = broker.ask(named(), 9, connection=connection(**fields))
@@ -231,7 +231,7 @@ class TestAddress:
 
 
 class TestAuthorizedOperations:
-    """KIP-430: everything, as nobody is refused anything yet."""
+    """KIP-430: all operations are authorized, because ACLs are not enforced yet."""
 
     def test_operations_are_included_on_request(self) -> None:
         request = named("t", include_topic_authorized_operations=True)
@@ -251,8 +251,8 @@ def test_partition_of_failed_directory_has_no_leader() -> None:
     broker = make()
     broker.broker.replica_manager.partition("t", 1).log.go_offline()
     [topic] = broker.ask(named("t"), 9).topics
-    told = [(p.error_code, p.leader_id, p.offline_replicas) for p in topic.partitions]
-    assert told == [(0, 1, []), (ErrorCode.LEADER_NOT_AVAILABLE, -1, [1])]
+    actual = [(p.error_code, p.leader_id, p.offline_replicas) for p in topic.partitions]
+    assert actual == [(0, 1, []), (ErrorCode.LEADER_NOT_AVAILABLE, -1, [1])]
 
 
 def test_leader_epochs_rise_with_every_start() -> None:
@@ -273,12 +273,12 @@ def test_described_partitions_can_be_used_immediately() -> None:
 
 def test_advertised_address_and_first_data_request_are_reported() -> None:
     broker = make()
-    told: list[tuple[str, int]] = []
+    addresses: list[tuple[str, int]] = []
     working: list[str] = []
-    broker.broker.on_address_advertised = lambda client, host, port: told.append((host, port))
+    broker.broker.on_address_advertised = lambda client, host, port: addresses.append((host, port))
     broker.broker.on_client_works = lambda client: working.append(client.listener_name)
     broker.ask(named("t"), 9)
-    assert told == [("192.0.2.1", 9092)]
+    assert addresses == [("192.0.2.1", 9092)]
     assert working == [], "a question is no work"
     client = connection()
     for _ in range(2):
@@ -311,7 +311,7 @@ def test_all_topics_are_encoded_once_for_concurrent_clients(
 
     monkeypatch.setattr(MetadataResponse, "encode_in_slices", counted)
     asked = [broker.begin(MetadataRequest(topics=None), 9) for _ in range(20)]
-    asked[0].cancel()  # The one for which it is encoded has left.
+    asked[0].cancel()  # The client whose request started the encoding disconnects.
     broker.settle()
     responses = [one.response() for one in asked[1:]]
     assert len(encoded) == 1

@@ -1,4 +1,4 @@
-"""OffsetCommit through the whole broker: every version, mixed outcomes, disks that fail."""
+"""OffsetCommit on a complete broker: every version, mixed outcomes, failing disks."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def test_request_with_only_too_large_metadata_writes_nothing(broker: SimBroker) 
 
 
 def know_of(broker: SimBroker, name: str, partition_count: int) -> None:
-    """Have the broker know a topic of many partitions, without making a log for each."""
+    """Add a topic with many partitions to the metadata without creating their logs."""
     some = broker.broker.cache.topic("t")
     assert some is not None
     partitions = tuple(
@@ -175,7 +175,7 @@ def test_old_versions_set_the_retention_time(broker: SimBroker) -> None:
     assert fetch(again, "g") == {("t", 1): 1}
 
 
-# -- what goes wrong ---------------------------------------------------------------------------
+# -- failures ----------------------------------------------------------------------------------
 
 
 def test_full_disk_refuses_commits_and_keeps_earlier_ones(broker: SimBroker) -> None:
@@ -239,7 +239,7 @@ def test_disconnect_does_not_cancel_the_commit(broker: SimBroker) -> None:
     assert fetch(broker, "g") == {("t", 0): 2}
 
 
-# -- the topic that keeps it -------------------------------------------------------------------
+# -- the offsets topic -------------------------------------------------------------------------
 
 
 def test_only_kafkas_tools_may_write_to_the_offsets_topic(broker: SimBroker) -> None:
@@ -249,7 +249,7 @@ def test_only_kafkas_tools_may_write_to_the_offsets_topic(broker: SimBroker) -> 
     assert code == ErrorCode.INVALID_TOPIC_EXCEPTION
     request = produce_request(OFFSETS_TOPIC, b"x")
     answer = broker.ask(request, 9, client_id="__admin_client")
-    # By the tools' name they may, but a compacted topic takes no record without a key.
+    # The tools' client id is allowed, but a compacted topic refuses a record without a key.
     assert answer.responses[0].partition_responses[0].error_code == ErrorCode.INVALID_RECORD
 
 

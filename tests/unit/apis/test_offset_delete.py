@@ -1,4 +1,4 @@
-"""OffsetDelete through the whole broker."""
+"""OffsetDelete on a complete broker."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ def test_deleted_offset_does_not_return_after_restart(broker: SimBroker) -> None
 def test_missing_partitions_are_errors(broker: SimBroker) -> None:
     commit(broker, "g", {("t", 0): 1})
     answer = delete(broker, "g", [("nobody", 0), ("t", 0), ("t", 3), ("t", -1)])
-    told = {
+    actual = {
         (topic.name, one.partition_index): one.error_code
         for topic in answer.topics
         for one in topic.partitions
     }
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert told == {("nobody", 0): unknown, ("t", -1): unknown, ("t", 0): 0, ("t", 3): unknown}
+    assert actual == {("nobody", 0): unknown, ("t", -1): unknown, ("t", 0): 0, ("t", 3): unknown}
 
 
 @pytest.mark.parametrize(

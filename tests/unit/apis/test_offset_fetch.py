@@ -1,4 +1,4 @@
-"""OffsetFetch through the whole broker: every version, and never "no offset" without knowing."""
+"""OffsetFetch on a complete broker: every version, and no offset of -1 before loading has ended."""
 
 from __future__ import annotations
 
@@ -57,8 +57,10 @@ def test_metadata_and_leader_epoch_are_included(broker: SimBroker, version: int)
     answer = broker.ask(fetch_request("g", [("t", 0), ("t", 1)], version=version), version)
     topic = (answer.groups[0] if version >= 8 else answer).topics[0]
     epoch = 6 if version >= 5 else -1
-    told = [(one.metadata, one.committed_leader_epoch, one.error_code) for one in topic.partitions]
-    assert told == [("m", epoch, 0), ("", -1, 0)]
+    actual = [
+        (one.metadata, one.committed_leader_epoch, one.error_code) for one in topic.partitions
+    ]
+    assert actual == [("m", epoch, 0), ("", -1, 0)]
 
 
 @pytest.mark.parametrize("version", [8, 9])
@@ -118,12 +120,12 @@ def test_offsets_are_fetched_by_topic_id(broker: SimBroker) -> None:
         ],
     )
     [group] = groups(broker, 10, asked)
-    told = {
+    actual = {
         topic.topic_id: [(one.committed_offset, one.error_code) for one in topic.partitions]
         for topic in group.topics
     }
     assert group.error_code == 0
-    assert told == {
+    assert actual == {
         topic_id(broker, "t"): [(10, 0), (-1, 0)],
         b"?" * 16: [(-1, ErrorCode.UNKNOWN_TOPIC_ID)] * 2,
     }

@@ -31,16 +31,16 @@ def ask(
     partition: int = 0,
     version: int = 4,
 ) -> tuple[int, int, int]:
-    """Error, epoch, end offset."""
+    """Return the error code, the epoch and the end offset."""
     asked = OffsetForLeaderPartition(
         partition=partition, current_leader_epoch=current, leader_epoch=leader_epoch
     )
     request = OffsetForLeaderEpochRequest(
         replica_id=-1, topics=[OffsetForLeaderTopic(topic=topic, partitions=[asked])]
     )
-    [told] = broker.ask(request, version).topics
-    [one] = told.partitions
-    assert (told.topic, one.partition) == (topic, partition)
+    [result] = broker.ask(request, version).topics
+    [one] = result.partitions
+    assert (result.topic, one.partition) == (topic, partition)
     return one.error_code, one.leader_epoch, one.end_offset
 
 
@@ -53,7 +53,7 @@ def test_current_epoch_ends_at_the_log_end(version: int) -> None:
 
 
 def lives(*counts: int) -> SimBroker:
-    """A broker that was started once for each count, and got so many records in that epoch."""
+    """Return a broker that was started once per count and appended that many records each time."""
     broker = make()
     for number, count in enumerate(counts):
         broker = broker.restart() if number else broker
@@ -66,9 +66,9 @@ def lives(*counts: int) -> SimBroker:
     ("leader_epoch", "expected"),
     [
         (0, (0, 0, 2)),
-        (1, (0, 0, 2)),  # Nothing was written in it: the one before ended there.
+        (1, (0, 0, 2)),  # It has no records, so the epoch before it ends there.
         (2, (0, 2, 5)),
-        (3, (0, 3, 5)),  # The present one, which has no records yet.
+        (3, (0, 3, 5)),  # The current epoch, which has no records yet.
         (4, (0, -1, -1)),
         (-1, (0, -1, -1)),
     ],
@@ -117,5 +117,5 @@ def test_partitions_are_answered_in_the_order_requested() -> None:
         for name, numbers in (("u", (1, 0)), ("t", (0,)))
     ]
     answer = broker.ask(OffsetForLeaderEpochRequest(topics=topics), 4)
-    told = [(topic.topic, [one.partition for one in topic.partitions]) for topic in answer.topics]
-    assert told == [("u", [1, 0]), ("t", [0])]
+    actual = [(topic.topic, [one.partition for one in topic.partitions]) for topic in answer.topics]
+    assert actual == [("u", [1, 0]), ("t", [0])]

@@ -102,13 +102,13 @@ def test_partitions_are_answered_in_order_with_their_own_outcomes() -> None:
         ],
     )
     answer = broker.ask(request, 9)
-    told = [
+    actual = [
         (topic.name, partition.index, partition.error_code, partition.base_offset)
         for topic in answer.responses
         for partition in topic.partition_responses
     ]
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert told == [
+    assert actual == [
         ("nobody", 0, unknown, -1),
         ("t", 1, 0, 0),
         ("t", 5, unknown, -1),
@@ -122,7 +122,7 @@ def flipped(data: bytes, position: int) -> bytes:
 
 
 def refused(broker: SimBroker, records: bytes | None, version: int = 9) -> PartitionProduceResponse:
-    """The answer to something wrong; checks that nothing was appended."""
+    """Return the response to an invalid request, after checking that nothing was appended."""
     request = produce_request("t", records=records or b"")
     request.topic_data[0].partition_data[0].records = records
     answer: PartitionProduceResponse = (
@@ -135,7 +135,7 @@ def refused(broker: SimBroker, records: bytes | None, version: int = 9) -> Parti
 
 
 class TestRefusedBatches:
-    """Nothing is appended, and the client hears why."""
+    """Invalid batches are not appended, and the client gets the reason."""
 
     @pytest.mark.parametrize(
         ("records", "code"),
@@ -187,7 +187,7 @@ class TestRefusedBatches:
 
 
 class TestAcks:
-    """-1, 0 and 1."""
+    """The values -1, 0 and 1 of acks."""
 
     @pytest.mark.parametrize("acks", [2, -2, 32767])
     def test_other_acks_are_refused(self, acks: int) -> None:
@@ -235,7 +235,7 @@ class TestAcks:
 
 
 class TestIdempotence:
-    """F28 to F30: a batch that comes again, or too early."""
+    """F28 to F30: duplicate batches and sequence gaps."""
 
     def send(self, broker: SimBroker, sequence: int, *, epoch: int = 0) -> PartitionProduceResponse:
         return broker.produce(
@@ -288,7 +288,7 @@ def test_metadata_log_cannot_be_written() -> None:
 
 
 class TestDisk:
-    """F8, F9: a full disk refuses, a failed one goes offline."""
+    """F8, F9: a full disk refuses records, a failed one goes offline."""
 
     def test_full_disk_refuses_records_until_space_is_available(self) -> None:
         broker = make()
@@ -309,12 +309,12 @@ class TestDisk:
 
 
 def _write_slowly(broker: SimBroker, log_dir: str = LOG_DIR) -> None:
-    """A write to `log_dir` has just taken long."""
+    """Mark `log_dir` as slow, as if a write to it had just taken long."""
     broker.broker.log_manager.dirs.writes_of(log_dir).took(50.0)
 
 
 def _settle_all_but(broker: SimBroker, lane: str) -> None:
-    """Let everything happen but the jobs of one lane."""
+    """Run everything except the jobs of one lane."""
     timers, jobs = broker.ports.timers, broker.ports.jobs
     while timers.run_due() or any(one != lane for one in jobs.waiting):
         for one in jobs.waiting:
@@ -323,7 +323,7 @@ def _settle_all_but(broker: SimBroker, lane: str) -> None:
 
 
 class TestSlowDisk:
-    """F10: a slow disk delays acknowledgements and nothing else."""
+    """F10: a slow disk delays only acknowledgements."""
 
     @pytest.mark.parametrize("acks", [-1, 1])
     def test_response_waits_for_the_write_and_the_sync(self, acks: int) -> None:
@@ -437,7 +437,7 @@ def test_waiting_request_holds_no_part_of_the_frame() -> None:
     view = memoryview(frame)
     dispatched = broker.dispatch(view, broker.connection)
     view.release()
-    frame.clear()  # Raises BufferError if somebody still has a view.
+    frame.clear()  # Raises BufferError if a view still exists.
     assert isinstance(dispatched.result, Later)
     assert not dispatched.result.done
 

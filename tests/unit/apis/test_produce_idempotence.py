@@ -1,4 +1,4 @@
-"""F30, F31: producers at the end of their numbers, after retention, after restarts."""
+"""F30, F31: producers at the end of their sequence numbers, after retention, after restarts."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ DAY_MS = 86_400_000
 
 
 class Producer:
-    """Sends batches of one producer id to topic t."""
+    """Sends batches with one producer id to topic t."""
 
     def __init__(self, broker: SimBroker, epoch: int = 0) -> None:
         self.broker = broker
         self.epoch = epoch
 
     def send(self, sequence: int, records: int = 1) -> tuple[int, int]:
-        """The error, and the offset."""
+        """Send a batch; return the error code and the base offset."""
         answer = self.broker.produce(
             "t",
             *[b"x"] * records,
@@ -40,14 +40,14 @@ def make(**config: str) -> Producer:
 @pytest.mark.parametrize("restart", [False, True])
 @pytest.mark.parametrize("records", [1, 3])
 def test_sequence_numbers_wrap_to_zero(records: int, restart: bool) -> None:
-    """Also where the batch that crosses the end is all a restart knows."""
+    """This holds even if a restart knows only the batch that wraps."""
     producer = make()
     first = LAST - 1
     assert producer.send(first, 1) == (0, 0)
-    assert producer.send(LAST, records) == (0, 1)  # Ends at LAST, or at 1 behind it.
+    assert producer.send(LAST, records) == (0, 1)  # Ends at LAST, or wraps and ends at 1.
     if restart:
         producer.broker = producer.broker.restart()
-    assert producer.send(LAST, records) == (0, 1)  # It came before.
+    assert producer.send(LAST, records) == (0, 1)  # A duplicate.
     next_sequence = (LAST + records) % 2**31
     assert producer.send(next_sequence + 1)[0] == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert producer.send(next_sequence) == (0, 1 + records)
@@ -65,7 +65,7 @@ def test_last_epoch_is_accepted_and_fences_the_previous_one() -> None:
 
 @pytest.mark.parametrize("how", ["none", "stop", "kill"])
 def test_producer_state_survives_deletion_of_its_batches(how: str) -> None:
-    """All it wrote is deleted: its next batch is taken, a repeated one known, a gap refused."""
+    """The next batch is accepted, a duplicate is recognized, and a gap is refused."""
     producer = make()
     for sequence in range(3):
         producer.send(sequence)
@@ -87,7 +87,7 @@ def test_producer_state_survives_deletion_of_its_batches(how: str) -> None:
 
 
 def test_expired_producer_can_continue() -> None:
-    """It is forgotten, and never told UNKNOWN_PRODUCER_ID (KIP-360)."""
+    """Its state is removed, and it never gets UNKNOWN_PRODUCER_ID (KIP-360)."""
     producer = make()
     for sequence in range(3):
         producer.send(sequence)

@@ -1,4 +1,4 @@
-"""Produce by the short way: whatever becomes of it, the answer is the general way's."""
+"""The fast path of Produce, whose responses are the same as those of the general path."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def answer_of(broker: SimBroker, message: ProduceRequest, version: int) -> Any:
 
 @pytest.fixture
 def short_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fail where the general way is taken."""
+    """Fail if a request takes the general path."""
     monkeypatch.setattr("plogd.apis.produce._Produce.__init__", None)
 
 
@@ -62,9 +62,9 @@ def test_refusal_has_a_complete_response(version: int) -> None:
     damaged = bytearray(message.topic_data[0].partition_data[0].records)
     damaged[-1] ^= 1
     message.topic_data[0].partition_data[0].records = memoryview(damaged)
-    told = answer_of(broker, message, version)
-    assert (told.index, told.error_code) == (0, ErrorCode.CORRUPT_MESSAGE)
-    assert ("checksum" in (told.error_message or "")) == (version >= 8)
+    response = answer_of(broker, message, version)
+    assert (response.index, response.error_code) == (0, ErrorCode.CORRUPT_MESSAGE)
+    assert ("checksum" in (response.error_message or "")) == (version >= 8)
     nowhere = answer_of(broker, request(broker, b"a", partition=9), version)
     assert (nowhere.index, nowhere.error_code) == (9, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
@@ -116,4 +116,4 @@ def test_disconnect_cancels_the_wait() -> None:
     with pytest.raises(Cancelled):
         asked.parts()
     broker.settle()
-    assert broker.log("t").log_end_offset == 1  # What was appended stays.
+    assert broker.log("t").log_end_offset == 1  # The append is kept.

@@ -1,4 +1,4 @@
-"""Produce requests with very many partitions: sliced, in order, and answered as small ones are."""
+"""Produce requests with very many partitions: sliced, in order, with ordinary responses."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def make(**settings: Any) -> SimBroker:
 def request(
     topics: Sequence[tuple[str, int]], *, acks: int = -1, records: bytes | None = RECORDS
 ) -> ProduceRequest:
-    """Batches for each topic as often as said, over ten partitions."""
+    """Return a request with the given number of batches per topic, over ten partitions."""
     return ProduceRequest(
         acks=acks,
         timeout_ms=1000,
@@ -51,7 +51,7 @@ def request(
 
 
 def answered(asked: Asked) -> list[tuple[str, list[int], set[int]]]:
-    """Of each topic in the response: its name, partitions and error codes."""
+    """Return the name, partitions and error codes of each topic in the response."""
     return [
         (
             topic.name,
@@ -121,7 +121,7 @@ def test_large_request_with_acks_0_gets_no_response_unless_it_fails() -> None:
 
 
 def test_failed_slice_with_acks_0_does_not_stop_later_slices() -> None:
-    """Those without a known topic fail at once, the one with both when its appends are made."""
+    """Slices of unknown topics fail immediately, the mixed one once its appends are made."""
     broker = make()
     asked = broker.begin(request([("missing", 250), ("t", COUNT)], acks=0), 9)
     broker.settle()
@@ -172,7 +172,7 @@ def test_records_of_a_waiting_slice_are_counted_once() -> None:
 def test_slices_of_a_late_request_are_not_appended() -> None:
     broker = make(plog_unsynced_max_bytes=100)
     asked = broker.begin(request([("t", COUNT)]), 9)
-    broker.ports.timers.advance(1200)  # No sync ends.
+    broker.ports.timers.advance(1200)  # No sync completes.
     broker.settle()
     [(_, _, codes)] = answered(asked)
     assert codes == {0, ErrorCode.REQUEST_TIMED_OUT} or codes == {ErrorCode.REQUEST_TIMED_OUT}

@@ -22,8 +22,8 @@ def test_assignment_is_returned_in_every_version(broker: SimBroker, version: int
     request = sync_request(joined, {joined.member_id: b"\0\x01\xff"})
     answer = broker.ask(request, version)
     assert (answer.error_code, answer.assignment) == (0, b"\0\x01\xff")
-    told = ("consumer", "range") if version >= 5 else (None, None)
-    assert (answer.protocol_type, answer.protocol_name) == told
+    expected = ("consumer", "range") if version >= 5 else (None, None)
+    assert (answer.protocol_type, answer.protocol_name) == expected
     assert broker.ask(request, version).assignment == b"\0\x01\xff"
 
 
@@ -41,11 +41,11 @@ def test_follower_waits_for_the_leader_and_leader_for_the_disk(broker: SimBroker
     leader, follower = (one.response() for one in asked)
     waiting = broker.begin(sync_request(follower), 5)
     broker.settle()
-    told = broker.begin(sync_request(leader, {ids[1]: b"yours"}), 5)
+    leader_sync = broker.begin(sync_request(leader, {ids[1]: b"yours"}), 5)
     assert not waiting.is_done
-    assert not told.is_done
+    assert not leader_sync.is_done
     broker.settle()
-    assert told.response().assignment == b""
+    assert leader_sync.response().assignment == b""
     assert waiting.response().assignment == b"yours"
 
 
@@ -108,5 +108,5 @@ def test_sync_that_waits_for_the_leader_is_counted_until_it_is_answered(broker: 
 
 
 def used_bytes(broker: SimBroker) -> int:
-    """What all groups use."""
+    """Return the memory that all groups use."""
     return broker.broker.group_memory.used_bytes

@@ -44,7 +44,7 @@ def records(answer: Any) -> bytes:
 
 
 def muted(broker: SimBroker) -> int:
-    """How long the connection is to be muted; taken, as the queue does."""
+    """Return and reset the connection's mute time, as the request queue does."""
     mute_ms, broker.connection.mute_ms = broker.connection.mute_ms, 0
     return mute_ms
 
@@ -123,7 +123,7 @@ def test_removed_quota_does_not_apply() -> None:
 
 
 def filled(rate: float) -> SimBroker:
-    """A topic of ten batches of a hundred kilobytes, and a quota."""
+    """Return a broker with a quota and a topic of ten batches of a hundred kilobytes."""
     broker = make(consumer_byte_rate=rate)
     for _ in range(10):
         produce(broker, MB[:100_000])
@@ -154,7 +154,7 @@ def test_fetch_reads_no_more_than_the_quota_allows() -> None:
 
 
 def test_batch_too_large_for_its_quota_is_returned() -> None:
-    """Otherwise its consumer would stand still for ever."""
+    """Otherwise the consumer could never make progress."""
     broker = filled(100.0)
     answer = fetch(broker)
     assert len(records(answer)) > 100_000

@@ -33,8 +33,8 @@ def test_current_level_is_accepted_in_every_version(version: int) -> None:
     before = told_features(broker)
     answer = ask(broker, version, ("metadata.version", 11))
     assert (answer.error_code, answer.error_message) == (0, None)
-    told = [(one.feature, one.error_code, one.error_message) for one in answer.results]
-    assert told == ([("metadata.version", 0, None)] if version < 2 else [])
+    actual = [(one.feature, one.error_code, one.error_message) for one in answer.results]
+    assert actual == ([("metadata.version", 0, None)] if version < 2 else [])
     assert told_features(broker) == before
 
 

@@ -48,7 +48,7 @@ def alter(broker: SimBroker, *changes: Any) -> dict[str, int]:
 
 
 def describe(broker: SimBroker, *users: str) -> dict[str, Any]:
-    """By user, the iterations by mechanism, or the error code."""
+    """Return the iterations by mechanism, or the error code, of each user."""
     names = [UserName(name=user) for user in users] or None
     answer = broker.ask(DescribeUserScramCredentialsRequest(users=names), 0)
     assert answer.error_code == 0
@@ -81,8 +81,8 @@ def test_stored_keys_are_derived_from_the_salted_password() -> None:
 def test_secrets_are_in_no_file_or_log_line() -> None:
     broker = make()
     alter(broker, upsertion(), upsertion("v", iterations=1))
-    told = "\n".join([*broker.reports, repr(upsertion()), str(broker.bugs)])
-    assert "secret" not in told
+    output = "\n".join([*broker.reports, repr(upsertion()), str(broker.bugs)])
+    assert "secret" not in output
     path = "/data/__cluster_metadata-0/00000000000000000000.log"
     assert SECRET not in broker.files.read_file(path)
     assert b"salt" in broker.files.read_file(path), "this is where it would be"
