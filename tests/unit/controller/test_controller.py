@@ -206,7 +206,7 @@ def test_creation_fails_when_the_store_already_has_the_topic() -> None:
 def test_failed_write_fails_the_creation_and_frees_the_name() -> None:
     setup = Setup()
     creation = setup.create("t")
-    setup.store.fail(KafkaStorageError("gone"))
+    setup.store.fail(KafkaStorageError("disk failed"))
     with pytest.raises(KafkaStorageError):
         outcome(creation)
     assert setup.created("t").name == "t"
@@ -257,7 +257,7 @@ def test_report_uses_the_singular_for_one_partition() -> None:
     assert setup.reports == ["created topic t with 1 partition"]
 
 
-class TestMorePartitions:
+class TestCreatePartitions:
     """Logs are created before the partitions are written, and served afterwards."""
 
     def more(self, setup: Setup, count: int = 3) -> Later[TopicState]:
@@ -305,7 +305,7 @@ class TestMorePartitions:
         setup = Setup()
         setup.created("t")
         creation = self.more(setup)
-        setup.store.fail(KafkaStorageError("gone"))
+        setup.store.fail(KafkaStorageError("disk failed"))
         with pytest.raises(KafkaStorageError):
             outcome(creation)
         assert setup.brokers.told[1:] == ["create logs of t with 3", "remove logs of t"]
@@ -347,7 +347,7 @@ class TestMorePartitions:
         assert setup.brokers.told[-1] == "start t"
 
 
-class TestDeleting:
+class TestDeletion:
     """The removal is durable before logs are deleted."""
 
     def test_topic_is_removed_from_the_store_before_it_is_stopped(self) -> None:
@@ -390,7 +390,7 @@ class TestDeleting:
         setup = Setup()
         topic = setup.created("t")
         deletion = setup.controller.delete_topic("t", topic.topic_id)
-        setup.store.fail(KafkaStorageError("gone"))
+        setup.store.fail(KafkaStorageError("disk failed"))
         with pytest.raises(KafkaStorageError):
             outcome(deletion)
         assert setup.brokers.told == ["start t"]

@@ -27,8 +27,8 @@ def test_topic_config_follows_changes_of_topic_settings() -> None:
     topic = broker.broker.cache.topic("t")
     assert topic is not None
     assert topic.config == {"retention.ms": "77"}
-    manager.topics.update_topic_config("nobody", {"retention.ms": "77"})
-    assert broker.broker.cache.topic("nobody") is None
+    manager.topics.update_topic_config("missing", {"retention.ms": "77"})
+    assert broker.broker.cache.topic("missing") is None
 
 
 def test_partitions_of_an_unreadable_directory_are_offline() -> None:

@@ -104,13 +104,15 @@ def test_failed_write_is_reported_as_storage_error(number: int, error: str) -> N
         setup.delete(2)
 
 
-@pytest.mark.parametrize(("gone", "error"), [(True, UnknownTopicOrPartition), (False, KafkaError)])
+@pytest.mark.parametrize(
+    ("is_deleted", "error"), [(True, UnknownTopicOrPartition), (False, KafkaError)]
+)
 def test_deletion_fails_when_the_partition_is_lost_meanwhile(
-    gone: bool, error: type[KafkaError]
+    is_deleted: bool, error: type[KafkaError]
 ) -> None:
     setup = Setup()
     deletion = setup.begin(2)
-    setup.partition.is_deleted = gone
+    setup.partition.is_deleted = is_deleted
     setup.partition.leader = 9
     setup.broker.settle()
     with pytest.raises(error):

@@ -172,7 +172,7 @@ class ShardLoader(Generic[S]):
         except (PlogError, OSError) as error:
             raise self._unreadable(offset, error) from error
         if not batches:
-            raise self._unreadable(offset, "there is no batch")
+            raise self._unreadable(offset, "no batch found")
         return batches
 
     async def _find(self, offset: int) -> FileRegion | None:

@@ -315,7 +315,7 @@ def test_group_without_members_is_deleted() -> None:
     shard.stable()
     shard.groups.get_or_create_simple("simple")
     assert shard.write(lambda: shard.groups.delete("g")).code == ErrorCode.NON_EMPTY_GROUP
-    assert shard.write(lambda: shard.groups.delete("nobody")).code == ErrorCode.GROUP_ID_NOT_FOUND
+    assert shard.write(lambda: shard.groups.delete("missing")).code == ErrorCode.GROUP_ID_NOT_FOUND
     shard.write(lambda: shard.groups.delete("simple"))
     assert shard.records[-1].key == GroupMetadataKey(group="simple")
     assert shard.records[-1].value is None
@@ -352,7 +352,7 @@ def test_unused_group_is_removed_unless_it_has_pending_ids() -> None:
     shard.leave_by_id(pending)
     [tombstone] = shard.groups.tombstones_if_unused("g")
     assert (tombstone.key, tombstone.value) == (GroupMetadataKey(group="g"), None)
-    assert shard.groups.tombstones_if_unused("nobody") == []
+    assert shard.groups.tombstones_if_unused("missing") == []
 
 
 # -- loading and unloading --------------------------------------------------------------------

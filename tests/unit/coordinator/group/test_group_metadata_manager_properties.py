@@ -43,7 +43,7 @@ class Client:
     def step(self, shard: GroupShard) -> None:
         """Continue as far as possible without waiting."""
         if self.waiting is not None:
-            self._hear()
+            self._receive()
         elif self.joined is None:
             self.waiting = shard.join(
                 self.member_id, instance=self.instance, protocols=self.protocols
@@ -51,9 +51,9 @@ class Client:
         elif not self.is_synced:
             self.waiting = shard.sync(self.joined, self._assign(), instance=self.instance)
         elif shard.heartbeat(self.joined, instance=self.instance) != 0:
-            self.begin_anew(keep_id=shard.groups.group("g") is not None)
+            self.rejoin(keep_id=shard.groups.group("g") is not None)
 
-    def _hear(self) -> None:
+    def _receive(self) -> None:
         assert self.waiting is not None
         if self.waiting.is_waiting:
             return
@@ -61,9 +61,9 @@ class Client:
         if waiting.code == ErrorCode.MEMBER_ID_REQUIRED:
             self.member_id = waiting.response().member_id
         elif waiting.code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID):
-            self.begin_anew(keep_id=False)
+            self.rejoin(keep_id=False)
         elif waiting.code != 0:
-            self.begin_anew(keep_id=True)
+            self.rejoin(keep_id=True)
         elif isinstance(waiting.response(), JoinGroupResponse):
             self.joined = waiting.response()
             self.member_id = self.joined.member_id
@@ -79,7 +79,7 @@ class Client:
             return {}
         return {one: bytes(PARTITIONS[n :: len(ids)]) for n, one in enumerate(ids)}
 
-    def begin_anew(self, *, keep_id: bool) -> None:
+    def rejoin(self, *, keep_id: bool) -> None:
         """Rejoin the group."""
         self.joined = None
         self.is_synced = False
@@ -91,7 +91,7 @@ class Client:
         if self.waiting is not None and self.waiting.is_waiting:
             self.waiting.later.cancel()
         self.waiting = None
-        self.begin_anew(keep_id=False)
+        self.rejoin(keep_id=False)
 
 
 class Owners:
@@ -135,11 +135,11 @@ class GroupMachine(RuleBasedStateMachine):
         self.shard.settle()
 
     @rule(who=st.integers(0, CLIENTS - 1), what=st.sampled_from(PROTOCOLS))
-    def subscribe_anew(self, who: int, what: dict[str, bytes]) -> None:
+    def change_subscription(self, who: int, what: dict[str, bytes]) -> None:
         client = self.clients[who]
         client.protocols = what
         if client.waiting is None:
-            client.begin_anew(keep_id=True)
+            client.rejoin(keep_id=True)
 
     @rule(who=st.integers(0, CLIENTS - 1))
     def stop(self, who: int) -> None:
@@ -177,7 +177,7 @@ class GroupMachine(RuleBasedStateMachine):
         for client in self.clients:
             if client.waiting is not None and client.waiting.is_waiting:
                 client.waiting = None
-                client.begin_anew(keep_id=True)
+                client.rejoin(keep_id=True)
 
     @invariant()
     def counts_are_right(self) -> None:

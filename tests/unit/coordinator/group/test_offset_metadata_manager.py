@@ -183,7 +183,7 @@ def test_all_committed_partitions_can_be_fetched(site: Site) -> None:
         "t": [1, 2],
         "u": [3],
     }
-    assert site.offsets.committed_partitions("nobody") == []
+    assert site.offsets.committed_partitions("missing") == []
 
 
 @pytest.mark.parametrize(

@@ -266,7 +266,7 @@ def test_failed_sync_unloads_the_shard_and_fails_pending_requests(site: Coordina
     appended: Later[None] = Later()
     response: Later[str] = Later()
     appended.then(
-        lambda _: pytest.fail("it was not written"), lambda _: response.succeed("gone back")
+        lambda _: pytest.fail("it was not written"), lambda _: response.succeed("rolled back")
     )
     joined = site.begin(
         lambda _: Result(records=[record("b", 1)], response=response, appended=appended)
@@ -275,7 +275,7 @@ def test_failed_sync_unloads_the_shard_and_fails_pending_requests(site: Coordina
     site.broker.settle()
     with pytest.raises(NotCoordinator):
         outcome(answer)
-    assert outcome(joined) == "gone back"
+    assert outcome(joined) == "rolled back"
     assert site.runtime_of_shard.state is ShardState.CLOSED
     assert isinstance(site.shard.told[-1], NotCoordinator)
     for later in (site.set("a", 2), site.numbers()):
@@ -417,7 +417,7 @@ def test_scheduling_a_key_replaces_its_timer(site: CoordinatorSite) -> None:
     timers.schedule("k", 3_000, lambda: operation("second"))
     timers.schedule("other", 2_000, lambda: operation("other"))
     timers.cancel("other")
-    timers.cancel("nobody")
+    timers.cancel("missing")
     site.broker.ports.advance(10_000)
     assert ran == ["second"]
 
