@@ -134,7 +134,7 @@ COMMANDS: Final[tuple[Command, ...]] = (
     Command(
         "storage",
         "plogd.tools.storage.command:configure",
-        "Format and inspect data directories, offline.",
+        "Format, inspect and import data directories, offline.",
     ),
     Command(
         "topics",
