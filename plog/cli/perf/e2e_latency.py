@@ -95,7 +95,7 @@ def settle(arguments: argparse.Namespace) -> None:
             flag = name.replace("bootstrap_servers", "bootstrap_server").replace("_", "-")
             raise UsageError(f"say --{flag}")
     if arguments.producer_acks not in ("1", "all"):
-        raise UsageError("--producer-acks must be 1 or all: without acknowledgements, records may be lost unnoticed")
+        raise UsageError("--producer-acks must be 1 or all: unacknowledged records may be lost")
     if arguments.record_header_size < -1:
         raise UsageError("--record-header-size must be -1 or more")
 
