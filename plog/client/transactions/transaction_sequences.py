@@ -59,7 +59,7 @@ class TransactionSequences(PartitionSequences[B]):
         """The broker misses numbers before `batch`, which fails unless they are yet to come."""
         waits = super().out_of_order(batch)
         if self.is_broken:
-            batch.put_aside, waits = True, False
+            batch.is_deferred, waits = True, False
         return waits
 
     def unknown_producer(self, batch: B, *, is_fenced: bool = False) -> bool:
@@ -68,9 +68,9 @@ class TransactionSequences(PartitionSequences[B]):
         self.is_broken = True
         return False
 
-    def mend(self) -> tuple[list[B], list[B]]:
+    def recover(self) -> tuple[list[B], list[B]]:
         """What was put aside fails; nothing is sent before the next epoch."""
-        lost = [batch for batch in self._unsettled() if self.is_broken and batch.put_aside]
+        lost = [batch for batch in self._unsettled() if self.is_broken and batch.is_deferred]
         for batch in lost:
             batch.is_settled = True
         return lost, []

@@ -110,7 +110,7 @@ class TransactionalCore(ProducerCore[H]):
             return self.send(*record, Claim.FIRST)
 
         try:
-            return await self._until_taken(attempt, topic, partition, deadline_s)
+            return await self._until_accepted(attempt, topic, partition, deadline_s)
         except Cancelled:
             raise
         except PlogError as error:
@@ -133,7 +133,7 @@ class TransactionalCore(ProducerCore[H]):
             await self._end_transaction(deadline_s)
         except Cancelled:  # Nobody waits any more, and what was sent has to have an end.
             self._stop_transactions()
-            self._take_no_more()
+            self._refuse_records()
             self._close_rest()
             raise
         self._stop_transactions()

@@ -306,7 +306,7 @@ def test_what_is_no_partition_and_no_offset_is_named(site: Site) -> None:
     for offset in ("5", 1.5):
         with pytest.raises(TypeError, match=f"{offset}.* is no offset"):
             consumer.seek(T0, offset)  # type: ignore[arg-type]
-        with pytest.raises(TypeError, match="cannot commit .*: give a number or"):
+        with pytest.raises(TypeError, match=r"cannot commit .*: give a number or"):
             site.sim.run(consumer.commit({T0: offset}))  # type: ignore[dict-item]
     with pytest.raises(TypeError, match="is not a TopicPartition"):
         site.sim.run(consumer.committed(wrong))

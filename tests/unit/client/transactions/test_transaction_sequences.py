@@ -51,8 +51,8 @@ def test_what_is_out_of_order_fails_and_nothing_is_renumbered() -> None:
     first, second = sent(sequences, Batch()), sent(sequences, Batch())
     assert sequences.out_of_order(second), "the one before it may come yet"
     assert not sequences.out_of_order(first)
-    assert sequences.mend() == ([first], [])
-    assert sequences.mend() == ([], [])
+    assert sequences.recover() == ([first], [])
+    assert sequences.recover() == ([], [])
     assert not sequences.may_send(second)
     assert not sequences.may_send(Batch())
 
