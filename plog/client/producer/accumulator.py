@@ -23,7 +23,7 @@ from plog.client.producer.partition_queue import PartitionQueue, TopicQueues
 from plog.client.producer.producer_batch import OnDelivery, ProducerBatch, RecordHandle
 from plog.client.producer.sequence_numbers import REMEMBERED_BATCHES, PartitionSequences
 from plog.client.settings import ProducerSettings
-from plog.client.transactions.transaction_sequences import transactional
+from plog.client.transactions.transaction_sequences import sequences_factory
 from plog.client.transactions.transaction_state import TransactionState
 from plog.records.batch import HEADER_SIZE
 from plog.records.codec import NO_OFFSET, Header
@@ -377,7 +377,7 @@ def accumulator_for(
         linger_s=settings.linger_ms / 1000,
         is_idempotent=settings.enable_idempotence,
         window=settings.max_in_flight_requests_per_connection,
-        make_sequences=None if transaction is None else transactional(transaction, settings),
+        make_sequences=None if transaction is None else sequences_factory(transaction, settings),
         ignore_keys=settings.partitioner_ignore_keys,
         is_adaptive=settings.partitioner_adaptive_partitioning_enable,
         now_s=network.now_s,
