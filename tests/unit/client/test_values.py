@@ -77,7 +77,7 @@ def test_client_cannot_be_pickled_or_copied(face: Any) -> None:
 def test_handle_repr_shows_outcome_of_its_record() -> None:
     site = ready(linger_ms=60_000)
     [handle] = site.sent(b"v")
-    assert repr(handle) == "<SendHandle for page-views-0: on its way>"
+    assert repr(handle) == "<SendHandle for page-views-0: pending>"
     site.flush()
     assert repr(handle) == "<SendHandle for page-views-0: offset 0>"
 

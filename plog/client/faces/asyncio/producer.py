@@ -125,7 +125,7 @@ class Producer(Client[ProducerCore[RecordAwaitable]], AsyncioTransactions):
         core = self._core
         if asyncio.get_running_loop() is not self._loop:  # Usually false, and cheaper than a call.
             self._check_loop()
-        sent = None if core.has_line else core.send(*record)
+        sent = None if core.has_waiters else core.send(*record)
         if sent is not None:
             return sent
         return await self._run(lambda core: core.send_soon(*record))

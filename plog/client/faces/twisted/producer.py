@@ -99,7 +99,7 @@ class Producer(Client, TwistedTransactions):
         """
         record = (topic, value, key, partition, timestamp, headers)
         try:
-            handle = None if self._core.has_line else self._core.send(*record)
+            handle = None if self._core.has_waiters else self._core.send(*record)
         except Exception:
             return Deferred.fromCoroutine(_raise(Failure()))
         if handle is not None:
