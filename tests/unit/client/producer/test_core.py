@@ -307,7 +307,9 @@ def test_flush_waits_for_what_was_there_and_for_nothing_later() -> None:
 def test_flush_waits_no_longer_than_it_is_told() -> None:
     site = deaf()
     [handle] = site.sent(b"a")
-    with pytest.raises(RequestTimedOut, match=r"a flush \(1 batches are still on their way\): not"):
+    with pytest.raises(
+        RequestTimedOut, match=r"a flush \(1 batches are still on their way\): timed"
+    ):
         site.run(site.core.flush(2.0))
     assert not handle.done()
     site.sim.deaf = False

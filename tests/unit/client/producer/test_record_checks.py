@@ -56,7 +56,7 @@ def test_what_is_wrong_with_a_record_is_named(
 @pytest.mark.parametrize("core", [{}, {"value_serializer": bytes}])
 def test_what_is_no_topic_is_named(topic: Any, core: dict[str, Any]) -> None:
     site = ready(core=core)
-    with pytest.raises(InvalidTopicException, match="is no name of a topic"):
+    with pytest.raises(InvalidTopicException, match="invalid topic name"):
         site.run(site.core.send_soon(topic, b"v"))
 
 
