@@ -270,7 +270,7 @@ def test_consume_raises_when_every_broker_refuses_authentication(
         with pytest.raises(AuthenticationFailed, match="who are you"):
             site.sim.run(consumer.consume(10, 5.0))
     site.sim.advance(5_000)
-    assert caplog.text.count("no metadata: who are you?") == 1
+    assert caplog.text.count("metadata refresh failed: who are you?") == 1
     monkeypatch.undo()
     site.sim.advance(5_000)
     records: list[bytes] = []
