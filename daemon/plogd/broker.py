@@ -19,7 +19,7 @@ from plog.errors import CoordinatorNotAvailable
 from plog.types import TopicPartition
 from plogd.concurrency import within
 from plogd.config import BrokerConfig, DynamicSettings
-from plogd.config.dynamic_config import overlay, describe_changes
+from plogd.config.dynamic_config import describe_changes, overlay
 from plogd.config.loggers import Logs
 from plogd.connection_context import ConnectionContext
 from plogd.controller.acls import Acls
