@@ -32,7 +32,7 @@ class Outcome:
         later.then(self.values.append, self.errors.append)
 
 
-def test_outcomes_come_on_the_thread_of_the_reactor(pump: Pump) -> None:
+def test_outcomes_are_delivered_on_the_reactors_thread(pump: Pump) -> None:
     jobs = DetachedJobs(pump.reactor)
     threads: list[int] = []
 

@@ -25,7 +25,7 @@ from plogd.net.wrong_protocol import explain_first_bytes, explain_not_tls
         (b"EHLO example.org", "text: it starts with 'EHLO'", "check the port"),
     ],
 )
-def test_the_mistake_and_its_remedy_are_named(
+def test_wrong_protocol_and_its_remedy_are_named(
     first_bytes: bytes, mistake: str, remedy: str
 ) -> None:
     text = explain_first_bytes(first_bytes[:8], "PLAINTEXT")
@@ -35,12 +35,12 @@ def test_the_mistake_and_its_remedy_are_named(
 
 
 @pytest.mark.parametrize("size", [1, 35, 1 << 20, 100 << 20])
-def test_no_usual_size_of_a_request_is_taken_for_a_mistake(size: int) -> None:
+def test_valid_request_size_is_not_a_wrong_protocol(size: int) -> None:
     assert explain_first_bytes(struct.pack(">i", size), "PLAINTEXT") is None
     assert explain_first_bytes(struct.pack(">ihh", size, 18, 3), "PLAINTEXT") is None
 
 
-def test_a_tls_client_is_told_which_listener_is_plain() -> None:
+def test_tls_on_a_plain_listener_names_the_listener() -> None:
     text = explain_first_bytes(b"\x16\x03\x01\x02", "INSIDE")
     assert text is not None
     assert "listener INSIDE does not use TLS" in text
@@ -56,7 +56,7 @@ def test_a_tls_client_is_told_which_listener_is_plain() -> None:
         (b"\x80\x2e\x01", "no tls", "80 2e 01"),
     ],
 )
-def test_on_a_tls_listener_what_is_no_tls_is_named(
+def test_wrong_protocol_on_a_tls_listener_is_named(
     first_bytes: bytes, kind: str, remedy: str
 ) -> None:
     found, text = explain_not_tls(first_bytes, "OUTSIDE")
