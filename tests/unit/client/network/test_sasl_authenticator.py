@@ -177,7 +177,7 @@ def test_a_listener_without_log_in_is_told(
 
 
 def test_a_broker_from_before_sasl_authenticate_is_too_old() -> None:
-    with pytest.raises(AuthenticationFailed, match="older than Kafka 1.0"):
+    with pytest.raises(AuthenticationFailed, match=r"older than Kafka 1\.0"):
         _log_in(FakeConnection(versions={SaslHandshakeRequest: 0}))
 
 
@@ -244,7 +244,7 @@ def test_a_token_that_cannot_be_had_is_told(tmp_path: Path) -> None:
     ):
         with pytest.raises(AuthenticationFailed, match=problem):
             _log_in(FakeConnection(), sasl_mechanism="OAUTHBEARER", sasl_oauthbearer_token=source)
-    with pytest.raises(AuthenticationFailed, match="cannot read .*: No such file"):
+    with pytest.raises(AuthenticationFailed, match=r"cannot read .*: No such file"):
         _log_in(
             FakeConnection(),
             sasl_mechanism="OAUTHBEARER",
