@@ -1,16 +1,16 @@
 """The metadata store of a single broker: a log of its own, `__cluster_metadata-0`.
 
 The log holds Kafka's KRaft metadata records in ordinary batches (docs/decisions/0002), so Kafka's
-dump tool reads it, and it becomes durable by the same group commit as every other log. It is never
-served to clients.
+dump tool can read it, and group commit makes it durable like every other log. Clients cannot read
+it.
 
-Writes queue. While one batch is on its way to the disk the next ones gather, and those that touch
-different topics share the batch after it. The image moves on, watchers hear and outcomes are told
-only when the batch is durable; a crash before that leaves either the whole batch or nothing of it.
-A write of many changes, such as a topic with thousands of partitions, is one batch, too, but it is
-prepared and applied to the image in slices (fair_queue.py); no other batch begins meanwhile.
-Every write gets an outcome or an error, whatever is raised on the way. After an error nothing of it
-is in the log; if the image could not follow the log, the store takes no more writes.
+Writes are queued. While a batch is being synced, later writes collect, and those that concern
+different topics share the next batch. When the batch is durable, the store updates the image,
+notifies watchers and completes the writes; a crash before that keeps either the whole batch or none
+of it. A write of many changes, such as a topic with thousands of partitions, is one batch, too, but
+is prepared and applied to the image in slices (fair_queue.py); no other batch begins meanwhile.
+Every write completes with an outcome or an error, whatever exception is raised. A failed write has
+nothing in the log. If the image cannot follow the log, the store refuses further writes.
 
 Called on the reactor's thread. Source: Kafka 4.0 metadata; KIP-595 for the log's name and topic id.
 """
@@ -56,22 +56,22 @@ METADATA_PARTITION: Final = TopicPartition("__cluster_metadata", 0)
 METADATA_TOPIC_ID: Final = uuid_from_text("AAAAAAAAAAAAAAAAAAAAAQ")
 
 _GROUP_RECORDS = 10_000
-"""A batch takes no further write once it holds this many records."""
+"""Once a batch holds this many records, no further write is added to it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quorum:
-    """The metadata log of the one broker that votes for itself."""
+    """The state of the metadata log, as that of a quorum with a single voter."""
 
     leader_epoch: int
     log_end_offset: int
     high_watermark: int
     log_dir: str
-    """The log directory it lies in."""
+    """The log directory that holds it."""
 
 
 class EmbeddedStore:
-    """A `MetadataStore` over one log; `open` before anything else."""
+    """A `MetadataStore` over one log; call `open` first."""
 
     max_atomic_changes = _GROUP_RECORDS
 
@@ -84,22 +84,22 @@ class EmbeddedStore:
         self._watchers: list[tuple[Key, Watcher]] = []
         self._queue: deque[PendingWrite] = deque()
         self._preparing: PendingWrite | None = None
-        """A large write whose batch is being made."""
+        """A large write whose batch is being built."""
         self._in_flight: list[PendingWrite] = []
         self._in_flight_records: list[MetadataRecord] = []
         self._in_flight_base = 0
         self._in_flight_end = 0
         self._in_flight_writing: Writing | None = None
-        """Whether a slow disk has taken the batch; None if it was taken at once."""
+        """The pending write of the batch on a slow disk; None if it was written immediately."""
         self._is_applying = False
-        """Whether the image moves on in slices."""
+        """Whether a batch is being applied to the image in slices."""
         self._epoch = log.leader_epochs.latest_epoch + 1
         self._failure: KafkaStorageError | None = None
         self._unwritten: list[MetadataRecord] = []
-        """The records of this start, if there was no room for them yet."""
+        """The registration records of this broker, if the disk was too full to write them."""
 
     def open(self) -> None:
-        """Replay the log. Raises KafkaStorageError if it is damaged or not understood."""
+        """Replay the log. Raises KafkaStorageError if it is damaged or has unknown records."""
         log = self._log
         log.on_durable = self._log_is_durable
         replay_log(log, self._image)
@@ -108,15 +108,15 @@ class EmbeddedStore:
     # -- reading ------------------------------------------------------------------------------
 
     def get(self, key: Key) -> tuple[Any, int]:
-        """The durable value of a key, and its version."""
+        """Return the durable value of a key, and its version."""
         return self._image.get(key)
 
     def load(self, prefix: Key) -> dict[Key, tuple[Any, int]]:
-        """All durable keys that begin with `prefix`."""
+        """Return all durable keys that begin with `prefix`."""
         return self._image.load(prefix)
 
     def watch(self, prefix: Key, watcher: Watcher) -> None:
-        """Tell `watcher` of every change, once it is durable."""
+        """Call `watcher` for every change to matching keys, once it is durable."""
         self._watchers.append((prefix, watcher))
 
     @property
@@ -126,12 +126,12 @@ class EmbeddedStore:
 
     @property
     def features_epoch(self) -> int:
-        """Rises whenever the level of a feature changes; -1 before there is one."""
+        """The version of the newest feature level; -1 before the first."""
         return max((version for _, version in self.load(("feature",)).values()), default=ABSENT)
 
     @property
     def quorum(self) -> Quorum:
-        """Who keeps the metadata, and how far they have got. Raises KafkaStorageError."""
+        """The state of the metadata quorum. Raises KafkaStorageError."""
         if self._failure is not None:
             raise self._failure
         return Quorum(
@@ -144,17 +144,17 @@ class EmbeddedStore:
     # -- writing ------------------------------------------------------------------------------
 
     def campaign(self) -> Later[int]:
-        """Nobody else can be the controller."""
+        """Return the epoch: this broker is always the controller."""
         return ready(self._epoch)
 
     def write(self, changes: Sequence[Change], term: int | None = None) -> Later[list[Outcome]]:
-        """Make the changes, each by itself. Fails with KafkaStorageError if the log does."""
+        """Write each change independently. Fails with KafkaStorageError if the log fails."""
         return self._submit(PendingWrite(changes=changes, atomic=False, later=Later()))
 
     def write_atomic(
         self, changes: Sequence[Change], term: int | None = None
     ) -> Later[list[Outcome]]:
-        """Make all changes or none. Fails with KafkaStorageError if the log does."""
+        """Write all changes or none. Fails with KafkaStorageError if the log fails."""
         assert len(changes) <= self.max_atomic_changes
         return self._submit(PendingWrite(changes=changes, atomic=True, later=Later()))
 
@@ -165,27 +165,27 @@ class EmbeddedStore:
 
     @property
     def has_failed(self) -> bool:
-        """Whether that directory is offline."""
+        """Whether the log directory is offline."""
         return self._failure is not None
 
     @property
     def is_registered(self) -> bool:
-        """Whether what `register_broker` was told is written down."""
+        """Whether the registration passed to `register_broker` is on disk."""
         return not self._unwritten
 
     def register_broker(self, registration: BrokerRegistration) -> Later[int]:
-        """Write down that the broker has started; its epoch is the offset of that record.
+        """Write the registration of this broker; its epoch is the offset of that record.
 
-        A full disk only puts that off: it is so in the image, and nothing else is written before
-        `retry_registration` has succeeded. Else a broker would not start where there is no room,
-        and could neither be read from nor make room.
+        If the disk is full, the write is postponed: the image contains the registration, and other
+        writes fail until `retry_registration` succeeds. So a broker can start on a full disk, serve
+        reads, and delete topics to free space.
         """
         write = PendingWrite(changes=(), atomic=True, later=Later(), registration=registration)
         key: Key = ("broker", registration.broker_id)
         return self._submit(write).map(lambda _: self._image.get(key)[1])
 
     def retry_registration(self) -> Later[None]:
-        """Write down what there was no room for; fails with KafkaStorageError if there is none."""
+        """Write the postponed registration; fails with KafkaStorageError on a full disk."""
         assert self._unwritten
         write = PendingWrite(changes=(), atomic=True, later=Later())
         base_offset = self._log.log_end_offset
@@ -195,7 +195,7 @@ class EmbeddedStore:
             if not self._in_flight:
                 now_ms = self._clock.now_ms()
                 self._append(batch_of(self._unwritten, now_ms), now_ms)
-                assert self._in_flight_base == base_offset, "the image has it there already"
+                assert self._in_flight_base == base_offset, "the image already has these offsets"
         except Exception as error:
             write.later.fail(error)
         else:
@@ -205,18 +205,18 @@ class EmbeddedStore:
     def _registered(self, _: list[Outcome]) -> None:
         self._unwritten = []
 
-    def _put_off(
+    def _postpone(
         self, group: list[PendingWrite], records: list[MetadataRecord]
     ) -> Iterable[Callable[[], None]]:
-        """The image moves on without the log; the records will have the same offsets in it."""
+        """Apply records to the image only; they will be written at the same offsets later."""
         self._unwritten = records
         for offset, record in enumerate(records, self._log.log_end_offset):
             self._image.replay(record, offset)
         return self._outcomes(group)
 
     def storage_failed(self) -> None:
-        """The log directory is offline: fail all writes, those that wait and those to come."""
-        self._fail(KafkaStorageError(f"the metadata log is offline: {self._log.log_dir} failed"))
+        """Fail all pending and future writes: the log directory is offline."""
+        self._fail(KafkaStorageError(f"cannot write metadata: {self._log.log_dir} is offline"))
 
     def _fail(self, failure: KafkaStorageError) -> None:
         self._failure = failure
@@ -229,14 +229,14 @@ class EmbeddedStore:
 
     def _submit(self, write: PendingWrite) -> Later[list[Outcome]]:
         keys = [change.key for change in write.changes]
-        assert len(set(keys)) == len(keys), "one change a key in one write"
+        assert len(set(keys)) == len(keys), "a write may change each key only once"
         if self._failure is not None:
             write.later.fail(self._failure)
         elif self._unwritten:
             write.later.fail(
                 KafkaStorageError(
-                    f"there was no room in {self._log.log_dir} for this broker's start; nothing "
-                    "can be changed before there is"
+                    f"cannot write metadata: {self._log.log_dir} has no space to register this "
+                    "broker; free space on the disk"
                 )
             )
         else:
@@ -249,7 +249,7 @@ class EmbeddedStore:
         return self._preparing is not None or bool(self._in_flight)
 
     def _pump(self) -> None:
-        """Append the next group, unless one is on its way."""
+        """Append the next group, unless a batch is in flight."""
         try:
             while self._queue and not self._is_busy:
                 if self._queue[0].is_large:
@@ -258,22 +258,22 @@ class EmbeddedStore:
                 else:
                     group: list[PendingWrite] = []
                     notify_all(self._append_group(group))
-        finally:  # A writer's bug must not stop the writes after it.
+        finally:  # A bug in a writer's callback must not block later writes.
             if self._queue and not self._is_busy:
                 self._turn.defer(self._pump)
 
     async def _append_large(self, write: PendingWrite) -> None:
-        """Append a write as a batch of its own, which is made in slices."""
+        """Append a write as a batch of its own, which is built in slices."""
         try:
             records = await self._records_in_slices(write)
             now_ms = self._clock.now_ms()
             batch = await batch_in_slices(records, now_ms, self._fair_queue) if records else None
             if self._preparing is not write:
-                return  # The store has failed, and the write with it.
+                return  # The store has failed this write.
             if batch is not None:
                 self._append(batch, now_ms)
                 self._in_flight, self._in_flight_records = [write], records
-        except Exception as error:  # Nothing of it is in the log.
+        except Exception as error:  # Nothing of the write is in the log.
             if self._preparing is write:
                 write.error = error
         if self._preparing is write:
@@ -282,7 +282,9 @@ class EmbeddedStore:
                 notify_all([*self._outcomes([write]), self._pump])
 
     def _append_group(self, group: list[PendingWrite]) -> Iterable[Callable[[], None]]:
-        """Append the next writes, now in `group`; the answers that are due already."""
+        """Append the next writes, which are added to `group`; return the callbacks that are due
+        now.
+        """
         records: list[MetadataRecord] = []
         try:
             self._take_group(group, records)
@@ -294,13 +296,15 @@ class EmbeddedStore:
             # Nothing of the group is in the log.
             is_refused = isinstance(error, KafkaError) and self._failure is None
             if is_refused and group[0].registration is not None:
-                return self._put_off(group, records)
+                return self._postpone(group, records)
             return [partial(write.later.fail, error) for write in group]
         self._in_flight, self._in_flight_records = group, records
         return ()
 
     def _take_group(self, group: list[PendingWrite], records: list[MetadataRecord]) -> None:
-        """Fill in the writes that may share a batch, in order, and their records."""
+        """Add the writes that may share a batch to `group`, in order, and their records to
+        `records`.
+        """
         touched: set[Key] = set()
         while self._queue and len(records) < _GROUP_RECORDS:
             write = self._queue[0]
@@ -316,7 +320,7 @@ class EmbeddedStore:
             try:
                 touched |= write.roots()
                 records += self._records_of(write)
-            except Exception as error:  # The others in the group are not to blame.
+            except Exception as error:  # The error affects only this write.
                 write.error = error
 
     def _registration_records(self, registration: BrokerRegistration) -> list[MetadataRecord]:
@@ -330,7 +334,7 @@ class EmbeddedStore:
         return records
 
     def _records_of(self, write: PendingWrite) -> list[MetadataRecord]:
-        """The records of the changes that may be made; the others become conflicts."""
+        """Return the records of the changes to make; the other changes become conflicts."""
         found = [(change, *self._image.get(change.key)) for change in write.changes]
         stale = [version != change.expected for change, _, version in found]
         stopped = write.atomic and any(stale)
@@ -344,7 +348,7 @@ class EmbeddedStore:
         return records
 
     async def _records_in_slices(self, write: PendingWrite) -> list[MetadataRecord]:
-        """As `_records_of`. The image does not move on meanwhile."""
+        """`_records_of` in slices, while the image does not change."""
         slices = Slices(self._fair_queue)
         records: list[MetadataRecord] = []
         new_topics: dict[str, TopicValue] = {}
@@ -388,11 +392,11 @@ class EmbeddedStore:
 
     @property
     def _refusal(self) -> KafkaError | None:
-        """Why the batch on its way will not be in the log."""
+        """The error of the batch in flight, if a slow disk did not write it."""
         return None if self._in_flight_writing is None else self._in_flight_writing.error
 
     def _refuse(self) -> None:
-        """A slow disk has not taken the batch: as if it had been refused at once."""
+        """Fail the batch in flight, which a slow disk did not write."""
         error = self._refusal
         if not self._in_flight or error is None:
             return
@@ -400,9 +404,9 @@ class EmbeddedStore:
         notify_all([*(partial(write.later.fail, error) for write in group), self._pump])
 
     def _finish(self) -> None:
-        """The batch is durable: the image moves on, then everybody is told."""
+        """Apply the durable batch to the image, then notify watchers and writers."""
         if not self._in_flight or self._log.durable_end_offset < self._in_flight_end:
-            return  # Told twice of the same sync.
+            return  # Notified twice of the same sync.
         if self._is_applying:
             return
         changed: dict[Key, None] | None = None
@@ -413,10 +417,10 @@ class EmbeddedStore:
             spawn(self._finish_in_slices(changed)).then(_ignore, _raise)
             return
         group, self._in_flight, self._in_flight_records = self._in_flight, [], []
-        notify_all([*self._news(changed), *self._outcomes(group), self._pump])
+        notify_all([*self._notifications(changed), *self._outcomes(group), self._pump])
 
     def _apply(self, records: Sequence[MetadataRecord], base_offset: int) -> dict[Key, None]:
-        """Move the image on; the keys that have changed."""
+        """Apply records to the image and return the keys that have changed."""
         changed: dict[Key, None] = {}
         try:
             for offset, record in enumerate(records, base_offset):
@@ -431,17 +435,17 @@ class EmbeddedStore:
         return changed
 
     async def _finish_in_slices(self, changed: dict[Key, None] | None) -> None:
-        """As `_finish`. `changed`: None if the image is to move on first, in several turns."""
+        """`_finish` in slices; `changed` is None if the records have to be applied first."""
         try:
             if changed is None:
                 changed = await self._apply_in_slices()
             calls: list[Callable[[], None]] = []
             async for key in Slices(self._fair_queue).over(changed):
-                calls += self._news((key,))
+                calls += self._notifications((key,))
             outcomes = [await self._outcome_in_slices(write) for write in self._in_flight]
         finally:
             self._is_applying = False
-        if self._in_flight:  # Else the store has failed, and these writes with it.
+        if self._in_flight:  # Otherwise the store has failed these writes.
             self._in_flight, self._in_flight_records = [], []
             notify_all([*calls, *outcomes, self._pump])
 
@@ -463,8 +467,8 @@ class EmbeddedStore:
         outcomes = [self._outcome(write, *each) async for each in slices.over(changes)]
         return partial(write.later.succeed, outcomes)
 
-    def _news(self, changed: Iterable[Key]) -> Iterator[Callable[[], None]]:
-        """To tell each watcher of each change."""
+    def _notifications(self, changed: Iterable[Key]) -> Iterator[Callable[[], None]]:
+        """Yield the calls that notify each watcher of each change."""
         for key in changed:
             value, version = self._image.get(key)
             for prefix, watcher in self._watchers:
@@ -472,7 +476,7 @@ class EmbeddedStore:
                     yield partial(watcher, key, value, version)
 
     def _outcomes(self, group: Sequence[PendingWrite]) -> Iterator[Callable[[], None]]:
-        """To tell each of those who wrote what has become of it."""
+        """Yield the calls that complete each write."""
         for write in group:
             if write.error is not None:
                 yield partial(write.later.fail, write.error)
@@ -488,9 +492,9 @@ class EmbeddedStore:
 
 
 def _ignore(_: None) -> None:
-    """Nobody waits for the end of a batch that is made or applied in slices."""
+    """Ignore the result of work in slices: the writes have their own results."""
 
 
 def _raise(error: Exception) -> None:
-    """A bug, after which every write has got its outcome: for whoever runs the turn to report."""
+    """Raise a bug to the caller of the turn, which reports it; all writes are complete."""
     raise error

@@ -1,7 +1,7 @@
-"""Replaying the metadata log into an image when a broker starts.
+"""Replay the metadata log into an image when a broker starts.
 
-Called by `EmbeddedStore.open`, before anything else runs. A record that is damaged, missing or not
-understood ends the start: a broker that went on would have forgotten topics or settings.
+Called by `EmbeddedStore.open`, before anything else runs. A damaged, missing or unknown record
+aborts the start: a broker that continued would have lost topics or settings.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _READ_BYTES: Final = 1 << 20
 
 
 def replay_log(log: Log, image: MetadataImage) -> None:
-    """Replay all of `log`. Raises KafkaStorageError if it is damaged or not understood."""
+    """Replay all of `log`. Raises KafkaStorageError if it is damaged or has unknown records."""
     offset = log.log_start_offset
     while offset < log.log_end_offset:
         next_offset = _replay_batches(log, image, _read(log, offset), offset)
@@ -30,7 +30,7 @@ def replay_log(log: Log, image: MetadataImage) -> None:
 
 
 def _read(log: Log, offset: int) -> bytes:
-    """Some batches from `offset` on."""
+    """Return some batches from `offset` on."""
     try:
         region = log.read(offset, _READ_BYTES, end_offset=log.log_end_offset).region
         if region is None:
@@ -41,18 +41,19 @@ def _read(log: Log, offset: int) -> bytes:
             region.close()
     except (OSError, PlogError) as error:
         raise KafkaStorageError(
-            f"{log.topic_partition}: cannot read at offset {offset}: {error}"
+            f"cannot read {log.topic_partition} at offset {offset}: {error}"
         ) from error
 
 
 def _replay_batches(log: Log, image: MetadataImage, payload: bytes, offset: int) -> int:
-    """Replay the whole batches in `payload`; the offset after the last."""
+    """Replay the whole batches in `payload`; return the offset after the last."""
     for position, header in iter_batches(payload):
         if header.base_offset != offset:
             raise _lost(log, offset)
         if not crc_is_valid(payload, position, header):
             raise KafkaStorageError(
-                f"{log.topic_partition}: the batch at offset {header.base_offset} is damaged"
+                f"cannot replay {log.topic_partition}: the batch at offset {header.base_offset} "
+                "is damaged; restore its files from a backup"
             )
         offset = header.next_offset
         if header.is_control:
@@ -65,8 +66,8 @@ def _replay_batches(log: Log, image: MetadataImage, payload: bytes, offset: int)
 
 def _lost(log: Log, offset: int) -> KafkaStorageError:
     return KafkaStorageError(
-        f"{log.topic_partition}: the records from offset {offset} on are lost, a file in "
-        f"{log.directory} was cut short or removed: restore it from a copy"
+        f"cannot replay {log.topic_partition}: the records from offset {offset} on are lost; a "
+        f"file in {log.directory} was truncated or removed; restore it from a backup"
     )
 
 
@@ -75,5 +76,5 @@ def _replay_value(log: Log, image: MetadataImage, value: bytes | None, offset: i
         image.replay(decode_metadata_record(value or b""), offset)
     except (WireError, ValueError) as error:
         raise KafkaStorageError(
-            f"{log.topic_partition}: cannot understand the record at offset {offset}: {error}"
+            f"cannot replay {log.topic_partition}: invalid record at offset {offset}: {error}"
         ) from error

@@ -1,4 +1,4 @@
-"""A write of `EmbeddedStore` that waits for its turn, and what becomes of each of its changes."""
+"""A pending write of `EmbeddedStore`, with the outcome of each change."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ from plogd.metadata.store import BrokerRegistration, Change, Conflict, Key, Outc
 from plogd.ports import Later
 
 LARGE: Final = 256
-"""With more changes than this, a write is prepared and applied in slices."""
+"""A write with more changes than this is prepared and applied in slices."""
 
 
 @dataclass(slots=True, kw_only=True)
 class PendingWrite:
-    """A call that waits for its turn, then for its records to become durable."""
+    """A write that waits for its turn, then for its records to become durable."""
 
     changes: Sequence[Change]
     atomic: bool
     later: Later[list[Outcome]]
     registration: BrokerRegistration | None = None
     conflicts: dict[int, Conflict] = field(default_factory=dict)
-    """Of the changes, by index, that were not made."""
+    """The changes that were not made, by index."""
     error: Exception | None = None
-    """Why none of them was made, where that was unexpected."""
+    """The unexpected error that prevented all changes."""
 
     @property
     def is_large(self) -> bool:
-        """Whether it has a batch of its own, which is made in slices."""
+        """Whether the write gets a batch of its own, built in slices."""
         return len(self.changes) > LARGE
 
     def roots(self) -> set[Key]:
-        """What the write touches: whole topics, else single keys."""
+        """Return the keys that the write locks: whole topics, otherwise single keys."""
         return {_root(change.key) for change in self.changes}
 
 

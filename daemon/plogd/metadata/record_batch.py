@@ -1,7 +1,7 @@
-"""Batches of metadata records, as `EmbeddedStore` appends them to its log.
+"""Build the batches of metadata records that `EmbeddedStore` appends to its log.
 
-A batch of up to 10,000 records is encoded in slices, with turns for others in between
-(fair_queue.py); the result is the same as in one go.
+A batch of up to 10,000 records is built in slices, so that other work can run in between
+(fair_queue.py); the result is the same as that of `batch_of`.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ _RECORD_VERSION: Final = 0
 
 
 def batch_of(records: Sequence[MetadataRecord], now_ms: int) -> bytearray:
-    """A batch of `records`, at least one, with offsets from 0 on."""
+    """Return a batch of `records`, at least one, with offsets from 0."""
     return bytearray(build_batch(_records(records, 0, now_ms)))
 
 
 async def batch_in_slices(
     records: Sequence[MetadataRecord], now_ms: int, queue: FairQueue
 ) -> bytearray:
-    """As `batch_of`, each slice of `records` in a turn of its own."""
+    """`batch_of` with a turn of its own for each slice of `records`."""
     pieces: list[bytes] = []
     for start in range(0, len(records), SLICE):
         await queue.turn()

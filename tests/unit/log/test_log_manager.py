@@ -179,7 +179,7 @@ def test_a_directory_of_no_known_topic_is_put_aside_and_told() -> None:
     [stray] = [name for name in _directories(site, "/a") if name.endswith("-stray")]
     assert site.listing(site.log("t-1"))
     assert site.files.listdir(f"/a/{stray}")
-    assert "t-0 in /a is no known partition" in site.reports[0]
+    assert "t-0 in /a is not a known partition" in site.reports[0]
     assert stray in site.reports[0]
 
 
@@ -190,9 +190,9 @@ def test_every_start_tells_what_earlier_ones_have_put_aside() -> None:
     for _ in range(2):
         site = site.kill()
         [report] = site.reports
-        assert report.startswith("/a holds 5 partitions of no known topic, put aside as gone-0.")
+        assert report.startswith("/a holds 5 partitions of unknown topics, moved to gone-0.")
         assert report.count("-stray") == 3
-        assert "remove them if nobody misses their records" in report
+        assert "remove them if their records are not needed" in report
 
 
 def test_a_directory_of_an_earlier_topic_of_that_name_is_put_aside() -> None:
@@ -255,8 +255,8 @@ def test_a_stray_to_which_nothing_was_ever_written_is_removed() -> None:
     del site.topics[partition_of("t-1")]
     site = site.kill()
     assert _directories(site, "/a") == ["t-0"]
-    assert "t-1 in /a is no known partition" in site.reports[0]
-    assert "removed, as nothing was ever written to it" in site.reports[0]
+    assert "t-1 in /a is not a known partition" in site.reports[0]
+    assert "removed, because it never held records" in site.reports[0]
 
 
 def test_a_stray_whose_records_were_all_deleted_stays() -> None:

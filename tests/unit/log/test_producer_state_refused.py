@@ -29,7 +29,7 @@ class TestFirstBatchRefused:
     def test_the_next_ones_are_not_taken_before_it(self) -> None:
         manager = self.refused()
         for sequence in (9, 10, 5):
-            with pytest.raises(OutOfOrderSequenceNumber, match="has to come again first"):
+            with pytest.raises(OutOfOrderSequenceNumber, match="must be sent first"):
                 manager.check(producer_header(sequence), CLIENT)
         take(manager, producer_header(0, 9), 100)
         take(manager, producer_header(9), 109)

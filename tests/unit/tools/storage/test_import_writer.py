@@ -170,7 +170,7 @@ def test_what_kafka_did_not_stop_cleanly_is_recovered_by_the_first_start() -> No
     copy_into(_plan(files, "/plog"), _world(files))
     assert not files.exists("/plog/.kafka_cleanshutdown")
     broker = _start(files, "/plog")
-    assert any(f"cut {len(torn)} bytes of clicks-0" in line for line in broker.reports)
+    assert any(f"truncated {len(torn)} bytes of clicks-0" in line for line in broker.reports)
     _assert_all_there(broker)
 
 
