@@ -54,9 +54,7 @@ def test_a_client_without_a_certificate_is_told_of(
 ) -> None:
     for _ in range(3):
         handshake(mutual_broker, ssl.create_default_context(cafile=str(ca_file)))
-    assert_one_line(
-        mutual_broker, "the client sent no certificate", "127.0.0.1", "ssl_certfile"
-    )
+    assert_one_line(mutual_broker, "the client sent no certificate", "127.0.0.1", "ssl_certfile")
 
 
 def test_a_client_of_an_unknown_ca_is_told_of(

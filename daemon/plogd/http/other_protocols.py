@@ -8,7 +8,7 @@ from __future__ import annotations
 
 # The first byte of a Kafka request and of a TLS handshake; HTTP never starts with these.
 _MISTAKES = {
-    b"\0": "a Kafka request: connect Kafka clients to an address in advertised.listeners or listeners",
+    b"\0": "a Kafka request: connect Kafka clients to advertised.listeners or listeners",
     b"\x16": "a TLS handshake: plog.http.port does not support HTTPS; use http://",
 }
 
