@@ -60,7 +60,7 @@ def test_every_other_protocol_is_named_and_sent_away(
     # One of a kind for each address and minute.
     kinds = dict.fromkeys(words for _, words in GREETINGS.values())
     unnamed = [words for words in kinds if not any(words in line for line in lines)]
-    assert unnamed == ["text: it starts with 'PING'", "text: it begins with 'EHLO'"]
+    assert unnamed == ["text: it starts with 'PING'", "text: it starts with 'EHLO'"]
     assert all(host.strip("[]") in line for line in lines)
 
 
