@@ -422,8 +422,8 @@ def test_consume_refuses_max_records_below_one(site: Site, count: int) -> None:
 
 def test_seek_to_committed_raises_for_unassigned_partitions(site: Site) -> None:
     consumer = site.consumer(group_id="g")
-    with pytest.raises(IllegalState, match="cannot seek .* no partitions are assigned"):
+    with pytest.raises(IllegalState, match=r"cannot seek .* no partitions are assigned"):
         site.sim.run(consumer.seek_to_committed())
     consumer.assign([T0])
-    with pytest.raises(IllegalState, match="cannot seek .* not assigned: t-1"):
+    with pytest.raises(IllegalState, match=r"cannot seek .* not assigned: t-1"):
         site.sim.run(consumer.seek_to_committed([T0, T1]))
