@@ -74,13 +74,13 @@ def _forget_refusals(stack: ExitStack) -> None:
 
 def _keep_unwritten_sequences(stack: ExitStack) -> None:
     """What a slow disk did not take still counts in the sequence of its producer."""
-    forget = LaneWrites._forget
+    fail = LaneWrites._fail
 
     def keep(lane: LaneWrites, unwritten: Sequence[Prepared], error: OSError | None) -> None:
         lane._log.producer_state.producers.update(lane._producers.producers)
-        forget(lane, unwritten, error)
+        fail(lane, unwritten, error)
 
-    stack.enter_context(patch.object(LaneWrites, "_forget", keep))
+    stack.enter_context(patch.object(LaneWrites, "_fail", keep))
 
 
 def _ack_unwritten(stack: ExitStack) -> None:
