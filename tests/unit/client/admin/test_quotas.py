@@ -99,5 +99,5 @@ def test_validate_only_sets_nothing_and_entities_have_own_outcomes(site: Site) -
     assert isinstance(trial[wrong], InvalidRequest)
     assert trial[ALICE] is None
     assert site.run(admin.describe_client_quotas()) == {}
-    with pytest.raises(UnsupportedVersion, match="of type 'tribe'"):
+    with pytest.raises(UnsupportedVersion, match="unknown entity type 'tribe'"):
         site.run(admin.describe_client_quotas({"tribe": "x"}))
