@@ -50,7 +50,7 @@ def test_a_salted_password_is_taken_with_its_salt() -> None:
         ("alice", "begin with SCRAM-SHA-256"),
         ("SCRAM-SHA-256=name=a,password=b", "stands in brackets"),
         ("SCRAM-SHA-256=[password=secret]", "say whose"),
-        ("SCRAM-SHA-256=[name=,password=secret]", "name of the user is empty"),
+        ("SCRAM-SHA-256=[name=,password=secret]", "user name is empty"),
         ("SCRAM-SHA-256=[name=a]", "either password or saltedpassword"),
         ("SCRAM-SHA-256=[name=a,password=secret,saltedpassword=YCE=]", "either password or"),
         ("SCRAM-SHA-256=[name=a,saltedpassword=YCE=]", "needs the salt"),
