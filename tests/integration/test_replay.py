@@ -199,7 +199,7 @@ def test_what_cannot_be_is_refused(plog: Plog, source: str, tmp_path: Path) -> N
     assert "does not exist on" in told("--topic", f"{source}-none", *copy)
     assert "not 7" in told("--topic", source, *copy, "--partitions", "7")
     assert "not a speed" in told("--topic", source, *copy, "--speed", "fast")
-    assert "no time" in told("--topic", source, *copy, "--from-time", "noon")
+    assert "not a time" in told("--topic", source, *copy, "--from-time", "noon")
     state = tmp_path / "state.json"
     state.write_text("[]")
     assert "no state" in told("--topic", source, *copy, "--state", str(state))
