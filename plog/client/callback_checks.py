@@ -1,8 +1,8 @@
-"""Check the objects of the application that a client calls: serializers, assignors and the like.
+"""Checks of the application objects that a client calls: serializers, assignors, interceptors.
 
-The faces call these in their constructors. A wrong object raises TypeError there, naming the
-parameter; otherwise the mistake would show only in the middle of a rebalance or of a send, or
-never. rebalance_listener.py checks listeners.
+The faces run these checks in their constructors. An unsuitable object raises TypeError there,
+naming the parameter; otherwise the mistake would surface only during a rebalance or a send, or
+never. Listeners are checked in rebalance_listener.py.
 """
 
 from __future__ import annotations
@@ -17,31 +17,34 @@ _LONGEST_SHOWN = 80
 
 
 def check_functions(**given: object) -> None:
-    """Raise TypeError if one of these, by its name, is given and cannot be called."""
+    """Raise TypeError, naming the parameter, if a given object is not callable; None is allowed."""
     for name, function in given.items():
         if function is not None and not callable(function):
             refuse(name, function, "give a function of one argument")
 
 
 def check_callback(name: str, callback: object) -> None:
-    """Raise TypeError for a callback that is given and cannot be called."""
+    """Raise TypeError if a callback is given and is not callable."""
     if callback is not None and not callable(callback):
         refuse(name, callback, "give a function")
 
 
 def check_interceptors(interceptors: object) -> None:
-    """Raise TypeError for interceptors that are no list, or lack a method."""
+    """Raise TypeError if `interceptors` is not a list, or an entry lacks a method."""
     advice = "derive it from plog.ProducerInterceptor"
     for name, interceptor in _each("interceptors", interceptors):
         check_methods(name, interceptor, ("on_send", "on_acknowledgement", "close"), advice)
 
 
 def check_partitioner(partitioner: object) -> Callable[..., int] | None:
-    """Return the function that chooses partitions. Raises TypeError if there is none."""
+    """Return the function that chooses partitions, or None for the default.
+
+    Raises TypeError if `partitioner` has no such function.
+    """
     if partitioner is None:
         return None
     choose = getattr(partitioner, "partition", partitioner)
-    is_text = isinstance(partitioner, str | bytes)  # Which has a method of that name as well.
+    is_text = isinstance(partitioner, str | bytes)  # str and bytes have a `partition` method too.
     is_class = isinstance(partitioner, type) and choose is not partitioner
     if is_text or is_class or not callable(choose):
         advice = "give an object with a method `partition`, such as plog.HashPartitioner()"
@@ -50,13 +53,14 @@ def check_partitioner(partitioner: object) -> Callable[..., int] | None:
 
 
 def check_assignors(assignors: object) -> Sequence[Assignor] | None:
-    """Return an instance of each. Raises TypeError for what cannot assign partitions.
+    """Return an instance of each assignor.
 
-    Raises ValueError for an unknown name, and for one that is given twice.
+    Raises TypeError for an object that is not an assignor, and ValueError for an unknown or
+    duplicate name.
     """
     if assignors is None:
         return None
-    from plog.client.assignors import assignors_from  # Only who has assignors of his own needs it.
+    from plog.client.assignors import assignors_from  # Imported only when needed.
 
     made: list[Any] = []
     for name, entry in _each("assignors", assignors):
@@ -71,13 +75,13 @@ def _check_assignor(name: str, assignor: object) -> None:
     advice = "derive it from plog.Assignor"
     check_methods(name, assignor, ("assign", "user_data", "on_assignment"), advice)
     if not isinstance(getattr(assignor, "name", None), str):
-        refuse(name, assignor, "its `name` is not a text, such as 'range'")
+        refuse(name, assignor, "its `name` is not a string such as 'range'")
     if not hasattr(assignor, "protocols"):
         refuse(name, assignor, f"it has no `protocols`; {advice}")
 
 
 def check_methods(name: str, given: object, methods: Sequence[str], advice: str) -> None:
-    """Raise TypeError for an object that lacks one of `methods`, and for a class."""
+    """Raise TypeError if `given` is a class or lacks one of `methods`."""
     if isinstance(given, type):
         refuse(name, given, "this is a class; give an instance of it")
     missing = [method for method in methods if not callable(getattr(given, method, None))]

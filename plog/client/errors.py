@@ -1,8 +1,8 @@
-"""The errors a client raises of its own; those a broker answers with are in plog/errors.py.
+"""The errors that the client library itself raises; errors from a broker are in plog/errors.py.
 
-Each says in its text what happened, to what, and what to do about it. All of them are `PlogError`s;
-those for which Kafka's protocol has a code are `KafkaError`s, too, so that code which asks for
-`error.code` or `error.retriable` need not know where an error was made.
+Each message says what failed, why, and what to do. All are `PlogError`s. Those for which Kafka's
+protocol has an error code are also `KafkaError`s, so that code that reads `error.code` or
+`error.retriable` need not know whether the client or a broker raised the error.
 """
 
 from __future__ import annotations
@@ -19,62 +19,63 @@ from plog.errors import (
     RequestTimedOut,
     error_from_code,
 )
-from plog.settings import ConfigError as ConfigError  # Part of this module, for who imports them.
+from plog.settings import ConfigError as ConfigError  # Re-exported.
 from plog.types import TopicPartition
 from plog.wire.primitives import WireError
 
 
 class ConnectionFailed(KafkaError):
-    """The broker cannot be reached, or the connection to it broke.
+    """The broker cannot be reached, or the connection to it was lost.
 
-    A request that was under way may have been carried out.
+    The broker may have carried out a request that was in flight.
     """
 
     code = ErrorCode.NETWORK_EXCEPTION
 
 
 class BrokerNotAvailable(KafkaError):
-    """There is no broker of this number, or none at all."""
+    """No broker with this ID is known, or no broker is available."""
 
     code = ErrorCode.BROKER_NOT_AVAILABLE
 
 
 class BrokenAnswer(ConnectionFailed, WireError):
-    """What a broker sent makes no sense: it is none, or something between here and there is broken.
+    """A response cannot be parsed: the peer is not a Kafka broker, or the network corrupts data.
 
-    The connection was closed; as with any that broke, the request may have been carried out.
+    The client has closed the connection. As with any lost connection, the broker may have carried
+    out the request.
     """
 
 
 class AuthenticationFailed(KafkaError):
-    """The broker refuses who we say we are, or is not who it should be: correct the settings.
+    """Authentication failed: the broker rejected the credentials, or is not the expected broker.
 
-    Trying again changes nothing, so clients do not.
+    Clients do not retry; correct the settings.
     """
 
     code = ErrorCode.SASL_AUTHENTICATION_FAILED
 
 
 class TlsFailed(AuthenticationFailed):
-    """TLS could not begin: a certificate, a key or a host name is not as it has to be."""
+    """The TLS handshake failed: a certificate, key or host name is not valid."""
 
 
 class BufferExhausted(PlogError):
-    """The producer's memory stayed full for max.block.ms: records come faster than they leave.
+    """buffer.memory stayed full for max.block.ms: records are sent faster than brokers accept them.
 
-    Send more slowly, raise buffer.memory or max.block.ms, or see why the brokers are slow.
+    Send more slowly, raise buffer.memory or max.block.ms, or find out why the brokers are slow.
     """
 
 
 class RecordTooLarge(MessageTooLarge):
-    """A record is larger than max.request.size or buffer.memory: raise that, or split the record.
+    """A record exceeds max.request.size or buffer.memory: raise that setting, or split the record.
 
-    The topic's max.message.bytes bounds it as well.
+    The topic's max.message.bytes limits the size as well.
     """
 
 
-class _AtRecord(PlogError):
-    """What is wrong with a record; `partition` is None where it is not known which one it is."""
+class _RecordError(PlogError):
+    """An error of a single record; `partition` is None if the record's partition is not known."""
 
     def __init__(
         self, message: str, partition: TopicPartition | None = None, offset: int = -1
@@ -84,33 +85,33 @@ class _AtRecord(PlogError):
         self.offset = offset
 
 
-class SerializationFailed(_AtRecord):
-    """A serializer or deserializer raised an error, or gave something that is not bytes.
+class SerializationFailed(_RecordError):
+    """A serializer or deserializer raised an error, or returned something other than bytes.
 
-    A consumer's position is still before the record, at `offset` of `partition`: seek to
-    `offset + 1` to pass it, or mend the deserializer.
+    A consumer's position stays at the record, `offset` of `partition`: seek to `offset + 1` to skip
+    it, or fix the deserializer.
     """
 
 
 class DeliveryTimedOut(RequestTimedOut):
-    """A record was not acknowledged within delivery.timeout.ms; it may be in the log or not."""
+    """A record was not acknowledged within delivery.timeout.ms; it may have been written."""
 
     @property
     def retriable(self) -> bool:
-        """No: the producer has retried, and to send the record again may write it twice."""
+        """Return False: the producer has retried, and sending again may write the record twice."""
         return False
 
 
-class CorruptRecords(_AtRecord, CorruptMessage):
-    """Fetched records are damaged: fetch again, or seek past them.
+class CorruptRecords(_RecordError, CorruptMessage):
+    """Fetched records are corrupt: fetch them again, or seek past them.
 
-    The position is still before them. The last one is at `offset` of `partition`, as far as can be
-    told: a seek to `offset + 1` passes them.
+    The position stays before them. The last corrupt record is at `offset` of `partition`, as far as
+    the client can tell; a seek to `offset + 1` skips them all.
     """
 
 
 class NoOffsetForPartition(PlogError):
-    """There is no committed offset, and auto.offset.reset=none: seek, or commit one first."""
+    """The group has no committed offset and auto.offset.reset=none: seek or commit one first."""
 
     def __init__(self, message: str, partitions: Iterable[TopicPartition] = ()) -> None:
         super().__init__(message)
@@ -118,53 +119,54 @@ class NoOffsetForPartition(PlogError):
 
 
 class LogTruncated(OffsetOutOfRange):
-    """Records this consumer has read are gone: a new leader had not got them. Seek to go on."""
+    """Records that this consumer has read were lost in a leader election: seek to continue."""
 
 
 class CommitFailed(PlogError):
-    """Offsets were not committed, because the group has given the partitions to another member.
+    """Offsets were not committed because the group has reassigned the partitions to another member.
 
     Poll more often, raise max.poll.interval.ms, or lower max.poll.records.
     """
 
 
 class MaxPollIntervalExceeded(PlogError):
-    """This consumer has not polled for max.poll.interval.ms and so left its group.
+    """The consumer did not poll for max.poll.interval.ms and therefore left its group.
 
-    The next poll joins again. Work on fewer records at a time, or raise max.poll.interval.ms.
+    The next poll joins the group again. Process fewer records between polls, or raise
+    max.poll.interval.ms.
     """
 
 
 class MissingExtra(PlogError):
-    """What was called needs a package that is not installed; the text says which extra has it."""
+    """The call needs a package that is not installed; the message names the extra."""
 
 
 class TransactionAborted(PlogError):
-    """A record was not sent, because its transaction was aborted or has failed before."""
+    """A record was not sent because its transaction was aborted or had failed."""
 
 
 class IllegalState(PlogError):
-    """The call does not fit what the client is doing, such as a seek in an unassigned partition."""
+    """The client's state does not allow the call, such as a seek in an unassigned partition."""
 
 
 class ClosedError(PlogError):
-    """The client has been closed: make a new one."""
+    """The client is closed: create a new one."""
 
 
 class WokenUp(PlogError):
-    """`wakeup` was called: the call that was waiting ended without a result."""
+    """`wakeup` interrupted the call before it had a result."""
 
 
 class WrongThread(PlogError):
-    """A consumer is in use in another thread: use it in one at a time, or one for each."""
+    """Two threads used a consumer at the same time: create one consumer per thread."""
 
 
 class ForkedError(PlogError):
-    """The client was made before this process was forked off: make a new one in the child."""
+    """The client was created before this process was forked: create a new one in the child."""
 
 
 def error_about(code: int, about: str) -> KafkaError:
-    """The error a broker's code stands for, saying what it is about and what it means.
+    """Return the error for a broker's error code, naming `about` and the meaning of the code.
 
     >>> error_about(3, "topic orders")
     UnknownTopicOrPartition('topic orders: This broker hosts no such topic or partition.')

@@ -1,8 +1,8 @@
-"""What a client measures of itself: averages, maxima and rates over the last minute or so.
+"""Sensors for client metrics: averages, maxima and rates over the last minute or so.
 
-A `Sensor` takes in numbers and keeps, of each of the last few windows of time, only their count,
-sum and maximum; older ones count no more. Pure: the time comes with every call, in seconds.
-Source: Kafka 4.3 SampledStat, Rate, with metrics.num.samples windows of metrics.sample.window.ms.
+A `Sensor` keeps only the count, sum and maximum of each of the last few time windows; older values
+no longer count. Pure: each call takes the current time, in seconds. Source: Kafka 4.3 SampledStat,
+Rate, with metrics.num.samples windows of metrics.sample.window.ms.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ class _Window:
 
 
 class Sensor:
-    """One thing that is measured; `count` and `total` are of all time.
+    """A measured quantity; `count` and `total` cover all values ever recorded.
 
-    One thread records; any may ask.
+    One thread records; any thread may read.
     """
 
     __slots__ = ("_current", "_window_s", "_windows", "count", "total")
@@ -37,7 +37,7 @@ class Sensor:
         self._windows = deque((self._current,), maxlen=max(1, windows))
 
     def record(self, value: float, now_s: float, times: int = 1) -> None:
-        """It was `value` now, or that is the sum of `times` of them."""
+        """Record `value`, which is the sum of `times` values."""
         self.count += times
         self.total += value
         window = self._current
@@ -51,32 +51,32 @@ class Sensor:
 
     def _recent(self, now_s: float) -> list[_Window]:
         oldest_s = now_s - self._window_s * (self._windows.maxlen or 1)
-        windows = tuple(self._windows)  # In one go: another thread may add to them meanwhile.
+        windows = tuple(self._windows)  # A copy: another thread may append concurrently.
         return [window for window in windows if window.begins_s >= oldest_s]
 
     def average(self, now_s: float) -> float:
-        """The mean of what was recorded lately; not a number if nothing was."""
+        """Return the mean of recent values; NaN if there are none."""
         recent = self._recent(now_s)
         count = sum(window.count for window in recent)
         return sum(window.total for window in recent) / count if count else math.nan
 
     def maximum(self, now_s: float) -> float:
-        """The largest of them; not a number if there was none."""
+        """Return the largest recent value; NaN if there is none."""
         found = max((window.maximum for window in self._recent(now_s)), default=-math.inf)
         return found if found > -math.inf else math.nan
 
     def rate(self, now_s: float) -> float:
-        """Their sum by second."""
+        """Return the sum of recent values per second."""
         return sum(window.total for window in self._recent(now_s)) / self._elapsed_s(now_s)
 
     def frequency(self, now_s: float) -> float:
-        """How many there were by second."""
+        """Return the number of recent values per second."""
         return sum(window.count for window in self._recent(now_s)) / self._elapsed_s(now_s)
 
     def _elapsed_s(self, now_s: float) -> float:
-        """As in Kafka: since the oldest window began, and those that are missing count as passed.
+        """Return the seconds since the oldest window began, counting missing windows as elapsed.
 
-        All windows have to be there but the current one.
+        As in Kafka, all windows except the current one must exist.
         """
         recent = self._recent(now_s)
         passed_s = now_s - recent[0].begins_s if recent else 0.0

@@ -1,10 +1,10 @@
-"""Clients over plain sockets, without a reactor or a thread.
+"""Clients over plain sockets that need neither a reactor nor a thread.
 
-`SimpleConsumer` (simple_consumer.py) reads ranges of partitions from a cluster: for workers of
-batch jobs and for tools. `SimpleClient` is the smallest client there can be, for smoke tests and
-first steps: it asks the one broker it was given, one request at a time, waits for each answer, and
-neither retries nor follows a leader to another broker. After a broken connection a new one is
-needed. One thread at a time may use either.
+`SimpleConsumer` (simple_consumer.py) reads ranges of partitions from a cluster; workers of batch
+jobs and tools use it. `SimpleClient` is a minimal client for smoke tests and first steps: it sends
+one request at a time to a single broker and waits for each response. It neither retries nor follows
+a leader to another broker, and a lost connection requires a new client. Only one thread at a time
+may use either client.
 
     with SimpleClient("127.0.0.1", 9092) as client:
         offset = client.produce("page-views", 0, [Record(value=b"/index.html")])
@@ -27,11 +27,11 @@ from plog.records.reader import iter_records
 from plog.wire.messages import api_versions, create_topics, fetch, list_offsets, metadata, produce
 from plog.wire.schema import ApiMessage, WireError
 
-if TYPE_CHECKING:  # So that checkers see what `__getattr__` gives.
+if TYPE_CHECKING:  # Type checkers do not see what `__getattr__` returns.
     from plog.client.consumer.simple_consumer import SimpleConsumer as SimpleConsumer
 
 LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
-"""Times that are none: the end of the log, its start, and its newest record."""
+"""Special timestamps: the end of the log, its start, and the record with the latest timestamp."""
 
 _BROKER_DEFAULT = -1
 
@@ -39,7 +39,7 @@ _BROKER_DEFAULT = -1
 def __getattr__(name: str) -> object:
     if name != "SimpleConsumer":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from plog.client.consumer.simple_consumer import SimpleConsumer  # Settings and metadata: 0.1 s.
+    from plog.client.consumer.simple_consumer import SimpleConsumer  # Imports for 0.1 s.
 
     return SimpleConsumer
 
@@ -49,11 +49,11 @@ _Response = TypeVar("_Response", bound=ApiMessage)
 
 
 class SimpleClient:
-    """A connection to one broker, open from the start; ``with`` or `close` ends it.
+    """A connection to one broker, opened by the constructor; close it with `close` or ``with``.
 
-    `timeout_s` bounds each wait for the network, on top of what a request itself may take. Every
-    method raises the `KafkaError` that the broker's code stands for, `ConnectionFailed` or
-    `RequestTimedOut` if no answer came, and `WireError` for one that makes no sense.
+    `timeout_s` limits each wait for the network, in addition to the time a request itself may take.
+    Every method raises the `KafkaError` for the broker's error code, `ConnectionFailed` or
+    `RequestTimedOut` if no response arrives, and `WireError` for a malformed response.
     """
 
     def __init__(
@@ -71,12 +71,12 @@ class SimpleClient:
         self.close()
 
     def close(self) -> None:
-        """End the connection; harmless when it has ended."""
+        """Close the connection; repeated calls have no effect."""
         self._connection.close()
 
     def api_versions(self) -> dict[int, tuple[int, int]]:
-        """The lowest and highest version the broker serves, by API key."""
-        # Version 0 is the one that every broker answers, however old or new.
+        """Return the lowest and highest version that the broker serves, by API key."""
+        # Every broker, old or new, accepts version 0.
         response = self._connection.ask(
             api_versions.ApiVersionsRequest(), api_versions.ApiVersionsResponse, version=0
         )
@@ -85,9 +85,10 @@ class SimpleClient:
         return dict(self._versions)
 
     def metadata(self, topics: Sequence[str] | None = None) -> metadata.MetadataResponse:
-        """Brokers and partitions of `topics`, or of all. May create a topic that does not exist.
+        """Return the brokers and the partitions of `topics`, or of all topics.
 
-        A topic just created may have no leader yet: the error says it is retriable.
+        May create a missing topic. A topic just created may have no leader yet: the error is
+        retriable.
         """
         wanted = (
             None
@@ -120,10 +121,10 @@ class SimpleClient:
         *,
         compression: Compression = Compression.NONE,
     ) -> int:
-        """Append `records` as one batch; the offset of the first one, -1 with acks=0.
+        """Append `records` as one batch and return the offset of the first, or -1 with acks=0.
 
-        Their offsets are not looked at; a timestamp of -1 becomes now. Sent once: after an error
-        they may be in the log or not.
+        The records' own offsets are ignored; a timestamp of -1 becomes the current time. The batch
+        is sent once: after an error it may have been written.
         """
         now_ms = int(time() * 1000)
         stamped = [
@@ -155,10 +156,10 @@ class SimpleClient:
         max_wait_ms: int = 500,
         max_bytes: int = 1 << 20,
     ) -> list[Record]:
-        """Records from `offset` on; none if the log holds none before `max_wait_ms` have passed.
+        """Return records from `offset` on; an empty list if none arrive within `max_wait_ms`.
 
-        About `max_bytes` of them, but one batch at least. Raises OffsetOutOfRange. Records of
-        aborted transactions are among the rest (`SimpleConsumer` can leave them out).
+        Returns about `max_bytes`, but at least one batch. Records of aborted transactions are
+        included (`SimpleConsumer` can filter them out). Raises OffsetOutOfRange.
         """
         wanted = fetch.FetchPartition(
             partition=partition, fetch_offset=offset, partition_max_bytes=max_bytes
@@ -177,9 +178,9 @@ class SimpleClient:
         return list(iter_records(batches, from_offset=offset))
 
     def list_offset(self, topic: str, partition: int, timestamp: int = LATEST) -> int:
-        """The offset of the first record at `timestamp` (ms) or later, -1 if there is none.
+        """Return the offset of the first record at or after `timestamp` (ms), or -1.
 
-        LATEST gives the offset the next record will get, EARLIEST that of the first one there.
+        LATEST returns the offset that the next record will get, EARLIEST the log start offset.
         """
         wanted = list_offsets.ListOffsetsPartition(partition_index=partition, timestamp=timestamp)
         request = list_offsets.ListOffsetsRequest(
@@ -194,7 +195,7 @@ class SimpleClient:
     def _ask(
         self, request: ApiMessage, response_type: type[_Response], *, wait_ms: int = 0
     ) -> _Response:
-        """One request in the highest version both sides speak, and its answer."""
+        """Send a request in the highest version both sides support and return the response."""
         return self._connection.ask(
             request,
             response_type,
@@ -214,7 +215,7 @@ def _raise_if_error(code: int, message: str = "") -> None:
 
 
 def _only(answers: Sequence[_Answer]) -> _Answer:
-    """The one answer there is to one question."""
+    """Return the single element of `answers`. Raises WireError if there is not exactly one."""
     if len(answers) != 1:
-        raise WireError(f"{len(answers)} answers to one question")
+        raise WireError(f"malformed response: expected one result, found {len(answers)}")
     return answers[0]

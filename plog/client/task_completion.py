@@ -1,9 +1,10 @@
-"""What a coroutine of the engine has others know when it ends, however it ends, but for one way.
+"""A context manager that calls a function when a block ends, except during garbage collection.
 
-A client that nobody has closed, together with the reactor or loop it ran on, may be thrown away.
-The garbage collector then ends its coroutines where they wait, in any order, and a ``finally`` runs
-in each. Were others woken there, they would go on in the middle of that, or could not any more
-because they have been ended before ("cannot reuse already awaited coroutine"). So nobody is told.
+If the application drops a client without closing it, along with its reactor or event loop, the
+garbage collector closes the suspended coroutines in arbitrary order and runs their ``finally``
+blocks. Waking other coroutines there would resume them in the middle of collection, or fail because
+they are closed already ("cannot reuse already awaited coroutine"). So a block that ends with
+GeneratorExit does not call the function.
 """
 
 from __future__ import annotations
@@ -14,8 +15,7 @@ from typing import Any
 
 
 class TaskCompletion:
-    """``with TaskCompletion(function, ...):`` calls it when the block has ended. See the module's
-    text.
+    """Calls a function when its ``with`` block ends, unless it ends with GeneratorExit.
 
     >>> with TaskCompletion(print, "done"):
     ...     print("at work")

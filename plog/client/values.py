@@ -1,7 +1,8 @@
-"""The values a client of the library holds in its hands: what was sent, where it went, what came.
+"""The values that the client library takes and returns: records, positions and metadata.
 
-All are NamedTuples: a million a second are made of some of them. Offsets count records; times are
-in milliseconds since 1970. Records as the wire has them, bytes and all, are plog.records.codec's.
+All are NamedTuples, because some are created a million times a second. Offsets count records;
+timestamps are in milliseconds since 1970. Records as raw bytes on the wire are in
+plog.records.codec.
 """
 
 from __future__ import annotations
@@ -11,21 +12,22 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from plog.types import TopicPartition
 
-if TYPE_CHECKING:  # Tools that only administrate do not wait for codecs and checksums.
+if TYPE_CHECKING:  # Admin tools start faster without codecs and checksums.
     from plog.records.batch import TimestampType
     from plog.records.codec import Header
 
 UNKNOWN_OFFSET = -1
-"""What stands for an offset nobody has told: of a record sent with acks=0, for one."""
+"""The offset of a record whose offset is not known, such as one sent with acks=0."""
 
 NO_TIMESTAMP = -1
-"""A record, or a batch of the oldest formats, without a time."""
+"""The timestamp of a record or batch that has none, as in the oldest formats."""
 
 
 class ProducerRecord(NamedTuple):
-    """A record on its way to a topic, before the serializers: what interceptors are given.
+    """A record to send, before serialization: the value that interceptors receive.
 
-    None as `partition` leaves the choice to the partitioner, None as `timestamp` means now.
+    If `partition` is None, the partitioner chooses; if `timestamp` is None, the current time is
+    used.
     """
 
     topic: str
@@ -37,11 +39,11 @@ class ProducerRecord(NamedTuple):
 
 
 class RecordMetadata(NamedTuple):
-    """Where a record that was sent is now.
+    """Topic, partition, offset and timestamp of a record that was sent.
 
-    `offset` is -1 where the broker has not told it: with acks=0, and for a batch that had been
-    written before and is forgotten in detail. `timestamp` is the broker's where the topic has log
-    append time. Sizes are those of the bytes, -1 for null.
+    `offset` is -1 if the broker did not return it: with acks=0, and for a duplicate batch whose
+    offset the broker no longer remembers. `timestamp` is the broker's if the topic uses
+    LogAppendTime. Sizes are in bytes, -1 for null.
     """
 
     topic: str
@@ -53,14 +55,14 @@ class RecordMetadata(NamedTuple):
 
     @property
     def topic_partition(self) -> TopicPartition:
-        """Topic and partition as one."""
+        """The topic and partition as a TopicPartition."""
         return TopicPartition(self.topic, self.partition)
 
 
 class ConsumerRecord(NamedTuple):
-    """A record that was read; key and value as the deserializers have made them.
+    """A record that was read, with key and value as returned by the deserializers.
 
-    `leader_epoch` is -1 where the batch does not tell it.
+    `leader_epoch` is -1 if the batch does not contain it.
     """
 
     topic: str
@@ -75,12 +77,12 @@ class ConsumerRecord(NamedTuple):
 
     @property
     def topic_partition(self) -> TopicPartition:
-        """Topic and partition as one: ``commit({record.topic_partition: record.offset + 1})``."""
+        """Topic and partition, as in ``commit({record.topic_partition: record.offset + 1})``."""
         return TopicPartition(self.topic, self.partition)
 
 
 class OffsetAndMetadata(NamedTuple):
-    """A position to commit or committed: the offset of the next record to be read."""
+    """A position to commit, or a committed one: the offset of the next record to read."""
 
     offset: int
     metadata: str = ""
@@ -88,7 +90,7 @@ class OffsetAndMetadata(NamedTuple):
 
 
 class OffsetAndTimestamp(NamedTuple):
-    """The first record at or behind a time, and the time it really has."""
+    """The first record at or after a requested timestamp, with its own timestamp."""
 
     offset: int
     timestamp: int
@@ -96,31 +98,38 @@ class OffsetAndTimestamp(NamedTuple):
 
 
 def checked_partition(partition: object) -> TopicPartition:
-    """A partition that a user has named, which may be a plain pair. Raises TypeError for others.
+    """Return a partition given by the application, which may be a plain pair, as TopicPartition.
 
-    >>> checked_partition(("page-views", 0))
-    TopicPartition(topic='page-views', partition=0)
+    Raises TypeError for any other value.
     """
     if isinstance(partition, TopicPartition):
         return partition
     match partition:
         case (str(topic), int(number)):
             return TopicPartition(topic, number)
-    raise TypeError(f"{partition!r} is no TopicPartition: give topic and number")
+    raise TypeError(f"{partition!r} is not a TopicPartition: give a topic and a partition number")
 
 
 def checked_partitions(partitions: Iterable[object]) -> list[TopicPartition]:
-    """Several that a user has named. Raises TypeError for what is none, or one by itself."""
+    """Return a list of partitions given by the application as TopicPartitions.
+
+    Raises TypeError for anything else, including a single partition.
+    """
     match partitions:
         case (str(), int()):
-            raise TypeError(f"partitions are a list: [{partitions!r}] instead of {partitions!r}")
+            raise TypeError(
+                f"partitions must be a list: give [{partitions!r}] instead of {partitions!r}"
+            )
     return [checked_partition(partition) for partition in partitions]
 
 
 def checked_offset(offset: OffsetAndMetadata | int) -> OffsetAndMetadata:
-    """An offset to commit: a number is one without metadata. Raises TypeError for others."""
+    """Return the offset to commit; a number has no metadata.
+
+    Raises TypeError for any other value.
+    """
     if isinstance(offset, int):
         return OffsetAndMetadata(offset)
     if not isinstance(offset, OffsetAndMetadata):
-        raise TypeError(f"{offset!r} is no offset to commit: give a number or OffsetAndMetadata")
+        raise TypeError(f"cannot commit {offset!r}: give a number or an OffsetAndMetadata")
     return offset

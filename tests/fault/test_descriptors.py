@@ -54,7 +54,7 @@ def test_new_clients_wait_for_a_descriptor_and_the_others_do_not_notice(tmp_path
             try:
                 for each in waiting:
                     each.sendall(hello)
-                eventually(lambda: "new clients have to wait" in broker.log_text(), "line")
+                eventually(lambda: "paused accepting connections" in broker.log_text(), "line")
                 assert _REMEDY in broker.log_text()
                 for number in range(1, 50):
                     assert client.produce("t", 0, [Record(value=b"x")]) == number

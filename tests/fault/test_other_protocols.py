@@ -19,15 +19,15 @@ from tests.helpers.certificates import Authority
 from tests.helpers.eventually import eventually
 
 GREETINGS = {
-    "ssh": (b"SSH-2.0-OpenSSH_9.2p1\r\n", "an SSH client"),
+    "ssh": (b"SSH-2.0-OpenSSH_9.2p1\r\n", "an SSH greeting"),
     "http1": (b"POST /topics HTTP/1.1\r\nHost: here\r\n\r\n", "an HTTP request"),
     "http2": (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "an HTTP request"),
-    "tls": (bytes.fromhex("16030100c8010000c40303") + bytes(200), "a TLS client"),
+    "tls": (bytes.fromhex("16030100c8010000c40303") + bytes(200), "a TLS handshake"),
     "redis": (b"*1\r\n$4\r\nPING\r\n", "text: it begins with '*1"),
     "redis inline": (b"PING\r\n", "text: it begins with 'PING'"),
     "smtp": (b"EHLO here\r\n", "text: it begins with 'EHLO'"),
-    "postgres": (bytes.fromhex("0000000804d2162f"), "a PostgreSQL client"),
-    "amqp": (b"AMQP\0\0\x09\x01", "an AMQP client"),
+    "postgres": (bytes.fromhex("0000000804d2162f"), "a PostgreSQL request"),
+    "amqp": (b"AMQP\0\0\x09\x01", "an AMQP header"),
     "zookeeper": (b"ruok", "a ZooKeeper command"),
     "proxy": (b"PROXY TCP4 192.0.2.1 192.0.2.2 1 2\r\n", "a PROXY protocol header"),
 }

@@ -20,7 +20,7 @@ FILE_LINES_MAX = 500
 
 PRODUCT = ("plog", "daemon", "twisted")
 # tests/unit files about the whole tree instead of one module.
-ABOUT_THE_TREE = {"test_faults_doc", "test_imports", "test_tidy"}
+ABOUT_THE_TREE = {"test_docs", "test_faults_doc", "test_imports", "test_tidy"}
 # Waiting by the clock is what a load generator does.
 MAY_SLEEP = {ROOT / "tests/bench"}
 

@@ -1,11 +1,11 @@
-"""The topics this broker hosts: create, start, reconfigure and stop replicas of their partitions.
+"""The topics this broker hosts: create, start, reconfigure and stop the replicas of partitions.
 
-The controller calls it (`Brokers` in controller/controller.py), and so does the starting broker.
+The controller calls it (`Brokers` in controller/controller.py), as does the broker when it starts.
 Requests find partitions through `ReplicaManager`, which shares `partitions` with this object.
 
 The partitions of a topic, of which there may be thousands, are handled in slices (fair_queue.py).
 
-Called on the reactor's thread. Source: Kafka 3.9 ReplicaManager.becomeLeaderOrFollower,
+Called on the reactor thread. Source: Kafka 3.9 ReplicaManager.becomeLeaderOrFollower,
 ReplicaManager.stopReplicas.
 Invariant: `MetadataCache` lists a topic only while all its partitions that have a log are led here.
 """
@@ -30,7 +30,7 @@ from plogd.topic_config import TopicConfig
 
 
 class HostedTopics:
-    """The replicas of every topic on this broker, and the partitions that are without a log."""
+    """The replicas of every topic on this broker, and the partitions that have no log."""
 
     def __init__(
         self,
@@ -52,13 +52,13 @@ class HostedTopics:
         self.partitions: dict[tuple[str, int], Partition] = {}
         """Every partition that has a log here, by topic and number."""
         self.without_log: set[tuple[str, int]] = set()
-        """Partitions that are offline because they have no log: its directory could not be read, or
-        had no room for it."""
+        """Partitions that are offline because they have no log: its directory was unreadable or
+        full."""
         self._refuses_writes = False
         self.record_checks: dict[str, RecordCheck] = {}
-        """What records from clients must pass, by internal topic; one without is refused."""
+        """Check of records from clients, by internal topic; without a check, all are refused."""
         self.on_topic_started: Callable[[TopicState], None] = _ignore
-        """Called with a topic whose partitions this broker leads from now on."""
+        """Called with a topic when this broker becomes the leader of its partitions."""
         self.on_topic_stopped: Callable[[TopicState], None] = _ignore
         """Called with a topic that is no longer served."""
 
@@ -88,11 +88,11 @@ class HostedTopics:
                     )
         return missing
 
-    def make_logs(self, topic: TopicState) -> Later[None]:
-        """Create the logs `topic` lacks; they are not served before `start_topic`."""
-        return spawn(self._make_logs(topic))
+    def create_logs(self, topic: TopicState) -> Later[None]:
+        """Create the missing logs of `topic`; `start_topic` makes them available to clients."""
+        return spawn(self._create_logs(topic))
 
-    async def _make_logs(self, topic: TopicState) -> None:
+    async def _create_logs(self, topic: TopicState) -> None:
         await self._log_manager.create(await self._missing_logs([topic], Slices(self._queue)))
 
     def remove_unserved_logs(self, topic: TopicState) -> Later[None]:
@@ -122,7 +122,7 @@ class HostedTopics:
         for state in states:
             key = TopicPartition(topic.name, state.partition)
             log = self._log_manager.get(key)
-            if log is None or key in self.partitions:  # Served already: others were added to it.
+            if log is None or key in self.partitions:  # Led already: the topic was expanded.
                 continue
             partition = Partition(
                 log=log,
@@ -147,12 +147,12 @@ class HostedTopics:
         self.on_topic_started(topic)
 
     def update_config(self, config: BrokerConfig) -> None:
-        """Use `config` from now on, also for settings that topics fall back to."""
+        """Apply a new broker configuration, including the defaults of topic settings."""
         self.config = config
         self._update_logs(self._cache.topics())
 
     def update_topic_config(self, name: str, overrides: Mapping[str, str]) -> None:
-        """Use other topic settings from now on; does nothing for a topic that is not served."""
+        """Apply new topic settings; does nothing for a topic that is not served."""
         topic = self._cache.topic(name)
         if topic is not None:
             topic = replace(topic, config=overrides)
@@ -188,15 +188,15 @@ class HostedTopics:
         missing = await self._missing_logs(topics, Slices(self._queue))
         return [new.topic_partition for new in missing]
 
-    def make_logs_of(self, keys: Collection[TopicPartition]) -> Later[None]:
-        """Create the logs of partitions that are offline because they have none, and lead them.
+    def create_missing_logs(self, keys: Collection[TopicPartition]) -> Later[None]:
+        """Create the logs of partitions that are offline for lack of one, and lead them.
 
         Fails with KafkaStorageError.
         """
-        return spawn(self._make_logs_of(keys))
+        return spawn(self._create_missing_logs(keys))
 
-    async def _make_logs_of(self, keys: Collection[TopicPartition]) -> None:
-        wanted = self.without_log & set(keys)  # The others were deleted meanwhile.
+    async def _create_missing_logs(self, keys: Collection[TopicPartition]) -> None:
+        wanted = self.without_log & set(keys)  # The others have been deleted.
         topics = [
             topic for topic in self._cache.topics() if any(topic.name == k[0] for k in wanted)
         ]
@@ -219,13 +219,13 @@ class HostedTopics:
             self._list(topic, topic_config)
 
     def refuse_writes(self, refuses: bool) -> None:
-        """Refuse, or accept again, every append to every partition, including later ones."""
+        """Refuse or allow appends to all partitions, including those started later."""
         self._refuses_writes = refuses
         for partition in self.partitions.values():
             partition.log.refuses_writes = refuses
 
     def stop_topic(self, topic: TopicState) -> Later[None]:
-        """Stop serving `topic`; done when the directories of its logs are renamed."""
+        """Stop serving `topic`; completes when its log directories have been renamed."""
         return spawn(self._stop_topic(topic))
 
     async def _stop_topic(self, topic: TopicState) -> None:
@@ -237,7 +237,7 @@ class HostedTopics:
             self.without_log.discard(key)
             partition = self.partitions.pop(key, None)
             if partition is not None:
-                partition.gone = True
+                partition.is_deleted = True
                 self._on_progress(partition)
             if self._log_manager.get(key) is not None:
                 hosted.append(key)
@@ -248,8 +248,8 @@ class HostedTopics:
 
 
 def _refuse(key: bytes | None, value: bytes | None) -> None:
-    """Refuse a record of a topic whose coordinator this broker does not have."""
-    raise InvalidRecord("this broker has no coordinator that could replay the record")
+    """Refuse a record of an internal topic for which this broker has no coordinator."""
+    raise InvalidRecord("cannot append the record: this broker has no coordinator to replay it")
 
 
 def _ignore(topic: TopicState) -> None:

@@ -1,10 +1,11 @@
-"""Records that wait to be sent, in batches for each partition: where all threads meet.
+"""The accumulator: batches of records per partition, filled by any thread, waiting to be sent.
 
 `append` is the hot path of a producer: any thread may call it, it never waits, and it costs a lock,
-a tuple and a handle. Nothing is encoded here; the engine's thread takes whole batches away, oldest
-first, and does that. Memory is counted by the batch: from its first record until its outcome is
-known it holds a share of buffer.memory, which doubles as the batch grows. So a producer that sends
-a little to each of a thousand partitions does not run out of it, however large a batch may get.
+a tuple and a handle. Nothing is encoded here: the engine's thread takes whole batches, oldest
+first, and encodes them. Memory is accounted per batch: from its first record until its outcome is
+known, a batch reserves a share of buffer.memory, which doubles as the batch grows. So a producer
+that sends a little to each of a thousand partitions does not exhaust the memory, whatever
+batch.size is.
 
 Source: KIP-480, KIP-794; Kafka 4.3 RecordAccumulator, BuiltInPartitioner, BufferPool.
 """
@@ -22,7 +23,7 @@ from plog.client.producer.partition_queue import PartitionQueue, TopicQueues
 from plog.client.producer.producer_batch import OnDelivery, ProducerBatch, RecordHandle
 from plog.client.producer.sequence_numbers import REMEMBERED_BATCHES, PartitionSequences
 from plog.client.settings import ProducerSettings
-from plog.client.transactions.transaction_sequences import transactional
+from plog.client.transactions.transaction_sequences import sequences_factory
 from plog.client.transactions.transaction_state import TransactionState
 from plog.records.batch import HEADER_SIZE
 from plog.records.codec import NO_OFFSET, Header
@@ -31,22 +32,25 @@ from plog.types import ZERO_UUID, TopicPartition, Uuid
 H = TypeVar("H", bound=RecordHandle)
 
 _FIRST_BYTES = 16 * 1024
-"""What a batch holds of buffer.memory at first."""
+"""The share of buffer.memory that a new batch reserves."""
 
 
 class Claim(IntEnum):
-    """What a record may take of buffer.memory."""
+    """How much of buffer.memory a record may reserve."""
 
     NEW = 0
-    """What is free, while nobody waits for it."""
+    """Free memory, unless other records wait for it."""
     FIRST = 1
-    """What is free: it is the first of those that wait."""
+    """Free memory, for the first of the waiting records."""
     GRANTED = 2
-    """As much as it needs: there was room a moment ago."""
+    """As much as it needs: the caller has just checked for room."""
 
 
 class Accumulator(Generic[H]):
-    """See the module's text. What is not said to be for any thread is for the engine's alone."""
+    """The open and full batches of a producer, and the buffer memory they reserve.
+
+    Engine's thread only, except for methods marked "any thread".
+    """
 
     def __init__(
         self,
@@ -81,18 +85,18 @@ class Accumulator(Generic[H]):
         self._forgotten: dict[str, TopicQueues] = {}
         self._queue_by_partition: dict[TopicPartition, PartitionQueue] = {}
         self._must_wake = False
-        self._next_look_s = math.inf
-        """When the engine looks here again; 0 when it was told to do so now."""
+        self._next_check_s = math.inf
+        """When the engine checks the queues again; 0 if it has been woken to do so now."""
         self.waiting: dict[PartitionQueue, None] = {}
-        """Queues with batches, the one served last at the end."""
+        """Queues with batches; the most recently served queue is last."""
         self.incomplete: dict[ProducerBatch, None] = {}
-        """Batches without an outcome, and those that get it now, oldest first."""
+        """Batches without an outcome, or whose outcome is being reported, oldest first."""
         self.used_bytes = 0
-        """How much of buffer.memory is in use."""
+        """The part of buffer.memory that is reserved."""
         self.refused_bytes = 0
-        """What there was no room for, the last time."""
+        """The size of the last reservation that failed."""
         self.line_length = 0
-        """How many records wait for memory. While any does, no batch lingers."""
+        """Number of records that wait for memory. While any does, no batch lingers."""
 
     # -- any thread -----------------------------------------------------------------------------
 
@@ -108,10 +112,10 @@ class Accumulator(Generic[H]):
         on_delivery: OnDelivery | None = None,
         claim: Claim = Claim.NEW,
     ) -> H | None:
-        """Add a record; None if it has to wait: for its topic or partition, or for memory.
+        """Add a record and return its handle; None if its topic, partition or memory is missing.
 
-        `size_bytes` is about what it takes. What fits into a batch as large as it is goes in by any
-        `claim`.
+        `size_bytes` estimates the record's size. A record that fits into the memory that its batch
+        has reserved is added whatever its `claim`.
         """
         topic = self._topics.get(topic_name)
         if topic is None:
@@ -137,23 +141,23 @@ class Accumulator(Generic[H]):
                 batch.size_bytes += size_bytes
                 if on_delivery is not None:
                     batch.watch_new(on_delivery)
-        if self._must_wake:  # Never with the lock held: it may be our own thread that wakes.
+        if self._must_wake:  # Without the lock: the call may run the engine in this thread.
             self._must_wake = False
             self._wake()
         return None if batch is None else self._make_handle(batch, index)
 
     def _next_sticky(self, topic: TopicQueues) -> PartitionQueue | None:
-        """Where the next record without a key goes, the open batch being full or sent."""
+        """Return the queue for the next record without a key after its batch was filled or sent."""
         queue = topic.sticky
         if queue is not None and queue.open is None and topic.sticky_bytes < self._batch_size:
             return queue  # Its batch was sent before it was full.
         if queue is not None and queue.open is not None:
             queue.open = None
-            self._look_at(0)
+            self._check_at(0)
         return topic.stick_to_next(self._random(), is_adaptive=self._is_adaptive)
 
     def _reserve_more(self, batch: ProducerBatch, size_bytes: int, claim: Claim) -> bool:
-        """Whether a batch may still grow by so much: up to its limit, while there is memory."""
+        """Reserve memory for a batch to grow by `size_bytes`, and return whether that succeeded."""
         needed_bytes = batch.size_bytes + size_bytes
         if needed_bytes > batch.limit_bytes:
             return False
@@ -175,12 +179,12 @@ class Accumulator(Generic[H]):
     def _new_batch(
         self, topic: TopicQueues, queue: PartitionQueue | None, size_bytes: int, claim: Claim
     ) -> ProducerBatch | None:
-        """Another batch of `queue`, the open one being full; None if there is no memory for it."""
+        """Open another batch of `queue`; None if there is no memory for it."""
         if queue is None:
             return None
         if queue.open is not None:
             queue.open = None
-            self._look_at(0)
+            self._check_at(0)
         limit_bytes = max(topic.limit_bytes, HEADER_SIZE + size_bytes)
         reserved_bytes = min(limit_bytes, max(_FIRST_BYTES, HEADER_SIZE + size_bytes))
         if not self._may_take(reserved_bytes, claim):
@@ -192,21 +196,21 @@ class Accumulator(Generic[H]):
         batch.reserved_bytes = reserved_bytes
         self.waiting[queue] = None
         self.incomplete[batch] = None
-        self._look_at(now_s + self._linger_s if self._linger_s else 0)
+        self._check_at(now_s + self._linger_s if self._linger_s else 0)
         return batch
 
-    def _look_at(self, moment_s: float) -> None:
-        """There will be something to send at `moment_s`; now, for 0."""
-        if moment_s < self._next_look_s:
-            self._next_look_s = moment_s
+    def _check_at(self, moment_s: float) -> None:
+        """Ensure that the engine checks the queues at `moment_s`; 0 means now."""
+        if moment_s < self._next_check_s:
+            self._next_check_s = moment_s
             self._must_wake = True
 
     # -- topics ---------------------------------------------------------------------------------
 
-    def know_topic(
+    def update_topic(
         self, name: str, count: int, available: Sequence[int], topic_id: Uuid = ZERO_UUID
     ) -> None:
-        """A topic has `count` partitions; those `available` have a leader that takes something."""
+        """Record that a topic has `count` partitions, of which `available` have a usable leader."""
         with self._lock:
             topic = self._topics.get(name)
             if topic is None:
@@ -218,14 +222,14 @@ class Accumulator(Generic[H]):
                 queue = topic.add_queue(self._make_sequences)
                 self._queue_by_partition[queue.topic_partition] = queue
             topic.use(count)
-            topic.is_now(topic_id)
+            topic.set_topic_id(topic_id)
             topic.set_available(available)
             self._topics[name] = topic
 
     def forget_idle_topics(self, idle_s: float) -> list[str]:
-        """Forget topics to which nothing was sent for so long: records have to wait for them again.
+        """Forget topics unused for `idle_s`, so that later records wait for metadata again.
 
-        Their sequence numbers are remembered.
+        Their sequence numbers are kept. Returns the names.
         """
         forgotten = []
         before_s = self._now_s() - idle_s
@@ -238,45 +242,45 @@ class Accumulator(Generic[H]):
         return forgotten
 
     def knows(self, topic: str, partition: int | None) -> bool:
-        """Whether records can be added for the partition, or for one of the topic's."""
+        """Return whether records can be added for the topic, and for the partition if given."""
         known = self._topics.get(topic)
         return known is not None and (partition is None or partition < len(known.queues))
 
     @property
     def topics(self) -> Sequence[str]:
-        """The topics that are known."""
+        """The names of the known topics."""
         return tuple(self._topics)
 
     def topic(self, name: str) -> TopicQueues | None:
-        """What is known of a topic. Any thread."""
+        """Return the queues of a topic, or None if it is unknown. Any thread."""
         return self._topics.get(name)
 
     def queue_of(self, batch: ProducerBatch) -> PartitionQueue:
-        """The queue of the partition to which a batch belongs."""
+        """Return the queue of a batch's partition."""
         return self._queue_by_partition[batch.topic_partition]
 
     # -- batches --------------------------------------------------------------------------------
 
     def oldest(self) -> ProducerBatch | None:
-        """The oldest batch that has no outcome."""
+        """Return the oldest batch without an outcome, or None."""
         with self._lock:
             return next((batch for batch in self.incomplete if not batch.is_done), None)
 
-    def begin_look(self) -> None:
-        """The engine looks at `waiting` now: what comes from here on wakes it again."""
+    def begin_check(self) -> None:
+        """Note that the engine now reads `waiting`: records added from now on wake it again."""
         with self._lock:
-            self._next_look_s = math.inf
+            self._next_check_s = math.inf
 
-    def end_look(self, next_look_s: float) -> None:
-        """The engine has looked, and does so again at `next_look_s` if nothing happens before.
+    def end_check(self, next_check_s: float) -> None:
+        """Note that the engine will next check at `next_check_s` unless it is woken.
 
-        0 says that no record that comes matters until then: there is no broker to take it.
+        0 means that new records need not wake it, because no broker can take them.
         """
         with self._lock:
-            self._next_look_s = min(self._next_look_s, next_look_s)
+            self._next_check_s = min(self._next_check_s, next_check_s)
 
     def take(self, queue: PartitionQueue) -> ProducerBatch:
-        """The oldest batch of `queue`, to which no record is added any more."""
+        """Remove and return the oldest batch of `queue`, and close it to further records."""
         with self._lock:
             batch = queue.batches.popleft()
             if queue.open is batch:
@@ -285,18 +289,18 @@ class Accumulator(Generic[H]):
                     queue.topic.sticky_bytes += batch.size_bytes
             del self.waiting[queue]
             if queue.batches:
-                self.waiting[queue] = None  # Behind the others.
+                self.waiting[queue] = None  # Move it to the end.
         return batch
 
     def put_back(self, batch: ProducerBatch) -> None:
-        """`batch` waits again, in its place among the others."""
+        """Queue `batch` again, in its original order."""
         queue = self.queue_of(batch)
         with self._lock:
             queue.insert(batch)
             self.waiting[queue] = None
 
     def remove(self, batch: ProducerBatch) -> None:
-        """`batch` waits no more, if it did."""
+        """Remove `batch` from its queue, if it is queued."""
         queue = self.queue_of(batch)
         with self._lock:
             if batch in queue.batches:
@@ -307,10 +311,10 @@ class Accumulator(Generic[H]):
                     del self.waiting[queue]
 
     def replace(self, batch: ProducerBatch, parts: Sequence[ProducerBatch]) -> None:
-        """`parts` wait in the place of `batch`, which was taken."""
+        """Queue `parts` in place of `batch`, which has been taken."""
         with self._lock:
             incomplete: dict[ProducerBatch, None] = {}
-            for other in self.incomplete:  # As old as the batch itself, and so in its place.
+            for other in self.incomplete:  # The parts are as old as the batch.
                 incomplete.update(dict.fromkeys(parts) if other is batch else {other: None})
             self.used_bytes += sum(part.reserved_bytes for part in parts) - batch.reserved_bytes
             self.incomplete = incomplete
@@ -318,41 +322,44 @@ class Accumulator(Generic[H]):
             self.put_back(part)
 
     def free(self, batch: ProducerBatch) -> None:
-        """`batch` is about to have its outcome: its memory is free."""
+        """Release the memory of `batch` just before its outcome is reported."""
         with self._lock:
             self.used_bytes -= batch.reserved_bytes
             self.refused_bytes = 0
 
     def forget(self, batch: ProducerBatch) -> None:
-        """`batch` has its outcome. Not earlier: who forks now finds it in `incomplete` or done."""
+        """Remove a batch whose outcome has been reported.
+
+        Not earlier: at any moment, a fork finds the batch either in `incomplete` or done.
+        """
         with self._lock:
             del self.incomplete[batch]
 
     def has_room(self, claim: Claim = Claim.NEW) -> bool:
-        """Whether what there was no room for the last time would fit now, and one more batch."""
+        """Return whether the last refused reservation, and another batch, would fit now."""
         if claim is Claim.NEW and self.line_length:
             return False
         wanted_bytes = max(self.refused_bytes, self._batch_size)
         return not self.used_bytes or self.used_bytes + wanted_bytes <= self._buffer_memory
 
     def want_room(self) -> None:
-        """Somebody waits for memory. Any thread."""
+        """Note that a record waits for memory. Any thread."""
         self.refused_bytes = max(self.refused_bytes, self._batch_size)
 
-    def hurry(self) -> list[ProducerBatch]:
-        """Let no batch linger that is there now; all of them that have no outcome yet."""
+    def expedite(self) -> list[ProducerBatch]:
+        """Mark every incomplete batch as urgent, so that none lingers, and return these batches."""
         with self._lock:
             for batch in self.incomplete:
                 batch.is_urgent = True
             return list(self.incomplete)
 
     def close(self) -> None:
-        """Take no further record; what is there stays to be sent."""
+        """Accept no further records; queued batches are still sent."""
         with self._lock:
             for topic in self._topics.values():
                 topic.queues, topic.sticky = [], None
             self._topics = {}
-        self.hurry()
+        self.expedite()
 
 
 def accumulator_for(
@@ -362,7 +369,7 @@ def accumulator_for(
     wake: Callable[[], None],
     transaction: TransactionState | None = None,
 ) -> Accumulator[H]:
-    """One as a producer's settings want it."""
+    """Return an accumulator configured by a producer's settings."""
     return Accumulator(
         make_handle,
         batch_size=settings.batch_size,
@@ -370,7 +377,7 @@ def accumulator_for(
         linger_s=settings.linger_ms / 1000,
         is_idempotent=settings.enable_idempotence,
         window=settings.max_in_flight_requests_per_connection,
-        make_sequences=None if transaction is None else transactional(transaction, settings),
+        make_sequences=None if transaction is None else sequences_factory(transaction, settings),
         ignore_keys=settings.partitioner_ignore_keys,
         is_adaptive=settings.partitioner_adaptive_partitioning_enable,
         now_s=network.now_s,

@@ -1,8 +1,8 @@
-"""What becomes of a batch that was sent: written, sent again, split, or failed.
+"""The outcome of a sent batch: written, retried, split or failed.
 
-sender.py tells what was answered, or that nothing was; this decides, and tells the accumulator, the
-partition's sequence numbers, and through the batch those who wait for its records. Every batch has
-its outcome here, and only once.
+sender.py reports the response, or its absence. This module decides the outcome and informs the
+accumulator, the partition's sequence numbers, and, through the batch, the callers that wait for its
+records. Every batch gets its outcome here, exactly once.
 
 Source: Kafka 4.3 Sender.completeBatch, TransactionManager.canRetry; KIP-98, KIP-360, KIP-467.
 """
@@ -28,7 +28,7 @@ log = logging.getLogger("plog.client")
 
 _JITTER = 0.2
 _GROWTH = 2
-_MOST_DOUBLINGS = 30
+_MAX_DOUBLINGS = 30
 
 NOT_WRITTEN = frozenset(
     {
@@ -53,10 +53,10 @@ NOT_WRITTEN = frozenset(
         ErrorCode.THROTTLING_QUOTA_EXCEEDED,
     }
 )
-"""What a broker says before it writes anything.
+"""Errors that a broker returns only before it writes anything.
 
-Not among them: what it also says where it has written and then could not replicate, such as
-NOT_LEADER_OR_FOLLOWER of a leader that had to go while the batch waited for other replicas.
+Excluded are errors that it may also return after writing, when replication fails, such as
+NOT_LEADER_OR_FOLLOWER from a leader that is deposed while the batch waits for other replicas.
 """
 
 STALE_METADATA = frozenset(
@@ -75,7 +75,7 @@ STALE_METADATA = frozenset(
 
 
 class BatchCompletion:
-    """See the module's text. Engine's thread only."""
+    """Completes the batches of a producer. Engine's thread only."""
 
     def __init__(
         self,
@@ -94,52 +94,52 @@ class BatchCompletion:
         self._random = random
         self._on_outcome = on_outcome
         self.on_failure: Callable[[ProducerBatch, Exception], None] = lambda *_: None
-        """Hears that a batch fails before anybody else does."""
+        """Called when a batch fails, before its records' callbacks."""
         self.may_retry: Callable[[], bool] = lambda: True
-        """Whether anything is sent again at all."""
+        """Whether batches may be retried at all."""
         self._delivery_timeout_s = settings.delivery_timeout_ms / 1000
 
-    # -- what was answered ----------------------------------------------------------------------
+    # -- responses ------------------------------------------------------------------------------
 
     def answered(self, batch: ProducerBatch, answer: PartitionProduceResponse) -> None:
-        """A broker says what it did with `batch`."""
+        """Handle a broker's response for `batch`."""
         code = answer.error_code
         self._left_wire(batch)
         if code == ErrorCode.NONE:
             self._written(batch, answer.base_offset, answer.log_append_time_ms)
         elif code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
             self._written(batch, UNKNOWN_OFFSET, NO_TIMESTAMP)
-        elif batch.is_done:  # It was given up meanwhile.
-            self._refused_after_all(batch)
+        elif batch.is_done:  # It has timed out while it was in flight.
+            self._abandon(batch)
         elif code == ErrorCode.MESSAGE_TOO_LARGE and batch.count > 1 and self.may_retry():
             self._split(batch)
-        elif not self._may_go_again(batch, answer):
+        elif not self._retried_or_deferred(batch, answer):
             self._refused(batch, answer)
-        self._mend(batch)
+        self._recover(batch)
 
     def unanswered(self, batch: ProducerBatch, error: Exception) -> None:
-        """The request broke: nobody knows whether `batch` was written."""
+        """Retry or fail `batch` after its request failed; whether it was written is unknown."""
         self._left_wire(batch)
         batch.unanswered()
         if batch.is_done:
-            self._refused_after_all(batch)
-        elif self._has_tries_left(batch):
-            self._again(batch, str(error))
+            self._abandon(batch)
+        elif self._may_retry(batch):
+            self._retry(batch, str(error))
         else:
             self.fail(batch, error)
-        self._mend(batch)
+        self._recover(batch)
 
     def unsent(self, batch: ProducerBatch, error: Exception) -> None:
-        """`batch`, which was taken to be sent, cannot be: it fails."""
+        """Fail `batch`, which was taken but could not be sent."""
         self._left_wire(batch)
         if batch.is_done:
-            self._refused_after_all(batch)
-            self._mend(batch)
+            self._abandon(batch)
+            self._recover(batch)
         else:
             self.fail(batch, error)
 
-    def acknowledged_unasked(self, batch: ProducerBatch) -> None:
-        """`batch` was sent with acks=0: nothing more will be known of it."""
+    def sent_without_acks(self, batch: ProducerBatch) -> None:
+        """Complete `batch`, which was sent with acks=0, without an offset."""
         self._left_wire(batch)
         self._written(batch, UNKNOWN_OFFSET, NO_TIMESTAMP)
 
@@ -165,13 +165,13 @@ class BatchCompletion:
                 self._accumulator.remove(earlier)
                 self.fail(earlier, _overtaken(earlier))
 
-    def _refused_after_all(self, batch: ProducerBatch) -> None:
+    def _abandon(self, batch: ProducerBatch) -> None:
         sequences = self._sequences_of(batch)
         if sequences is not None:
             sequences.give_up(batch)
 
-    def _may_go_again(self, batch: ProducerBatch, answer: PartitionProduceResponse) -> bool:
-        """Whether `batch` waits to be sent again, or was put aside, after this answer."""
+    def _retried_or_deferred(self, batch: ProducerBatch, answer: PartitionProduceResponse) -> bool:
+        """Return whether this response leaves `batch` queued for a retry or deferred."""
         code = answer.error_code
         sequences = self._sequences_of(batch)
         waits = code in RETRIABLE
@@ -183,17 +183,17 @@ class BatchCompletion:
                 if not waits:
                     return True
             elif code == ErrorCode.UNKNOWN_PRODUCER_ID and answer.log_start_offset < 0:
-                waits = True  # It moved away meanwhile: nobody could say more.
+                waits = True  # The partition has moved: the broker cannot tell why.
             elif code in (ErrorCode.UNKNOWN_PRODUCER_ID, ErrorCode.INVALID_PRODUCER_EPOCH):
                 is_fenced = code == ErrorCode.INVALID_PRODUCER_EPOCH
                 waits = sequences.unknown_producer(batch, is_fenced=is_fenced)
-        if waits and self._has_tries_left(batch):
-            self._again(batch, _text_of(answer))
+        if waits and self._may_retry(batch):
+            self._retry(batch, _text_of(answer))
             return True
         return False
 
     def _refused(self, batch: ProducerBatch, answer: PartitionProduceResponse) -> None:
-        """`batch` fails with what the broker says of it, and of single records (KIP-467)."""
+        """Fail `batch` with the broker's error, and with those of single records (KIP-467)."""
         doubt = "; it may be in the log" if batch.in_doubt else ""
         error: KafkaError = error_from_code(
             answer.error_code, f"{batch.topic_partition}: {_text_of(answer)}{doubt}"
@@ -207,22 +207,23 @@ class BatchCompletion:
             errors = {index: error_from_code(answer.error_code, str(single))}
         if errors:
             error = InvalidRecord(
-                f"{batch.topic_partition}: not written: other records of its batch are invalid"
+                f"{batch.topic_partition}: record not written: other records of its batch are"
+                " invalid"
             )
         self.fail(batch, error, errors)
 
-    # -- what follows ---------------------------------------------------------------------------
+    # -- outcomes -------------------------------------------------------------------------------
 
-    def _has_tries_left(self, batch: ProducerBatch) -> bool:
+    def _may_retry(self, batch: ProducerBatch) -> bool:
         age_s = self._now_s() - batch.created_s
         if not self.may_retry():
             return False
         return batch.attempts < self._settings.retries and age_s < self._delivery_timeout_s
 
-    def _again(self, batch: ProducerBatch, why: str) -> None:
-        """`batch` goes again after a while that grows with each try."""
+    def _retry(self, batch: ProducerBatch, why: str) -> None:
+        """Queue `batch` again, with a backoff that grows with each attempt."""
         settings = self._settings
-        doublings = min(batch.attempts, _MOST_DOUBLINGS)
+        doublings = min(batch.attempts, _MAX_DOUBLINGS)
         wait_ms = min(settings.retry_backoff_ms * _GROWTH**doublings, settings.retry_backoff_max_ms)
         jitter = 1 + _JITTER * (2 * self._random() - 1)
         batch.attempts += 1
@@ -230,11 +231,11 @@ class BatchCompletion:
         batch.retry_at_s = self._now_s() + wait_ms / 1000 * jitter
         batch.is_urgent = True
         self._metrics.retried(batch.count)
-        log.debug("%s: a batch is sent again: %s", batch.topic_partition, why)
+        log.debug("retrying a batch of %s: %s", batch.topic_partition, why)
         self._accumulator.put_back(batch)
 
     def _split(self, batch: ProducerBatch) -> None:
-        """Two batches or more, smaller than the topic's max.message.bytes, it is to be hoped."""
+        """Split `batch` to fit the topic's max.message.bytes. A part may be split again."""
         parts = batch.split(self._settings.batch_size)
         sequences = self._sequences_of(batch)
         if sequences is not None:
@@ -242,27 +243,27 @@ class BatchCompletion:
         self._accumulator.queue_of(batch).topic.expect_ratio(1.0)
         self._accumulator.replace(batch, parts)
         self._metrics.split()
-        log.info("%s: a batch was too large, and is sent in %d", batch.topic_partition, len(parts))
+        log.info("split a batch of %s into %d: it was too large", batch.topic_partition, len(parts))
 
-    def _mend(self, batch: ProducerBatch) -> None:
-        """Let the partition go on, if it was waiting for what became of `batch`."""
+    def _recover(self, batch: ProducerBatch) -> None:
+        """Resume sending to the partition if it was waiting for the outcome of `batch`."""
         sequences = self._sequences_of(batch)
         if sequences is None or not sequences.is_broken:
             return
-        lost, again = sequences.mend()
-        for renumbered in again:
-            renumbered.encoded = None
+        lost, renumbered = sequences.recover()
+        for other in renumbered:
+            other.encoded = None
         for other in lost:
             if not other.is_done:
                 error = error_from_code(
                     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-                    f"{other.topic_partition}: the broker has lost track of this producer; "
-                    "whether the record was written is not known",
+                    f"{other.topic_partition}: the broker has lost the state of this producer;"
+                    " the record may have been written",
                 )
                 self.fail(other, error)
 
     def expire(self) -> float:
-        """Fail what has waited for delivery.timeout.ms; when to look next."""
+        """Fail batches older than delivery.timeout.ms, and return when to check again."""
         now_s = self._now_s()
         while (batch := self._accumulator.oldest()) is not None:
             due_s = batch.created_s + self._delivery_timeout_s
@@ -274,16 +275,16 @@ class BatchCompletion:
 
     def _timed_out(self, batch: ProducerBatch) -> DeliveryTimedOut:
         may_be = "it may be in the log" if batch.may_be_written else "it was not written"
-        last_try = f" (the last try: {batch.trouble})" if batch.trouble else ""
+        last_try = f" (last attempt: {batch.trouble})" if batch.trouble else ""
         return DeliveryTimedOut(
             f"a record for {batch.topic_partition} was not acknowledged within"
             f" delivery.timeout.ms={self._settings.delivery_timeout_ms}; {may_be}{last_try}"
         )
 
     def abort(self, error: Callable[[ProducerBatch], Exception]) -> None:
-        """Fail all there is, sent or not."""
+        """Fail all batches, sent or not."""
         for batch in list(self._accumulator.incomplete):
-            if not batch.is_done:  # To fail one may settle others.
+            if not batch.is_done:  # Failing one batch may settle others.
                 self._accumulator.remove(batch)
                 self.fail(batch, error(batch))
 
@@ -293,7 +294,7 @@ class BatchCompletion:
         error: Exception,
         errors_by_index: Mapping[int, Exception] | None = None,
     ) -> None:
-        """`batch` will not be sent again."""
+        """Fail `batch` without further retries."""
         self.on_failure(batch, error)
         sequences = self._sequences_of(batch)
         if sequences is not None:
@@ -303,7 +304,7 @@ class BatchCompletion:
         batch.fail(error, errors_by_index or {})
         self._accumulator.forget(batch)
         self._on_outcome(batch)
-        self._mend(batch)
+        self._recover(batch)
 
     def _succeed(self, batch: ProducerBatch, base_offset: int, append_time: int) -> None:
         self._accumulator.free(batch)
@@ -315,8 +316,8 @@ class BatchCompletion:
 def _overtaken(batch: ProducerBatch) -> KafkaError:
     return error_from_code(
         ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-        f"{batch.topic_partition}: the broker has lost track of this producer, and has written a"
-        " later record already; to keep the order it was not written",
+        f"{batch.topic_partition}: record not written, to preserve the order: the broker has lost"
+        " the state of this producer and has already written a later record",
     )
 
 

@@ -1,7 +1,7 @@
-"""Batches to bytes: records encoded and compressed in one go, when a batch is about to be sent.
+"""Encoding of batches: records are encoded and compressed together, just before they are sent.
 
-In the engine's thread, so that those who send records do not pay for it. A batch that is sent again
-under the same numbers is not encoded again.
+Runs in the engine's thread, so that the application's threads do not pay for it. A retry with
+unchanged sequence numbers reuses the encoded bytes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _NO_EPOCH = -1
 
 
 class BatchEncoder:
-    """Encodes as the settings ``compression.type`` and ``compression.*.level`` say."""
+    """Encodes batches according to ``compression.type`` and ``compression.*.level``."""
 
     def __init__(self, settings: ProducerSettings) -> None:
         self._compression = Compression[settings.compression_type.upper()]
@@ -31,7 +31,7 @@ class BatchEncoder:
             self._level = None
 
     def expected_bytes(self, queue: PartitionQueue) -> int:
-        """About how large the first batch of `queue` is or will be."""
+        """Return the actual or estimated encoded size of the first batch of `queue`."""
         batch = queue.batches[0]
         if batch.encoded is not None:
             return len(batch.encoded)
@@ -40,15 +40,15 @@ class BatchEncoder:
         return int(batch.size_bytes * queue.topic.ratio)
 
     def uncompressed_bytes(self, batch: ProducerBatch) -> int:
-        """How large an encoded batch would be uncompressed, about."""
+        """Return the approximate uncompressed size of an encoded batch."""
         if self._compression is Compression.NONE and batch.encoded is not None:
             return len(batch.encoded)
         return batch.size_bytes
 
     def encode(self, batch: ProducerBatch, queue: PartitionQueue) -> bytes:
-        """The bytes of `batch`, with the numbers it has.
+        """Return `batch` encoded with its current sequence numbers.
 
-        Raises InvalidTimestamp for timestamps that do not fit into one batch.
+        Raises InvalidTimestamp if its timestamps do not fit into one batch.
         """
         if batch.encoded is not None:
             return batch.encoded

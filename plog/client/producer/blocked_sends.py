@@ -1,7 +1,7 @@
-"""Sends that are blocked: they wait for their topic's metadata or for memory, up to max.block.ms.
+"""Blocked sends: records that wait for their topic's metadata or for memory, up to max.block.ms.
 
-The part of the producer that lets a record wait. Most records never get here: `ProducerCore.send`
-takes them at once, in the caller's thread. Memory is given in the order of the calls.
+Most records never get here: `ProducerCore.send` accepts them immediately, in the caller's thread.
+Waiting records receive memory in the order of the calls.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ class BlockedSends(Generic[H]):
         self._settings = settings
         self._accumulator = accumulator
         self._lookup = lookup
-        self._line = BufferPoolQueue(network, self._line_changed)
+        self._waiters = BufferPoolQueue(network, self._set_line_length)
         self._progress = network.signal()
-        """Set when batches have their outcome, when a blocked send ends, and at the end."""
+        """Set when a batch is done, when a blocked send ends, and when the producer closes."""
         self._blocked: Counter[str] = Counter()
-        """How many sends are blocked, by topic."""
+        """Number of blocked sends, by topic."""
 
     # -- provided by ProducerCore ---------------------------------------------------------------
 
@@ -63,27 +63,27 @@ class BlockedSends(Generic[H]):
         on_delivery: OnDelivery | None = None,
         claim: Claim = Claim.NEW,
     ) -> H | None:
-        """Take a record without waiting."""
+        """Accept a record without waiting; see `ProducerCore.send`."""
         raise NotImplementedError
 
     def woken(self) -> None:
-        """Have the sender look for work."""
+        """Wake the sender."""
         raise NotImplementedError
 
     def _check_open(self) -> None:
         """Raise ClosedError if the producer is closed."""
         raise NotImplementedError
 
-    def _learn(self, metadata: ClusterMetadata, topic: str | None = None) -> None:
-        """Pass on what is known of the topics."""
+    def _update_topics(self, metadata: ClusterMetadata, topic: str | None = None) -> None:
+        """Pass topic metadata to the accumulator."""
         raise NotImplementedError
 
     # -- waiting --------------------------------------------------------------------------------
 
     @property
-    def has_line(self) -> bool:
-        """Whether records wait for memory; a record that must not overtake them waits as well."""
-        return bool(self._line)
+    def has_waiters(self) -> bool:
+        """Whether records wait for memory; records that must not overtake them wait as well."""
+        return bool(self._waiters)
 
     async def send_soon(
         self,
@@ -95,9 +95,10 @@ class BlockedSends(Generic[H]):
         headers: Headers = (),
         on_delivery: OnDelivery | None = None,
     ) -> H:
-        """As `send`, after waiting for the topic and for memory up to max.block.ms.
+        """Accept a record as `send` does, after waiting for its topic and for memory.
 
-        Memory is given in the order of these calls. Raises as `send` and `room`.
+        Waits up to max.block.ms; memory is granted in the order of these calls. Raises the errors
+        of `send` and `room`.
         """
         deadline_s = self._network.now_s() + self._settings.max_block_ms / 1000
 
@@ -106,9 +107,9 @@ class BlockedSends(Generic[H]):
         def attempt() -> H | None:
             return self.send(*record, Claim.FIRST)
 
-        return await self._until_taken(attempt, topic, partition, deadline_s)
+        return await self._until_accepted(attempt, topic, partition, deadline_s)
 
-    async def _until_taken(
+    async def _until_accepted(
         self,
         attempt: Callable[[], H | None],
         topic: str,
@@ -119,7 +120,7 @@ class BlockedSends(Generic[H]):
         check_topic_names((topic,))
         self._blocked[topic] += 1
         with TaskCompletion(self._unblocked, topic):
-            handle = None if self._line else attempt()
+            handle = None if self._waiters else attempt()
             while handle is None:
                 await self._find(topic, partition, deadline_s)
                 handle = await self._in_turn(attempt, topic, partition, deadline_s)
@@ -132,12 +133,12 @@ class BlockedSends(Generic[H]):
         self._progress.set()
 
     async def room(self, topic: str, timeout_s: float, partition: int | None = None) -> None:
-        """Wait until the topic, and the partition, is known, and there is memory for a record.
+        """Wait until the topic, or its `partition`, is known and there is memory for a record.
 
         Raises:
-            BufferExhausted: there was none for `timeout_s`.
-            UnknownTopicOrPartition, LeaderNotAvailable, RequestTimedOut: the topic did not come.
-            InvalidTopicException, TopicAuthorizationFailed: it never will.
+            BufferExhausted: no memory became free within `timeout_s`.
+            UnknownTopicOrPartition, LeaderNotAvailable, RequestTimedOut: the topic was not found.
+            InvalidTopicException, TopicAuthorizationFailed: the topic cannot be used.
             ClosedError: the producer was closed.
         """
 
@@ -150,12 +151,12 @@ class BlockedSends(Generic[H]):
         await self._in_turn(attempt, topic, partition, deadline_s)
 
     async def _find(self, topic: str, partition: int | None, deadline_s: float) -> None:
-        """Wait until the topic, and the partition, is known."""
+        """Wait until the topic, or its `partition`, is known."""
         self.woken()
         if not self._accumulator.knows(topic, partition):
             await self._lookup.find(topic, partition, deadline_s - self._network.now_s())
             self._check_open()
-            self._learn(self._cluster.metadata, topic)
+            self._update_topics(self._cluster.metadata, topic)
 
     async def _in_turn(
         self,
@@ -164,11 +165,11 @@ class BlockedSends(Generic[H]):
         partition: int | None,
         deadline_s: float,
     ) -> T | None:
-        """Return what `attempt` returns, after all sends that wait for memory already.
+        """Return what `attempt` returns, after all sends that already wait for memory.
 
-        None if something other than memory is missing.
+        Returns None if something other than memory is missing.
         """
-        with self._line.place() as place:
+        with self._waiters.place() as place:
             while True:
                 place.news.clear()
                 if place.is_first and (got := attempt()) is not None:
@@ -181,9 +182,9 @@ class BlockedSends(Generic[H]):
                 if not await place.news.wait(left_s):
                     self._metrics.exhausted()
                     raise BufferExhausted(
-                        f"buffer.memory={self._settings.buffer_memory} stayed full for as long as"
-                        " max.block.ms allows: records come faster than they are acknowledged"
+                        f"cannot send: buffer.memory={self._settings.buffer_memory} stayed full for"
+                        " max.block.ms; send more slowly, or raise one of the two"
                     )
 
-    def _line_changed(self, length: int) -> None:
+    def _set_line_length(self, length: int) -> None:
         self._accumulator.line_length = length

@@ -1,8 +1,8 @@
-"""Those who wait for memory, served in the order in which they came.
+"""The queue of sends that wait for buffer memory, served in the order in which they arrived.
 
-Only the first is woken when some is free, so that ten thousand records that wait cost no more than
-those that get in; and no small record takes what a large one before it is waiting for. Engine's
-thread only.
+Freed memory wakes only the first waiter, so that ten thousand waiting records cost no more than
+those that are accepted, and a small record never takes memory that an earlier large record waits
+for. Engine's thread only.
 
 Source: Kafka 4.3 BufferPool.
 """
@@ -18,7 +18,7 @@ from plog.client.network.ports import Network, Signal
 
 
 class BufferPoolQueue:
-    """See the module's text. `on_change` hears how many wait now."""
+    """A FIFO queue of waiters; `on_change` receives its length after each change."""
 
     def __init__(self, network: Network, on_change: Callable[[int], None]) -> None:
         self._network = network
@@ -30,12 +30,12 @@ class BufferPoolQueue:
         return len(self._places)
 
     def place(self) -> Place:
-        """One at the end; ``with`` it, so that it is left in any case."""
+        """Return a place at the end of the queue; use it in a ``with`` block."""
         return Place(self, self._network.signal())
 
     def serve(self) -> None:
-        """There may be memory: let the first one see, and where it gets some, the next."""
-        if self._is_serving:  # By one that leaves while it is served.
+        """Notify the first waiter that memory may be free, and the next if the first leaves."""
+        if self._is_serving:  # Called by a waiter that leaves when it is notified.
             return
         self._is_serving = True
         try:
@@ -46,23 +46,23 @@ class BufferPoolQueue:
         finally:
             self._is_serving = False
 
-    def end(self) -> None:
-        """There will be none: let all of them see."""
+    def wake_all(self) -> None:
+        """Notify all waiters that the producer is closing."""
         for place in tuple(self._places):
             place.news.set()
 
     @property
     def first(self) -> Place | None:
-        """Whose turn it is."""
+        """The waiter whose turn it is."""
         return next(iter(self._places), None)
 
     def enter(self, place: Place) -> None:
-        """`place` is the last one now."""
+        """Append `place` to the queue."""
         self._places[place] = None
         self._on_change(len(self._places))
 
     def leave(self, place: Place) -> None:
-        """`place` waits no more."""
+        """Remove `place` from the queue."""
         was_first = place is self.first
         del self._places[place]
         self._on_change(len(self._places))
@@ -71,15 +71,15 @@ class BufferPoolQueue:
 
 
 class Place:
-    """Where somebody stands in a line."""
+    """A waiter's place in a BufferPoolQueue."""
 
-    def __init__(self, line: BufferPoolQueue, news: Signal) -> None:
-        self._line = line
+    def __init__(self, queue: BufferPoolQueue, news: Signal) -> None:
+        self._queue = queue
         self.news = news
-        """Set when there may be something for this one."""
+        """Set when there may be memory for this waiter."""
 
     def __enter__(self) -> Self:
-        self._line.enter(self)
+        self._queue.enter(self)
         return self
 
     def __exit__(
@@ -89,9 +89,9 @@ class Place:
         traceback: TracebackType | None,
     ) -> None:
         if not isinstance(error, GeneratorExit):  # As in task_completion.py.
-            self._line.leave(self)
+            self._queue.leave(self)
 
     @property
     def is_first(self) -> bool:
-        """Whether it is its turn."""
-        return self._line.first is self
+        """Whether it is this waiter's turn."""
+        return self._queue.first is self

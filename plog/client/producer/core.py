@@ -1,13 +1,13 @@
-"""The producer under all its faces: takes records from any thread, and sees them to their brokers.
+"""The core of every producer: accept records from any thread and deliver them to brokers.
 
     core = ProducerCore(cluster, network, settings, wake=…)
     handle = core.send("page-views", b"/index.html", key=b"alice")
     if handle is None:
         handle = await core.send_soon("page-views", b"/index.html", key=b"alice")
 
-`send` never waits. What it puts into the accumulator, the sender takes out, in the thread of the
-network; `wake` is how that thread gets to hear of it: it is called in any thread, and has `woken`
-called in the engine's. The faces decide what a caller sees of handles and of waiting.
+`send` never waits. It adds records to the accumulator, and the sender takes them out in the network
+thread. `wake` notifies that thread: it may be called from any thread, and arranges for `woken` to
+run in the engine's thread. The faces decide how callers see handles and waiting.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ T = TypeVar("T")
 
 
 class ProducerCore(BlockedSends[H], TransactionCalls):
-    """See the module's text. What is not said to be for any thread is for the engine's alone."""
+    """A producer without a face. Engine's thread only, except for methods marked "any thread"."""
 
     def __init__(
         self,
@@ -116,15 +116,15 @@ class ProducerCore(BlockedSends[H], TransactionCalls):
             self._accumulator,
             self._deliveries,
             self._metrics,
-            on_slow=lambda: self._learn(cluster.metadata),
+            on_slow=lambda: self._update_topics(cluster.metadata),
             transaction=transaction,
         )
         super().__init__(network, settings, self._accumulator, TopicLookup(cluster, network))
         self._task: Task | None = None
         self._is_closed = self._is_ended = False
         self._refused: Counter[str] = Counter()
-        """Records that were still blocked when the producer was closed, by topic."""
-        cluster.on_update.append(self._learn)
+        """Number of records that were still blocked when the producer was closed, by topic."""
+        cluster.on_update.append(self._update_topics)
 
     # -- any thread -----------------------------------------------------------------------------
 
@@ -139,15 +139,16 @@ class ProducerCore(BlockedSends[H], TransactionCalls):
         on_delivery: OnDelivery | None = None,
         claim: Claim = Claim.NEW,
     ) -> H | None:
-        """Take a record to be sent; None if that must wait: then `room`, and again, or `send_soon`.
+        """Accept a record, or return None if it must wait: retry after `room`, or use `send_soon`.
 
-        `timestamp` is in ms, now if it is None. `on_delivery` is called in the engine's thread.
+        `timestamp` is in ms; None means the current time. `on_delivery` is called in the engine's
+        thread.
 
         Raises:
-            RecordTooLarge: it is larger than max.request.size or buffer.memory.
-            SerializationFailed: a serializer failed, or key or value are no bytes.
+            RecordTooLarge: the record is larger than max.request.size or buffer.memory.
+            SerializationFailed: a serializer failed, or the key or value is not bytes.
             ClosedError: the producer is closed.
-            ValueError: a partition, a timestamp or headers that are none.
+            ValueError: the partition, the timestamp or the headers are invalid.
         """
         if self._has_hooks:
             return self._send_with_hooks(
@@ -201,7 +202,7 @@ class ProducerCore(BlockedSends[H], TransactionCalls):
                 topic, partition, timestamp, key, value, headers, size_bytes, on_delivery, claim
             )
         except TypeError:
-            check_topic_names((topic,))  # What cannot be hashed is no name.
+            check_topic_names((topic,))  # Reports a topic name that is not hashable.
             raise
         if handle is None:
             self._check_open()
@@ -210,9 +211,10 @@ class ProducerCore(BlockedSends[H], TransactionCalls):
     def _send_with_hooks(
         self, record: ProducerRecord, on_delivery: OnDelivery | None, claim: Claim
     ) -> H | None:
-        """The same through interceptors and serializers, which see each record once.
+        """Pass a record through interceptors and serializers, then accept it as `send` does.
 
-        So this looks for room first; a record for which another thread has taken it goes anyway.
+        Hooks see each record once, so this checks for memory first. If another thread takes that
+        memory meanwhile, the record is accepted anyway.
         """
         accumulator = self._accumulator
         self._check_open()
@@ -229,8 +231,8 @@ class ProducerCore(BlockedSends[H], TransactionCalls):
         try:
             if not accumulator.knows(record.topic, record.partition):
                 raise UnknownTopicOrPartition(
-                    f"an interceptor chose partition {record.partition} of topic {record.topic},"
-                    " which is not known"
+                    f"cannot send to partition {record.partition} of topic {record.topic}:"
+                    " an interceptor chose it, but it is not known"
                 )
             return self._send(
                 record.topic,
@@ -249,15 +251,16 @@ class ProducerCore(BlockedSends[H], TransactionCalls):
     def _chosen(
         self, choose: Callable[..., int], topic: str, key: bytes | None, value: bytes | None
     ) -> int | None:
-        """The partition that the partitioner says; None while the topic is not known."""
+        """Return the partition that the partitioner chooses, or None while the topic is unknown."""
         known = self._accumulator.topic(topic)
         count = 0 if known is None else len(known.queues)
-        if known is None or not count:  # None of them when it is just being closed.
+        if known is None or not count:  # A producer that is closing has no partitions.
             return None
         partition = choose(topic, key, value, count, known.available)
         if not isinstance(partition, int) or not 0 <= partition < count:
             raise ValueError(
-                f"the partitioner chose partition {partition!r} of topic {topic}, which has {count}"
+                f"invalid partition {partition!r} from the partitioner: topic {topic} has {count}"
+                " partitions"
             )
         return partition
 
@@ -267,8 +270,8 @@ class ProducerCore(BlockedSends[H], TransactionCalls):
         if settings.buffer_memory < limit:
             name, limit = "buffer.memory", settings.buffer_memory
         return RecordTooLarge(
-            f"a record of about {size_bytes} bytes for topic {topic} is larger than {name}={limit}"
-            " lets a batch be: raise that, or split the record"
+            f"cannot send a record of about {size_bytes} bytes to topic {topic}: a batch with it is"
+            f" larger than {name}={limit}; raise {name}, or split the record"
         )
 
     # -- waiting --------------------------------------------------------------------------------
@@ -276,32 +279,33 @@ class ProducerCore(BlockedSends[H], TransactionCalls):
     async def partitions_for(
         self, topic: str, timeout_s: float | None = None
     ) -> tuple[PartitionMetadata, ...]:
-        """The partitions of a topic, in their order; waits up to max.block.ms unless told.
+        """Return the partitions of a topic in order, waiting up to `timeout_s` for its metadata.
 
-        Raises UnknownTopicOrPartition, RequestTimedOut, or why the topic may not be used.
+        None as `timeout_s` means max.block.ms. Raises UnknownTopicOrPartition, RequestTimedOut, or
+        the broker's reason for refusing the topic.
         """
         self._check_open()
         limit_s = self._settings.max_block_ms / 1000 if timeout_s is None else timeout_s
         await self._lookup.find(topic, None, limit_s)
-        self._learn(self._cluster.metadata, topic)
+        self._update_topics(self._cluster.metadata, topic)
         return self._cluster.metadata.topics[topic].partitions
 
     async def flush(self, timeout_s: float | None = None) -> None:
-        """Send what lingers, and wait until every record sent so far has its outcome.
+        """Send batches without lingering, and wait until every record sent so far has its outcome.
 
-        Records sent meanwhile are not waited for. Raises RequestTimedOut if `timeout_s` pass
-        before; the records are still sent.
+        Does not wait for records sent after the call. Raises RequestTimedOut after `timeout_s`; the
+        records are still sent.
         """
-        batches = self._accumulator.hurry()
+        batches = self._accumulator.expedite()
         self.woken()
         await self._until_finished(batches, timeout_s)
         if timeout_s is not None and (left := sum(not batch.is_finished for batch in batches)):
-            raise timed_out(f"a flush ({left} batches are still on their way)", timeout_s)
+            raise timed_out(f"a flush ({left} batches are still pending)", timeout_s)
 
     async def _until_finished(
         self, batches: list[ProducerBatch], timeout_s: float | None = None
     ) -> None:
-        """Returns earlier if `timeout_s` pass."""
+        """Wait until all `batches` are finished, or until `timeout_s` have passed."""
         deadline_s = None if timeout_s is None else self._network.now_s() + timeout_s
         while batches:
             if batches[-1].is_finished:
@@ -313,27 +317,27 @@ class ProducerCore(BlockedSends[H], TransactionCalls):
                 return
 
     async def close(self, timeout_s: float | None = None) -> None:
-        """Take nothing more, send what is there, and end; None waits as long as that takes.
+        """Refuse further records, send the pending ones, and close; None waits without a limit.
 
-        What is not acknowledged after `timeout_s` fails with ClosedError. Harmless when it is
-        closed; while it is being closed, this waits for the same end. Connections are the
-        cluster's, and stay open.
+        Records not acknowledged after `timeout_s` fail with ClosedError. Repeated calls have no
+        effect; a concurrent call waits for the same end. Connections belong to the cluster and stay
+        open.
         """
-        self._take_no_more()
+        self._refuse_records()
         with TaskCompletion(self._close_rest):
             await self._until_finished(list(self._accumulator.incomplete), timeout_s)
 
-    def _take_no_more(self) -> None:
+    def _refuse_records(self) -> None:
         self._is_closed = True
         self._refused += self._blocked
         self._accumulator.close()
         self._lookup.close()
-        self._line.end()
+        self._waiters.wake_all()
         self._progress.set()
         self.woken()
 
     def _close_rest(self) -> None:
-        # Futures that are never asked would hide that these are lost.
+        # An application that never reads its futures would not learn of the loss.
         left, self._refused = self._refused, Counter()
         for batch in self._accumulator.incomplete:
             if not batch.is_done:
@@ -352,24 +356,24 @@ class ProducerCore(BlockedSends[H], TransactionCalls):
     # -- the engine's thread --------------------------------------------------------------------
 
     def woken(self) -> None:
-        """There is something to do."""
+        """Wake the sender, starting it on the first call."""
         if self._task is None:
             self._task = self._network.spawn(self._sender.run(), "sending records")
         self._sender.wake()
 
     @property
     def is_full(self) -> bool:
-        """Whether there is no memory for a batch more. Any thread."""
+        """Whether buffer.memory has no room for another batch. Any thread."""
         return not self._accumulator.has_room()
 
     def forked(self, error: Exception) -> None:
-        """In the child of a fork: no record will have another outcome here. Takes no lock."""
+        """Fail all pending records in a forked child, which cannot send them. Takes no lock."""
         for batch in tuple(self._accumulator.incomplete):
             if not batch.is_done:
                 batch.abandon(error)
 
     def metrics(self) -> dict[str, float]:
-        """What was counted, under Kafka's names; NaN for averages of nothing. Any thread."""
+        """Return the metrics under Kafka's names; averages without values are NaN. Any thread."""
         found = self._metrics.snapshot()
         total = self._settings.buffer_memory
         found["buffer-total-bytes"] = total
@@ -381,10 +385,10 @@ class ProducerCore(BlockedSends[H], TransactionCalls):
         if self._interceptors:
             self._interceptors.on_batch(batch)
         self._progress.set()
-        self._line.serve()
+        self._waiters.serve()
 
-    def _learn(self, metadata: ClusterMetadata, topic: str | None = None) -> None:
-        """Tell the accumulator of the topics it knows, or of `topic`."""
+    def _update_topics(self, metadata: ClusterMetadata, topic: str | None = None) -> None:
+        """Pass the metadata of `topic`, or of all topics in use, to the accumulator."""
         if topic is None:
             idle_s = self._settings.metadata_max_idle_ms / 1000
             self._cluster.forget_topics(self._accumulator.forget_idle_topics(idle_s))
@@ -392,7 +396,7 @@ class ProducerCore(BlockedSends[H], TransactionCalls):
             known = metadata.topics.get(name)
             if known is not None and known.partitions:
                 slow = self._sender.slow_nodes
-                self._accumulator.know_topic(
+                self._accumulator.update_topic(
                     name,
                     len(known.partitions),
                     [x.index for x in known.partitions if x.leader not in (NO_NODE, *slow)],
@@ -405,7 +409,7 @@ class ProducerCore(BlockedSends[H], TransactionCalls):
 
 
 def _closed() -> ClosedError:
-    return ClosedError("the producer is closed: make a new one")
+    return ClosedError("the producer is closed: create a new one")
 
 
 def _closed_before(batch: ProducerBatch) -> ClosedError:

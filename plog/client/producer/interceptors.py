@@ -1,6 +1,6 @@
-"""What a program may hang into its producer: a look at each record, before it goes and afterwards.
+"""Producer interceptors: application hooks that see each record before sending and afterwards.
 
-An interceptor that fails is logged and otherwise ignored. Source: KIP-42; Kafka 4.3
+An exception from an interceptor is logged and otherwise ignored. Source: KIP-42; Kafka 4.3
 ProducerInterceptors.
 """
 
@@ -20,26 +20,27 @@ _UNKNOWN_SIZE = -1
 
 
 class ProducerInterceptor(Protocol):
-    """One of them, or a base to derive from. They are asked in the order they were given in."""
+    """An interceptor, and a base class for interceptors. They are called in the order given."""
 
     def on_send(self, record: ProducerRecord) -> ProducerRecord:
-        """What is to be sent in place of `record`, before serializers; in the sender's thread."""
+        """Return the record to send instead of `record`; called before serialization, by `send`."""
         return record
 
     def on_acknowledgement(self, metadata: RecordMetadata, error: Exception | None) -> None:
-        """Where a record went, or why it did not; its offset is -1 then.
+        """Receive the outcome of a record; if it failed, the offset is -1.
 
-        In the engine's thread, which is not to be kept, or in the sender's where `send` fails.
+        Called in the engine's thread, which must not be blocked, or in the caller's if `send`
+        fails.
         """
         return
 
     def close(self) -> None:
-        """The producer is closed."""
+        """Called when the producer is closed."""
         return
 
 
 class Interceptors:
-    """All interceptors of a producer."""
+    """All interceptors of a producer, called in order."""
 
     def __init__(self, interceptors: Sequence[ProducerInterceptor]) -> None:
         self._interceptors = tuple(interceptors)
@@ -48,7 +49,7 @@ class Interceptors:
         return bool(self._interceptors)
 
     def on_send(self, record: ProducerRecord) -> ProducerRecord:
-        """`record` as the last one has left it."""
+        """Return `record` as changed by all interceptors."""
         for interceptor in self._interceptors:
             try:
                 changed: object = interceptor.on_send(record)
@@ -59,8 +60,8 @@ class Interceptors:
                 record = changed
             else:
                 log.error(
-                    "on_send of %r returned %.80r for topic %s, which is no ProducerRecord: the"
-                    " record goes as it was",
+                    "on_send of %r returned %.80r for topic %s, which is not a ProducerRecord:"
+                    " sending the record unchanged",
                     interceptor,
                     changed,
                     record.topic,
@@ -68,14 +69,14 @@ class Interceptors:
         return record
 
     def on_batch(self, batch: ProducerBatch) -> None:
-        """The records of `batch` have their outcome."""
+        """Report the outcome of every record of `batch`."""
         for index in range(batch.count):
             error = batch.error_at(index)
-            # Also asyncio's CancelledError: the engine goes on, as it does after callbacks.
+            # Also asyncio's CancelledError: the engine continues, as it does after callbacks.
             self._acknowledge(batch.metadata_at(index), error, BaseException)
 
     def on_refusal(self, record: ProducerRecord, error: Exception) -> None:
-        """`record` was not even taken to be sent."""
+        """Report that `send` failed with `error` before it accepted `record`."""
         partition = _UNKNOWN_PARTITION if record.partition is None else record.partition
         metadata = RecordMetadata(
             record.topic, partition, UNKNOWN_OFFSET, NO_TIMESTAMP, _UNKNOWN_SIZE, _UNKNOWN_SIZE
@@ -83,7 +84,7 @@ class Interceptors:
         self._acknowledge(metadata, error, Exception)
 
     def close(self) -> None:
-        """Tell all of them that it is over."""
+        """Close all interceptors."""
         for interceptor in self._interceptors:
             try:
                 interceptor.close()

@@ -1,8 +1,8 @@
-"""What a producer counts, under the names Kafka's producer gives it (group producer-metrics).
+"""Metrics of a producer, under the names of Kafka's producer (group producer-metrics).
 
-Everything is counted by the batch or by the request, in the engine's thread, so that records cost
-nothing. Averages, maxima and rates are those of sensors.py. Times are in milliseconds.
-Source: KIP-13; Kafka 4.3 SenderMetricsRegistry, KafkaProducerMetrics.
+They are updated once per batch or request, in the engine's thread, so that records cost nothing.
+Averages, maxima and rates come from sensors.py. Times are in milliseconds. Source: KIP-13; Kafka
+4.3 SenderMetricsRegistry, KafkaProducerMetrics.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from plog.client.sensors import Sensor
 
 
 class ProducerMetrics:
-    """See the module's text."""
+    """The sensors of one producer."""
 
     def __init__(self, now_s: Callable[[], float]) -> None:
         self._now_s = now_s
@@ -37,7 +37,7 @@ class ProducerMetrics:
     def batch_sent(
         self, *, records: int, uncompressed_bytes: int, encoded_bytes: int, queue_ms: float
     ) -> None:
-        """A batch goes out."""
+        """Record that a batch was sent."""
         now_s = self._now_s()
         self._batch_size.record(encoded_bytes, now_s)
         self._compression_rate.record(encoded_bytes / uncompressed_bytes, now_s)
@@ -45,7 +45,7 @@ class ProducerMetrics:
         self._record_size.record(uncompressed_bytes, now_s, records)
 
     def request_sent(self, *, records: int, nbytes: int) -> None:
-        """A request goes out."""
+        """Record that a request was sent."""
         now_s = self._now_s()
         self._requests.record(1, now_s)
         self._records_sent.record(records, now_s)
@@ -53,29 +53,29 @@ class ProducerMetrics:
         self._records_by_request.record(records, now_s)
 
     def answered(self, *, latency_s: float, throttle_ms: int) -> None:
-        """A request was answered."""
+        """Record that a response arrived."""
         now_s = self._now_s()
         self._latency_ms.record(latency_s * 1000, now_s)
         self._throttle_ms.record(throttle_ms, now_s)
 
     def retried(self, records: int) -> None:
-        """A batch of so many goes again."""
+        """Record that a batch of `records` records is retried."""
         self._retries.record(records, self._now_s())
 
     def failed(self, records: int) -> None:
-        """A batch of so many is given up."""
+        """Record that a batch of `records` records has failed."""
         self._errors.record(records, self._now_s())
 
     def split(self) -> None:
-        """A batch was too large, and goes in parts."""
+        """Record that a batch was too large and has been split."""
         self._splits.record(1, self._now_s())
 
     def exhausted(self) -> None:
-        """Somebody waited for memory in vain."""
+        """Record that a send timed out waiting for buffer memory."""
         self._exhaustions.record(1, self._now_s())
 
     def snapshot(self) -> dict[str, float]:
-        """All of it now; NaN for averages of nothing."""
+        """Return all metrics; averages without values are NaN."""
         now_s = self._now_s()
         totals = {
             "record-send": self._records_sent,

@@ -1,6 +1,6 @@
-"""The batches of one partition that wait, and what is known of its topic.
+"""Queues of batches waiting to be sent, one per partition, and the topics they belong to.
 
-Changed under the accumulator's lock: by any thread that adds a record, and by the engine's.
+Changed under the accumulator's lock, by any thread that adds a record and by the engine's thread.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from plog.hashing import partition_for_key
 from plog.types import ZERO_UUID, TopicPartition, Uuid
 
 _SAFETY = 1.05
-"""How much larger a batch may come out than compression let expect."""
+"""How much larger a compressed batch may be than expected."""
 _RATIO_FALL, _RATIO_RISE = 0.005, 0.05
-"""By how much the expectation changes with a batch that came out smaller, or larger."""
-_LARGEST_LIMIT = 16
-"""Batches of what compresses well hold up to so many times batch.size,"""
-_LARGEST_LIMIT_BYTES = 1 << 20
-"""but no more than this, beyond batch.size: an event loop stands still while one is compressed."""
-_MOST_KEYS = 4096
-"""How many keys a topic remembers the partitions of: many come again, and hashing takes longer than
-all else that is done for a record."""
+"""How much the expected ratio falls or rises after a batch that was smaller or larger."""
+_MAX_LIMIT_RATIO = 16
+"""A batch of compressible records may grow to this multiple of batch.size uncompressed,"""
+_MAX_LIMIT_BYTES = 1 << 20
+"""but not beyond this size: compressing a batch blocks the event loop."""
+_MAX_KEYS = 4096
+"""Size of a topic's cache of partitions by key. Keys recur, and hashing one takes longer than the
+rest of the work for a record."""
 
 
 class PartitionQueue:
-    """Batches in the order in which they are to be written; those sent in vain come first.
+    """Batches of a partition in the order in which they must be written; retries come first.
 
-    Only the last may be `open`, which is to say that records are added to it.
+    Only the last may be `open`, that is, accept further records.
     """
 
     __slots__ = ("_begun", "batches", "on_wire", "open", "sequences", "topic", "topic_partition")
@@ -49,11 +49,11 @@ class PartitionQueue:
         self.sequences = sequences
         """None for a producer that is not idempotent."""
         self.on_wire = 0
-        """How many of its batches are."""
+        """Number of its batches that are in flight."""
         self._begun = 0
 
     def begin_batch(self, lock: Lock, *, created_s: float, limit_bytes: int) -> ProducerBatch:
-        """A new batch, open."""
+        """Append a new open batch and return it."""
         self._begun += 1
         batch = ProducerBatch(
             self.topic_partition,
@@ -67,7 +67,7 @@ class PartitionQueue:
         return batch
 
     def insert(self, batch: ProducerBatch) -> None:
-        """`batch` waits again, before all that were begun after it."""
+        """Queue `batch` again, before all batches begun after it."""
         place = 0
         while place < len(self.batches) and self.batches[place].order < batch.order:
             place += 1
@@ -75,7 +75,7 @@ class PartitionQueue:
 
 
 class TopicQueues:
-    """The queues of a topic's partitions."""
+    """The queues of a topic's partitions, and the choice of partitions for its records."""
 
     __slots__ = (
         "_batch_size",
@@ -97,31 +97,31 @@ class TopicQueues:
         self._batch_size = batch_size
         self._partition_by_key: dict[bytes, int] = {}
         self.all_queues: list[PartitionQueue] = []
-        """Of every partition there has ever been."""
+        """The queues of all partitions that have ever existed."""
         self.queues: list[PartitionQueue] = []
-        """Of those there are: a topic may have been made anew, with fewer."""
+        """The queues of existing partitions; a recreated topic may have fewer."""
         self.available: Sequence[int] = ()
-        """The partitions that have a leader which takes something."""
+        """The partitions whose leader accepts requests."""
         self.sticky: PartitionQueue | None = None
-        """Where records without a key go now."""
+        """The queue that currently receives records without a key."""
         self.sticky_bytes = 0
-        """What has gone there already, in batches that were not full."""
+        """Bytes already sent to the sticky partition in batches that were not full."""
         self.limit_bytes = batch_size
-        """How large, uncompressed, a batch may grow."""
+        """Maximum uncompressed size of a batch."""
         self.topic_id = ZERO_UUID
-        """Zeros where brokers do not tell."""
+        """All zeros if the brokers do not return topic IDs."""
         self.used_s = 0.0
-        """When its last batch was begun."""
+        """When the topic's last batch was begun."""
         self.ratio = 1.0
-        """Of a batch's size compressed to that uncompressed, as expected."""
+        """Expected ratio of compressed to uncompressed batch size."""
 
     def partition_of(self, key: bytes) -> int:
-        """Where the records of `key` go. Any thread, with no lock held."""
-        known = self._partition_by_key  # Another one as soon as there are more partitions.
+        """Return the partition for records with `key`. Any thread, without a lock."""
+        known = self._partition_by_key  # `use` replaces it when the number of partitions changes.
         partition = known.get(key)
         if partition is None:
-            partition = partition_for_key(key, len(self.queues) or 1)  # None when it is closed.
-            if len(known) >= _MOST_KEYS:
+            partition = partition_for_key(key, len(self.queues) or 1)  # 0 after close.
+            if len(known) >= _MAX_KEYS:
                 known.clear()
             known[key] = partition
         return partition
@@ -129,7 +129,7 @@ class TopicQueues:
     def add_queue(
         self, make_sequences: Callable[[TopicPartition], PartitionSequences[ProducerBatch]] | None
     ) -> PartitionQueue:
-        """The queue of one more partition; `use` has to be told."""
+        """Add the queue of one more partition; call `use` afterwards."""
         partition = TopicPartition(self.name, len(self.all_queues))
         sequences = None if make_sequences is None else make_sequences(partition)
         queue = PartitionQueue(self, partition, sequences)
@@ -137,13 +137,13 @@ class TopicQueues:
         return queue
 
     def use(self, count: int) -> None:
-        """There are so many partitions now."""
+        """Set the number of partitions that the topic has now."""
         if count != len(self.queues):
             self.queues = self.all_queues[:count]
-            self._partition_by_key = {}  # Keys have other partitions now.
+            self._partition_by_key = {}  # Keys map to other partitions now.
 
-    def is_now(self, topic_id: Uuid) -> None:
-        """The topic has this id; a new one if it was made anew under its name."""
+    def set_topic_id(self, topic_id: Uuid) -> None:
+        """Set the topic's ID; a changed ID means that the topic was recreated."""
         if topic_id != self.topic_id:
             was_known, self.topic_id = self.topic_id != ZERO_UUID, topic_id
             for queue in self.all_queues if was_known else ():
@@ -151,13 +151,13 @@ class TopicQueues:
                     queue.sequences.begin_unknown()
 
     def set_available(self, available: Sequence[int]) -> None:
-        """Records without a key go to `available` from now on, or anywhere if there is none."""
+        """Set the partitions for records without a key; if empty, they may go to any partition."""
         self.available = tuple(available)
         if self.sticky is not None and self.sticky.topic_partition.partition not in available:
             self.sticky = None
 
     def stick_to_next(self, chance: float, *, is_adaptive: bool) -> PartitionQueue | None:
-        """Change the partition for records without a key; None if there is no partition."""
+        """Choose the next partition for records without a key; None if there are no partitions."""
         if not self.queues:
             return None
         available = self.available
@@ -170,11 +170,11 @@ class TopicQueues:
         return self.sticky
 
     def expect_ratio(self, ratio: float) -> None:
-        """A batch came out at `ratio` of its size: let the next ones fill batch.size with it."""
+        """Update the expected ratio after a batch, and with it how much later batches may hold."""
         if ratio > self.ratio:
             self.ratio = max(self.ratio + _RATIO_RISE, ratio)
         else:
             self.ratio = max(self.ratio - _RATIO_FALL, ratio)
         limit_bytes = int(self._batch_size / (self.ratio * _SAFETY))
-        largest_bytes = min(_LARGEST_LIMIT * self._batch_size, _LARGEST_LIMIT_BYTES)
+        largest_bytes = min(_MAX_LIMIT_RATIO * self._batch_size, _MAX_LIMIT_BYTES)
         self.limit_bytes = min(limit_bytes, max(self._batch_size, largest_bytes))

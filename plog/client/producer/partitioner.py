@@ -1,9 +1,10 @@
-"""Which partition a record goes to when its sender does not say.
+"""Partitioners: choose the partition of a record when the application does not.
 
-By default: records with a key by Kafka's hash of it, as all Kafka clients do; those without stay in
-one partition until a batch of it is full (KIP-480, KIP-794), so that batches are full and few. The
-accumulator does that by itself, with `choose_sticky` for the change to the next partition. Any
-other way is a `Partitioner`, or a function of the same arguments. Pure, but for the chance given.
+By default, records with a key go to the partition given by Kafka's hash of the key, as in all Kafka
+clients. Records without a key stay in one partition until a batch of it is full (KIP-480, KIP-794),
+which makes batches large and few. The accumulator implements the default, using `choose_sticky` to
+change partitions. Any other strategy is a `Partitioner`, or a function with the same parameters.
+Pure: random numbers are arguments.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from plog.hashing import partition_for_key
 
 
 class Partitioner(Protocol):
-    """Chooses partitions; called in the sender's thread, by several at once where they send."""
+    """Chooses partitions. Called in the threads that send, possibly by several at a time."""
 
     def partition(
         self,
@@ -28,15 +29,15 @@ class Partitioner(Protocol):
         count: int,
         available: Sequence[int],
     ) -> int:
-        """One of the `count` partitions of `topic`; `available` are those that have a leader.
+        """Return one of the `count` partitions of `topic`; those in `available` have a leader.
 
-        Key and value are as the serializers have made them.
+        Key and value are serialized.
         """
         ...
 
 
 class RoundRobinPartitioner:
-    """Each partition in turn, with or without a key; those without a leader are passed over."""
+    """Uses partitions in rotation, with or without a key, skipping partitions without a leader."""
 
     def __init__(self) -> None:
         self._next_by_topic: dict[str, int] = {}
@@ -49,14 +50,14 @@ class RoundRobinPartitioner:
         count: int,
         available: Sequence[int],
     ) -> int:
-        """The next one."""
+        """Return the next partition in rotation."""
         turn = self._next_by_topic.get(topic, 0)
         self._next_by_topic[topic] = turn + 1
         return available[turn % len(available)] if available else turn % count
 
 
 class RandomPartitioner:
-    """Any partition for each record that has no key, and Kafka's hash for those that have one."""
+    """Chooses a random partition for records without a key, and hashes keys as Kafka does."""
 
     def __init__(self, random: Callable[[], float]) -> None:
         self._random = random
@@ -69,15 +70,17 @@ class RandomPartitioner:
         count: int,
         available: Sequence[int],
     ) -> int:
-        """Where chance or the key says."""
+        """Return a random partition, or the key's."""
         if key is not None:
             return partition_for_key(key, count)
         return choose_at_random(count, available, self._random())
 
 
 class HashPartitioner:
-    """Kafka's hash of the key, and of an empty key for records without: what the default does
-    with keys, for who wants nothing to depend on batches."""
+    """Hashes keys as Kafka does; records without a key count as having an empty key.
+
+    Unlike with the default, the partition never depends on how records are batched.
+    """
 
     def partition(
         self,
@@ -87,16 +90,16 @@ class HashPartitioner:
         count: int,
         available: Sequence[int],
     ) -> int:
-        """Where the key says."""
+        """Return the key's partition."""
         return partition_for_key(key or b"", count)
 
 
 def chooser(
     partitioner: Partitioner | Callable[..., int] | None, *, in_turn: bool
 ) -> Callable[..., int] | None:
-    """The function that chooses partitions; None for the default, which the accumulator knows.
+    """Return the function that chooses partitions, or None for the accumulator's default.
 
-    Raises TypeError for a `partitioner` that cannot choose.
+    Raises TypeError if `partitioner` cannot choose partitions.
     """
     if partitioner is None and in_turn:
         return RoundRobinPartitioner().partition
@@ -104,7 +107,7 @@ def chooser(
 
 
 def choose_at_random(count: int, available: Sequence[int], chance: float) -> int:
-    """One of `available`, or of all where there is none; `chance` is from 0 up to 1.
+    """Return one of `available`, or of all partitions if it is empty; 0 <= `chance` < 1.
 
     >>> choose_at_random(8, (2, 3, 5), 0.5)
     3
@@ -113,9 +116,9 @@ def choose_at_random(count: int, available: Sequence[int], chance: float) -> int
 
 
 def choose_sticky(available: Sequence[int], queued: Sequence[int], chance: float) -> int:
-    """The next partition to stay in: one with fewer batches waiting is as much more likely.
+    """Return the next sticky partition; the fewer batches it has queued, the likelier it is chosen.
 
-    `queued` are the batches that wait in each of the `available` partitions. Source: KIP-794.
+    `queued` holds the number of queued batches of each `available` partition. Source: KIP-794.
 
     >>> [choose_sticky((0, 1, 2), (0, 3, 1), eighth / 8) for eighth in range(8)]
     [0, 0, 0, 0, 1, 2, 2, 2]

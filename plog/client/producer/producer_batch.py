@@ -1,8 +1,8 @@
-"""A batch of records on its way, and the handles of its records.
+"""A batch of records to send, and the handles of its records.
 
-All that is known of a record besides its bytes is known of its batch: a handle is the batch and an
-index. A batch is filled by any thread, under the lock it shares with the accumulator; what becomes
-of it afterwards is the engine's thread's business. Its outcome is set once, for all its records.
+Apart from a record's bytes, all state is kept per batch: a handle is a batch and an index. Any
+thread fills a batch, under the lock it shares with the accumulator; after that, only the engine's
+thread changes it. Its outcome is set once, for all its records.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ log = logging.getLogger("plog.client")
 R = TypeVar("R", bound="RecordHandle")
 
 OnDelivery: TypeAlias = Callable[[RecordMetadata | None, Exception | None], Any]
-"""Is told where a record is, or why nobody may count on it."""
+"""Called with the metadata of a record, or with the error if it failed."""
 
 RECORD_OVERHEAD = 11
-"""About how many bytes a record takes besides key, value and headers, if it has up to 8 kB and
-comes within seconds of the first one of its batch: lengths, deltas, attributes."""
+"""Approximate bytes of a record's lengths, deltas and attributes, if it has up to 8 kB and follows
+within seconds of the first record of its batch."""
 RECORD_OVERHEAD_MAX = 21
-"""The same for any record. Source: Kafka 4.3 DefaultRecord."""
+"""The maximum for any record. Source: Kafka 4.3 DefaultRecord."""
 _HEADER_OVERHEAD = 3
 _NULL = -1
 
 
 def size_of_headers(headers: Sequence[Header]) -> int:
-    """About how many bytes they take."""
+    """Return the approximate encoded size of headers, in bytes."""
     return sum(
         _HEADER_OVERHEAD + len(name.encode("utf-8", "surrogateescape")) + len(value or b"")
         for name, value in headers
@@ -44,13 +44,13 @@ def size_of_headers(headers: Sequence[Header]) -> int:
 
 
 def size_of_record(record: RecordFields) -> int:
-    """About how many bytes it takes in a batch, uncompressed."""
+    """Return the approximate uncompressed size of a record in a batch, in bytes."""
     _, _, key, value, headers = record
     return RECORD_OVERHEAD + len(key or b"") + len(value or b"") + size_of_headers(headers)
 
 
 class ProducerBatch(SequencedBatch):
-    """Records for one partition that travel together, uncompressed."""
+    """A batch of records for one partition, uncompressed, with its outcome once it is done."""
 
     __slots__ = (
         "_lock",
@@ -89,30 +89,30 @@ class ProducerBatch(SequencedBatch):
         super().__init__()
         self.topic_partition = topic_partition
         self.order = order
-        """Which batch of its partition it is, and from which of that one's records on."""
+        """The batch's number in its partition, and its first record's index in that batch."""
         self.created_s = created_s
         self.records: list[RecordFields] = []
         self.size_bytes = HEADER_SIZE
-        """An estimate of what it takes uncompressed."""
+        """Estimated uncompressed size."""
         self.limit_bytes = limit_bytes
-        """The size at which it is full."""
+        """The size at which the batch is full."""
         self.reserved_bytes = limit_bytes
-        """What it holds of buffer.memory until it is done."""
+        """The part of buffer.memory that it reserves until it is done."""
         self.is_urgent = False
-        """It does not linger any more."""
+        """The batch no longer lingers."""
         self.encoded: bytes | None = None
-        """As it was sent, while it has the same numbers."""
+        """The encoded batch, as long as its sequence numbers stay the same."""
         self.attempts = 0
-        """How often it was sent in vain."""
+        """Number of failed attempts."""
         self.trouble = ""
-        """Why, the last time."""
+        """Why the last attempt failed."""
         self.retry_at_s = 0.0
         self.leader_epoch = -1
-        """The epoch of the leader it was sent to last."""
+        """The epoch of the leader to which it was last sent."""
         self.is_done = False
         self.error: Exception | None = None
         self.errors_by_index: Mapping[int, Exception] = {}
-        """Where single records were at fault; `error` is that of all the others."""
+        """Errors of single records, by index; `error` applies to all others."""
         self.base_offset = UNKNOWN_OFFSET
         self.append_time = NO_TIMESTAMP
         self._lock = lock
@@ -126,29 +126,29 @@ class ProducerBatch(SequencedBatch):
 
     @property
     def is_finished(self) -> bool:
-        """Whether each of its records has an outcome, also those that went on in other batches."""
+        """Whether every record has an outcome, including those moved to other batches."""
         return self.is_done or (bool(self._parts) and all(x.is_finished for x in self._parts))
 
     @property
     def may_be_written(self) -> bool:
-        """Whether it was sent, and is not known to have been refused."""
+        """Whether the batch was sent and is not known to have been rejected."""
         return self.on_wire or self.in_doubt
 
-    # -- its outcome, in the engine's thread ----------------------------------------------------
+    # -- the outcome, in the engine's thread ----------------------------------------------------
 
     def succeed(self, base_offset: int, append_time: int) -> None:
-        """All records are in the log, from `base_offset` on, -1 where that is not known."""
+        """Complete all records as written from `base_offset` on (-1: unknown)."""
         self.base_offset, self.append_time = base_offset, append_time
         self._finish()
 
     def fail(self, error: Exception, errors_by_index: Mapping[int, Exception] = {}) -> None:
-        """No record may be counted on; they may be in the log all the same, as `error` says."""
+        """Fail all records; `error` says whether they may have been written."""
         self.error, self.errors_by_index = error, errors_by_index
         self._finish()
 
     def _finish(self) -> None:
         assert not self.is_done
-        # Whoever keeps handles is not to keep all that was sent.
+        # An application that keeps handles must not keep the records in memory.
         self._sizes = [
             (timestamp, _NULL if key is None else len(key), _NULL if value is None else len(value))
             for _, timestamp, key, value, _ in self.records
@@ -158,27 +158,27 @@ class ProducerBatch(SequencedBatch):
             self.is_done = True
             watchers, self._watchers = self._watchers, []
         for index, on_delivery in watchers:
-            self._tell(index, on_delivery)
+            self._notify(index, on_delivery)
 
     def abandon(self, error: Exception) -> None:
-        """Nothing more will be known of it in this process, where nobody may hold its lock."""
+        """Fail the batch in a forked child, where its lock may be held forever."""
         self.error, self.is_done = error, True
 
-    def _tell(self, index: int, on_delivery: OnDelivery) -> None:
+    def _notify(self, index: int, on_delivery: OnDelivery) -> None:
         error = self.error_at(index)
         try:
             on_delivery(None if error else self.metadata_at(index), error)
-        except BaseException:  # Also asyncio's CancelledError: the other records are told, too.
+        except BaseException:  # Also asyncio's CancelledError: other records must be notified.
             log.exception("a callback for a record of %s failed", self.topic_partition)
 
-    # -- of one record --------------------------------------------------------------------------
+    # -- single records -------------------------------------------------------------------------
 
     def error_at(self, index: int) -> Exception | None:
-        """Why the record at `index` failed, once the batch is done."""
+        """Return why the record at `index` failed, or None; valid once the batch is done."""
         return self.errors_by_index.get(index, self.error)
 
     def metadata_at(self, index: int) -> RecordMetadata:
-        """Where the record at `index` is, once the batch is done."""
+        """Return the metadata of the record at `index`; valid once the batch is done."""
         timestamp, key_size, value_size = self._sizes[index]
         return RecordMetadata(
             self.topic_partition.topic,
@@ -190,8 +190,10 @@ class ProducerBatch(SequencedBatch):
         )
 
     def watch(self, index: int, on_delivery: OnDelivery) -> None:
-        """Have `on_delivery` called for the record at `index`: in the engine's thread, or at once
-        and in this one where the outcome is known."""
+        """Call `on_delivery` with the outcome of the record at `index`.
+
+        The call is made in the engine's thread, or here and now if the outcome is known.
+        """
         batch, place = self.locate(index)
         if not batch.is_done:
             with self._lock:
@@ -199,16 +201,16 @@ class ProducerBatch(SequencedBatch):
                 if not batch.is_done:
                     batch._watchers.append((place, on_delivery))
                     return
-        batch._tell(place, on_delivery)
+        batch._notify(place, on_delivery)
 
     def watch_new(self, on_delivery: OnDelivery) -> None:
-        """The same for the newest record, for who holds the lock."""
+        """Call `on_delivery` with the outcome of the newest record. The caller holds the lock."""
         self._watchers.append((len(self.records) - 1, on_delivery))
 
-    # -- its parts ------------------------------------------------------------------------------
+    # -- parts of a split batch -----------------------------------------------------------------
 
     def locate(self, index: int) -> tuple[ProducerBatch, int]:
-        """The batch in which the record at `index` is now, and where in it."""
+        """Return the batch that now holds the record at `index`, and the index in it."""
         batch = self
         while parts := batch._parts:
             starts = [part.order[1] - batch.order[1] for part in parts]
@@ -217,9 +219,9 @@ class ProducerBatch(SequencedBatch):
         return batch, index
 
     def split(self, limit_bytes: int) -> list[ProducerBatch]:
-        """Batches of at most `limit_bytes`, and half of this one, that take its place.
+        """Return batches that replace this one: at most `limit_bytes`, and half its size, each.
 
-        Handles and callbacks follow their records, of which there have to be two.
+        Handles and callbacks follow their records. The batch must have at least two records.
         """
         sizes = [size_of_record(record) for record in self.records]
         limit_bytes = min(limit_bytes, HEADER_SIZE + (sum(sizes) + 1) // 2)
@@ -259,10 +261,10 @@ class ProducerBatch(SequencedBatch):
 
 
 class RecordHandle:
-    """One record that was sent: a batch and an index. Any thread may ask it.
+    """A handle of one sent record: a batch and an index. Any thread may use it.
 
-    The base of what the faces return. The functions below ask it what only clients need to know,
-    so that completion in an editor shows users nothing of that.
+    The base class of the futures that faces return. The functions below are not methods, so that
+    editors do not offer them to users for completion.
     """
 
     __slots__ = ("_batch", "_index")
@@ -273,7 +275,7 @@ class RecordHandle:
 
     def __repr__(self) -> str:
         batch, index = self._batch.locate(self._index)
-        outcome = "on its way"
+        outcome = "pending"
         if batch.is_done:
             error = batch.error_at(index)
             outcome = repr(error) if error else f"offset {batch.metadata_at(index).offset}"
@@ -285,61 +287,64 @@ class RecordHandle:
 
 
 def error_of(handle: RecordHandle) -> Exception | None:
-    """Return why the record failed, None if it did not; only when it is done."""
+    """Return why the record failed, or None; valid only once it is done."""
     batch, index = handle._batch.locate(handle._index)
-    assert batch.is_done, "there is no outcome yet"
+    assert batch.is_done, "the record has no outcome yet"
     return batch.error_at(index)
 
 
 def metadata_of(handle: RecordHandle) -> RecordMetadata:
-    """Return where the record is; only when it is done. Raises the error with which it failed."""
+    """Return the metadata of the record; valid only once it is done.
+
+    Raises the error with which it failed.
+    """
     batch, index = handle._batch.locate(handle._index)
-    assert batch.is_done, "there is no outcome yet"
+    assert batch.is_done, "the record has no outcome yet"
     error = batch.error_at(index)
     if error is not None:
-        # Of all records of the batch, and so without what raising it for others has left.
+        # All records of the batch share the error: drop the traceback of an earlier raise.
         raise error.with_traceback(None)
     return batch.metadata_at(index)
 
 
 def call_when_done(handle: R, function: Callable[[R], Any]) -> None:
-    """Call `function` with `handle` when it is done: in the engine's thread, or now if it is."""
+    """Call `function` with `handle` once it is done: in the engine's thread, or now if it is."""
     handle._batch.watch(handle._index, lambda metadata, error: function(handle))
 
 
 def share_batch(handle: RecordHandle, other: RecordHandle) -> bool:
-    """Whether both records were put into the same batch, so that they are done together."""
+    """Return whether both records were added to the same batch, and so are done together."""
     return handle._batch is other._batch
 
 
 def handle_behind(handle: RecordHandle, places: int) -> RecordHandle:
-    """The handle of the record that is so many places behind this one in the same batch."""
+    """Return the handle of the record `places` after this one in the same batch."""
     return RecordHandle(handle._batch, handle._index + places)
 
 
 def is_batch_written(handle: RecordHandle) -> bool:
-    """Whether every record of the handle's batch is known to have been written."""
+    """Return whether every record of the handle's batch is known to have been written."""
     batch = handle._batch
     return batch.is_done and batch.error is None and not batch.errors_by_index
 
 
 class SendHandle(RecordHandle):
-    """A record's handle for code of the engine, which may ask it everything."""
+    """A record handle for the engine, with the functions above as methods."""
 
     __slots__ = ()
 
     def error(self) -> Exception | None:
-        """See `error_of`."""
+        """Return `error_of` this handle."""
         return error_of(self)
 
     def metadata(self) -> RecordMetadata:
-        """See `metadata_of`."""
+        """Return `metadata_of` this handle."""
         return metadata_of(self)
 
     def add_outcome(self, on_delivery: OnDelivery) -> None:
-        """As `add_callback`, with metadata or an error."""
+        """Call `on_delivery` with the metadata or the error once the record is done."""
         self._batch.watch(self._index, on_delivery)
 
     def add_callback(self, function: Callable[[SendHandle], Any]) -> None:
-        """See `call_when_done`."""
+        """Call `function` with this handle once it is done; see `call_when_done`."""
         call_when_done(self, function)

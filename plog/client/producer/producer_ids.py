@@ -1,7 +1,7 @@
-"""The producer id of an idempotent producer: asked for when it is needed, and anew when it must be.
+"""The producer ID of an idempotent producer, requested when it is first needed or must be replaced.
 
-Any broker gives one out (InitProducerId without a transactional id). What it is used for, and when
-it cannot be used any more, is sequence_numbers.py's to say.
+Any broker assigns one (InitProducerId without a transactional ID). sequence_numbers.py describes
+its use and when a new one is needed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _NO_TIMEOUT = 0x7FFFFFFF
 
 
 class ProducerIds:
-    """See the module's text. Calls `on_id` when there is one, `on_failure` when none can be had."""
+    """Obtains producer IDs. Calls `on_id` after success, `on_failure` if none can be obtained."""
 
     def __init__(
         self,
@@ -42,20 +42,20 @@ class ProducerIds:
 
     @property
     def identity(self) -> ProducerIdentity:
-        """The one there is; ask `fit` first."""
+        """The current producer ID and epoch; call `fit` first."""
         assert self._identity is not None
         return self._identity
 
     def fit(self, past_producer_id: int) -> bool:
-        """Whether there is an id that is not `past_producer_id`; asks for one if there is not."""
+        """Return whether an ID other than `past_producer_id` is available; request one if not."""
         if self._identity is not None and self._identity.producer_id != past_producer_id:
             return True
-        if self._task is None or self._task.done:  # Other partitions go on with the one there is.
+        if self._task is None or self._task.done:  # Other partitions keep using the old one.
             self._task = self._network.spawn(self._ask(), "asking for a producer id")
         return False
 
     def stop(self) -> None:
-        """Ask no more."""
+        """Cancel a request in progress."""
         if self._task is not None:
             self._task.cancel()
 
@@ -66,9 +66,7 @@ class ProducerIds:
             try:
                 response = await self._cluster.ask_any(request, InitProducerIdResponse)
                 if response.error_code:
-                    raise error_from_code(
-                        response.error_code, "no producer id for an idempotent producer"
-                    )
+                    raise error_from_code(response.error_code, "cannot obtain a producer ID")
                 break
             except ClosedError:
                 return
@@ -76,7 +74,7 @@ class ProducerIds:
                 if not isinstance(error, WireError) and not error.retriable:
                     self._on_failure(error)
                     return
-                log.warning("no producer id: %s", error)
+                log.warning("cannot obtain a producer ID, retrying: %s", error)
             await backoff.wait()
         self._identity = ProducerIdentity(response.producer_id, response.producer_epoch)
         self._on_id()

@@ -1,12 +1,11 @@
-"""Sends batches: which go now, to whom, in which requests; and awaits what is answered.
+"""The sender: groups batches into produce requests, sends them and awaits the responses.
 
-One coroutine looks at the queues whenever something happens: a batch is full, has lingered, or is
-to be sent again, an answer came while others wait, a connection is there, metadata is new. Each
-request has its coroutine that awaits the answer; what an answer means is decided in
-batch_completion.py.
+One coroutine checks the queues whenever a batch is full, has lingered or is due for a retry, when a
+response arrives while batches wait, when a connection opens, and when metadata changes. Each
+request has a coroutine that awaits its response; batch_completion.py decides what a response means.
 
-A broker has at most max.in.flight.requests.per.connection requests, each with at most one batch of
-a partition. Trouble with one partition or broker holds up no other.
+A broker has at most max.in.flight.requests.per.connection requests in flight, each with at most one
+batch per partition. A problem with one partition or broker does not delay the others.
 
 Source: Kafka 4.3 Sender, RecordAccumulator.drain; KIP-91, KIP-219, KIP-951.
 """
@@ -45,7 +44,7 @@ log = logging.getLogger("plog.client")
 
 
 class _Node:
-    """A broker as far as sending goes."""
+    """The sender's state for one broker."""
 
     __slots__ = (
         "blocked_since_s",
@@ -60,16 +59,16 @@ class _Node:
         self.in_flight = 0
         self.is_connecting = False
         self.has_failed = False
-        """The last try to connect has: said once."""
+        """The last attempt to connect failed; the failure is logged only once."""
         self.was_connected = False
         self.not_before_s = 0.0
-        """It wants to be left alone until then, or could not be reached a moment ago."""
+        """Send nothing before this time: the broker throttles, or a connection just failed."""
         self.blocked_since_s = math.inf
-        """Since when it takes nothing, though there is something."""
+        """When the broker last began to refuse requests while batches wait for it."""
 
 
 class Sender:
-    """See the module's text. Engine's thread only, but for `wake`."""
+    """Sends the accumulator's batches to their leaders. Engine's thread only, except for `wake`."""
 
     def __init__(
         self,
@@ -94,63 +93,66 @@ class Sender:
         self._encoder = BatchEncoder(settings)
         self._signal = network.signal()
         self._nodes: dict[int, _Node] = {}
-        self._ids = ProducerIds(cluster, network, self._without_id, self.wake)
+        self._ids = ProducerIds(cluster, network, self._fail_without_id, self.wake)
         self._linger_s = settings.linger_ms / 1000
         self._slow_after_s = settings.partitioner_availability_timeout_ms / 1000 or math.inf
         self._is_saturated = False
-        """No record that comes leads to a look: an answer does."""
+        """No broker takes more: the next response triggers a check, new records do not."""
         self._is_stopped = False
         self.slow_nodes: set[int] = set()
-        """Brokers that take nothing for partitioner.availability.timeout.ms."""
+        """Brokers that have accepted nothing for partitioner.availability.timeout.ms."""
         cluster.on_update.append(lambda _: self.wake())
 
     def wake(self) -> None:
-        """Look at the queues."""
+        """Schedule a check of the queues."""
         self._signal.set()
 
     async def run(self) -> None:
-        """Send until `stop`."""
+        """Send batches until `stop` is called."""
         while not self._is_stopped:
             self._signal.clear()
             try:
-                next_look_s = self._look()
-            except Exception:  # Our bug, but no reason to leave other batches where they are.
+                next_check_s = self._check_queues()
+            except Exception:  # A bug in plog must not stall the other batches.
                 log.exception("the producer's sender failed")
-                next_look_s = self._network.now_s() + 1
-            await self._signal.wait(max(0.0, next_look_s - self._network.now_s()))
+                next_check_s = self._network.now_s() + 1
+            await self._signal.wait(max(0.0, next_check_s - self._network.now_s()))
 
     def stop(self) -> None:
-        """Send nothing more; nothing that is answered now has an effect."""
+        """Send nothing more, and ignore later responses."""
         self._is_stopped = True
         self._ids.stop()
         self.wake()
 
-    # -- what goes now --------------------------------------------------------------------------
+    # -- choosing batches -----------------------------------------------------------------------
 
-    def _look(self) -> float:
-        """Send what is to be sent; when to look again if nothing happens."""
-        self._accumulator.begin_look()
-        next_look_s = self._deliveries.expire()
+    def _check_queues(self) -> float:
+        """Send every batch that is due, and return when to check again unless woken before."""
+        self._accumulator.begin_check()
+        next_check_s = self._deliveries.expire()
         now_s = self._network.now_s()
         ready: dict[int, list[PartitionQueue]] = {}
         for queue in list(self._accumulator.waiting):
             due_s = self._due_s(queue)
             if due_s > now_s:
-                next_look_s = min(next_look_s, due_s)
+                next_check_s = min(next_check_s, due_s)
             else:
                 leader = self._leader_of(queue)
                 if leader is not None:
                     ready.setdefault(leader, []).append(queue)
         for node_id, queues in ready.items():
-            next_look_s = min(next_look_s, self._serve(node_id, queues, now_s))
+            next_check_s = min(next_check_s, self._serve(node_id, queues, now_s))
         for node_id in self._nodes.keys() - ready.keys():
-            self._unblocked(node_id)
-        self._is_saturated = self._no_broker_takes_more()
-        self._accumulator.end_look(0.0 if self._is_saturated else next_look_s)
-        return next_look_s
+            self._mark_unblocked(node_id)
+        self._is_saturated = self._are_all_brokers_busy()
+        self._accumulator.end_check(0.0 if self._is_saturated else next_check_s)
+        return next_check_s
 
-    def _no_broker_takes_more(self) -> bool:
-        """Until it has answered a request. Never so where it is to be noticed for how long."""
+    def _are_all_brokers_busy(self) -> bool:
+        """Return whether every broker has its maximum of requests in flight.
+
+        Always False if slow brokers are detected: that requires regular checks.
+        """
         if self._slow_after_s < math.inf:
             return False
         most = self._settings.max_in_flight_requests_per_connection
@@ -160,7 +162,7 @@ class Sender:
         )
 
     def _due_s(self, queue: PartitionQueue) -> float:
-        """When the first batch of `queue` may be sent; 0 for at once."""
+        """Return when the first batch of `queue` may be sent; 0 means immediately."""
         batch = queue.batches[0]
         if batch.attempts and not self._has_new_leader(batch):
             return batch.retry_at_s
@@ -169,12 +171,12 @@ class Sender:
         return batch.created_s + self._linger_s
 
     def _has_new_leader(self, batch: ProducerBatch) -> bool:
-        """Whether there is no reason to wait any longer before it is sent again (KIP-951)."""
+        """Return whether a retry may skip its backoff because the leader has changed (KIP-951)."""
         partition = self._cluster.metadata.partition(batch.topic_partition)
         return partition is not None and 0 <= batch.leader_epoch < partition.leader_epoch
 
     def _may_send(self, queue: PartitionQueue) -> bool:
-        """Whether the first batch of `queue` may go without breaking the order of batches."""
+        """Return whether sending the first batch of `queue` preserves the order of batches."""
         sequences = queue.sequences
         if sequences is None:
             is_ordered = self._settings.max_in_flight_requests_per_connection == 1
@@ -186,30 +188,30 @@ class Sender:
     def _leader_of(self, queue: PartitionQueue) -> int | None:
         leader = self._cluster.metadata.leader_of(queue.topic_partition)
         if leader is None:
-            self._metadata_is_stale(queue.topic.name)
+            self._request_metadata(queue.topic.name)
         return leader
 
-    def _metadata_is_stale(self, topic: str) -> None:
+    def _request_metadata(self, topic: str) -> None:
         self._cluster.add_topic(topic)
         self._cluster.request_update()
 
     def _serve(self, node_id: int, queues: list[PartitionQueue], now_s: float) -> float:
-        """Send what waits in `queues` to a broker, as far as it takes something now.
+        """Send the waiting batches of `queues` to a broker, as many as it accepts now.
 
-        Returns when to look again, infinity if what happens will tell.
+        Returns when to check again, or infinity if an event will trigger the check.
         """
         node = self._nodes.setdefault(node_id, _Node())
         if node.not_before_s > now_s:
-            return min(node.not_before_s, self._blocked(node_id, node, now_s))
+            return min(node.not_before_s, self._mark_blocked(node_id, node, now_s))
         connection = self._cluster.idle_connection(node_id)
         if connection is None:
             if not node.is_connecting:
                 node.is_connecting = True
                 self._network.spawn(self._connect(node_id, node), f"connecting to broker {node_id}")
-            return self._blocked(node_id, node, now_s)
+            return self._mark_blocked(node_id, node, now_s)
         if node.in_flight >= self._settings.max_in_flight_requests_per_connection:
-            return self._blocked(node_id, node, now_s)
-        self._unblocked(node_id)
+            return self._mark_blocked(node_id, node, now_s)
+        self._mark_unblocked(node_id)
         sendable = queues
         while node.in_flight < self._settings.max_in_flight_requests_per_connection:
             sendable = [
@@ -223,8 +225,8 @@ class Sender:
         due = (self._due_s(queue) for queue in queues if queue.batches)
         return min((due_s for due_s in due if due_s > now_s), default=math.inf)
 
-    def _blocked(self, node_id: int, node: _Node, now_s: float) -> float:
-        """A broker takes nothing now. When it counts as slow if that stays so."""
+    def _mark_blocked(self, node_id: int, node: _Node, now_s: float) -> float:
+        """Record that a broker accepts nothing now. Returns when it will count as slow."""
         node.blocked_since_s = min(node.blocked_since_s, now_s)
         slow_at_s = node.blocked_since_s + self._slow_after_s
         if slow_at_s > now_s:
@@ -234,15 +236,15 @@ class Sender:
             self._on_slow()
         return math.inf
 
-    def _unblocked(self, node_id: int) -> None:
-        """A broker takes something, or there is nothing for it."""
+    def _mark_unblocked(self, node_id: int) -> None:
+        """Record that a broker accepts requests, or that no batches wait for it."""
         self._nodes[node_id].blocked_since_s = math.inf
         if node_id in self.slow_nodes:
             self.slow_nodes.remove(node_id)
             self._on_slow()
 
     def _take(self, queues: Sequence[PartitionQueue]) -> list[ProducerBatch]:
-        """The first batch of each queue, encoded, as many as a request may hold; one at least."""
+        """Take and encode the first batch of each queue: at least one, up to max.request.size."""
         batches: list[ProducerBatch] = []
         size_bytes = 0
         for queue in queues:
@@ -257,8 +259,8 @@ class Sender:
             try:
                 encoded = self._encoder.encode(batch, queue)
             except Exception as error:
-                if not isinstance(error, PlogError | ValueError):  # Our bug, but of this batch.
-                    log.exception("a batch for %s cannot be encoded", batch.topic_partition)
+                if not isinstance(error, PlogError | ValueError):  # A bug; fail only this batch.
+                    log.exception("cannot encode a batch for %s", batch.topic_partition)
                 self._deliveries.unsent(batch, error)
                 continue
             size_bytes += len(encoded)
@@ -268,7 +270,7 @@ class Sender:
     # -- requests -------------------------------------------------------------------------------
 
     def _send(self, node: _Node, connection: Connection, batches: list[ProducerBatch]) -> None:
-        """One request with `batches`; with acks=0 it has to leave, and that is all there is."""
+        """Send one request with `batches`; with acks=0, wait only until it has left."""
         if not batches:
             return
         for batch in batches:
@@ -287,7 +289,7 @@ class Sender:
                 rest = self._await_answer(node, answer, batches)
         except Exception as error:
             if isinstance(error, KafkaError) and not isinstance(error, UnsupportedVersion):
-                self._broke(batches, error)
+                self._fail_request(batches, error)
                 return
             for batch in batches:
                 self._deliveries.unsent(batch, error)
@@ -298,7 +300,7 @@ class Sender:
             self._network.spawn(rest, "a produce request")
 
     def _count(self, batches: Sequence[ProducerBatch]) -> None:
-        """They are on their way: what is measured of them holds up nothing any more."""
+        """Update the metrics after a send, when they no longer delay the request."""
         now_s = self._network.now_s()
         size_bytes = 0
         for batch in batches:
@@ -332,14 +334,14 @@ class Sender:
         self, node: _Node, answer: Awaitable[ProduceResponse], batches: Sequence[ProducerBatch]
     ) -> None:
         asked_s = self._network.now_s()
-        with TaskCompletion(self._ended, node):
+        with TaskCompletion(self._finish_request, node):
             try:
                 response = await answer
             except Exception as error:
-                if not isinstance(error, KafkaError | WireError):  # Our bug, but of this request.
+                if not isinstance(error, KafkaError | WireError):  # A bug; fail only this request.
                     log.exception("a produce request failed")
                 if not self._is_stopped:
-                    self._broke(batches, error)
+                    self._fail_request(batches, error)
             else:
                 self._metrics.answered(
                     latency_s=self._network.now_s() - asked_s, throttle_ms=response.throttle_time_ms
@@ -353,18 +355,18 @@ class Sender:
     async def _await_departure(
         self, node: _Node, departure: Awaitable[None], batches: Sequence[ProducerBatch]
     ) -> None:
-        """So long their memory is in use: whoever is faster than the broker has to wait."""
-        with TaskCompletion(self._ended, node):
+        """Hold the memory of `batches` until they have left, which throttles a fast producer."""
+        with TaskCompletion(self._finish_request, node):
             try:
                 await departure
             except KafkaError as error:
                 if not self._is_stopped:
-                    self._broke(batches, error)
+                    self._fail_request(batches, error)
             else:
                 for batch in batches if not self._is_stopped else ():
-                    self._deliveries.acknowledged_unasked(batch)
+                    self._deliveries.sent_without_acks(batch)
 
-    def _ended(self, node: _Node) -> None:
+    def _finish_request(self, node: _Node) -> None:
         node.in_flight -= 1
         self._metrics.requests_in_flight -= 1
         if self._accumulator.waiting or self._is_saturated:
@@ -380,25 +382,25 @@ class Sender:
                 if batch is not None:
                     self._deliveries.answered(batch, partition)
                 if partition.error_code in STALE_METADATA:
-                    self._metadata_is_stale(topic.name)
+                    self._request_metadata(topic.name)
         if asked:
-            self._broke(
+            self._fail_request(
                 list(asked.values()),
-                BrokenAnswer("a broker's answer does not tell of all that it was asked to write"),
+                BrokenAnswer("malformed produce response: partitions of the request are missing"),
             )
 
-    def _broke(self, batches: Sequence[ProducerBatch], error: Exception) -> None:
-        """The request with `batches` broke; the broker may have done what it said."""
+    def _fail_request(self, batches: Sequence[ProducerBatch], error: Exception) -> None:
+        """Retry or fail `batches` after their request failed; the broker may have written them."""
         for batch in batches:
             self._deliveries.unanswered(batch, error)
-            self._metadata_is_stale(batch.topic_partition.topic)
+            self._request_metadata(batch.topic_partition.topic)
 
     async def _connect(self, node_id: int, node: _Node) -> None:
         if node.was_connected:
-            # Ending the connection is how a broker refuses what it was sent with acks=0, above all
-            # because another one is the leader now.
+            # With acks=0, a broker rejects a request by closing the connection, usually because it
+            # is no longer the leader.
             self._cluster.request_update()
-        with TaskCompletion(self._connected, node_id, node):
+        with TaskCompletion(self._finish_connecting, node_id, node):
             try:
                 await self._cluster.connection(node_id)
                 node.has_failed, node.was_connected = False, True
@@ -414,8 +416,8 @@ class Sender:
                 node.has_failed = True
                 self._cluster.request_update()
 
-    def _connected(self, node_id: int, node: _Node) -> None:
-        """The way to it is open, or was not to be had."""
+    def _finish_connecting(self, node_id: int, node: _Node) -> None:
+        """Resume sending to a broker after a connection attempt has succeeded or failed."""
         if self._cluster.idle_connection(node_id) is None:
             backoff_s = self._settings.retry_backoff_ms / 1000
             node.not_before_s = self._network.now_s() + backoff_s
@@ -428,8 +430,8 @@ class Sender:
             self._accumulator.remove(batch)
             self._deliveries.fail(batch, error)
 
-    def _without_id(self, error: Exception) -> None:
-        """There will be no producer id, so nothing can be sent that waits for one."""
+    def _fail_without_id(self, error: Exception) -> None:
+        """Fail all batches that need a producer ID, because none can be obtained."""
         for queue in list(self._accumulator.waiting):
             if queue.sequences is not None and queue.sequences.identity is None:
                 self._fail_waiting(queue, error)

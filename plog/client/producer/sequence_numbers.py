@@ -1,31 +1,34 @@
-"""Sequence numbers: which batch of an idempotent producer may be sent, and under which numbers.
+"""Sequence numbers: which batch of an idempotent producer may be sent, and with which numbers.
 
-Pure: no clock, no queue, no wire. batch_completion.py tells what became of a batch, sender.py asks
-what may go next. A broker remembers, for each partition and producer id, the epoch, the last
-sequence number and the last five batches. It takes a batch only if it is the next one, answers one
-that it remembers as it did before, and calls all else out of order. From that follows everything
-here:
+Pure: no clock, queue or network. batch_completion.py reports the outcome of a batch, and sender.py
+asks which batch may be sent next. For each partition and producer ID, a broker remembers the epoch,
+the last sequence number and the last five batches. It accepts a batch only if it is the next one,
+answers a remembered batch as it did before, and rejects anything else as out of order. The rules
+follow from that:
 
-- A batch keeps its numbers until it is settled. To send it again under them is always harmless.
-- It gets other numbers only where every answer to it said that it was not written. Where an answer
-  is missing (a lost connection, a timeout, a leader that had to go) it is in *doubt*, for ever.
-- At most five batches lie between the oldest unsettled one and the newest, for the broker does not
-  remember more. What is sent again goes alone, oldest first.
-- Of a producer it does not know, a broker takes any number. So the first batch goes alone, until it
-  is written: else one behind it could be taken where it is refused. So does the first one to a
-  topic that is known to have been made anew.
-- Where a batch is given up, its numbers may be missing in the log. Nothing new is sent then until
-  all that was sent is settled. If the newest batch was written the numbers go on; else they begin
-  anew in the next epoch (KIP-360), and with them those batches that certainly were not written.
-- A batch in doubt that is called out of order may have been written and forgotten: a broker that
-  was restarted remembers one batch only. It is put aside, and the batches behind it are tried.
-  Where one is taken, so had been all before it; else nobody can know, and those put aside fail.
-- A broker that has forgotten all, as for a topic made anew, may take a batch behind one it refused,
-  or begin its offsets anew. Then neither holds: the one refused fails, for it would come out of its
-  order, and those put aside are not taken for written.
+- A batch keeps its numbers until it is settled. Sending it again with the same numbers is always
+  safe.
+- It gets new numbers only if every response to it says that it was not written. If a response is
+  missing (a lost connection, a timeout, a deposed leader), the batch is *in doubt* and stays so.
+- At most five batches lie between the oldest unsettled one and the newest, because the broker does
+  not remember more. Retries are sent one at a time, oldest first.
+- A broker that does not know a producer accepts any number. So the first batch is sent alone until
+  it is written; otherwise the broker could accept a later batch and reject the first. The same
+  holds for the first batch to a topic that was recreated.
+- When a batch fails, its numbers may be missing in the log. No new batch is sent until every batch
+  that was sent is settled. If the newest of them was written, the numbers continue. Otherwise they
+  restart in the next epoch (KIP-360), also for batches that certainly were not written.
+- A batch in doubt that is rejected as out of order may have been written and forgotten: a restarted
+  broker remembers only one batch. It is deferred, and later batches are tried. If one of them is
+  accepted, all before it had been written. Otherwise their fate cannot be known, and the deferred
+  batches fail.
+- A broker that has lost all state, as for a recreated topic, may accept a batch after one that it
+  rejected, or restart its offsets. Then neither conclusion holds: the rejected batch fails, because
+  it would be written out of order, and deferred batches are not assumed to be written.
 
-Epochs are counted for each partition, as brokers do; so the trouble of one stops no other. Kafka's
-own producer gives all partitions the new epoch, and new numbers to batches in doubt as well.
+Epochs are counted per partition, as brokers do, so a problem in one partition does not stop the
+others. Kafka's own producer instead raises the epoch for all partitions and renumbers batches in
+doubt as well.
 
 Source: KIP-98, KIP-185, KIP-360; Kafka 4.3 TransactionManager, TxnPartitionEntry.
 """
@@ -40,45 +43,45 @@ from typing import Generic, NamedTuple, TypeVar
 NO_SEQUENCE = -1
 MAX_EPOCH = 0x7FFF
 REMEMBERED_BATCHES = 5
-"""How many batches of a producer a broker knows again."""
+"""Number of recent batches of a producer that a broker recognizes."""
 _SEQUENCE_MODULUS = 1 << 31
 
 
 class ProducerIdentity(NamedTuple):
-    """What a broker knows a producer by."""
+    """A producer ID and epoch, by which a broker identifies a producer."""
 
     producer_id: int
     epoch: int
 
 
 class SequencedBatch:
-    """What the rules know of a batch; its numbers are None and -1 until it is sent."""
+    """The numbers and state of a batch; identity and sequence are None and -1 until it is sent."""
 
-    __slots__ = ("base_sequence", "identity", "in_doubt", "is_settled", "on_wire", "put_aside")
+    __slots__ = ("base_sequence", "identity", "in_doubt", "is_deferred", "is_settled", "on_wire")
 
     def __init__(self) -> None:
         self.identity: ProducerIdentity | None = None
         self.base_sequence = NO_SEQUENCE
         self.on_wire = False
-        """Sent, and its request has not ended in any way."""
+        """Sent, and its request is still in flight."""
         self.in_doubt = False
-        """It may have been written: an answer to it is missing."""
-        self.put_aside = False
+        """It may have been written: a response to it is missing."""
+        self.is_deferred = False
         self.is_settled = False
-        """Written, or never to be sent again."""
+        """Written, or never to be retried."""
 
     def unanswered(self) -> None:
-        """Its request broke: whether it was written is not known, now and for ever."""
+        """Record that a request failed, so that whether the batch was written stays unknown."""
         self.on_wire = False
         self.in_doubt = True
 
     def refused(self) -> None:
-        """Its request has ended, and this time it was certainly not written."""
+        """Record that the request has ended and certainly did not write the batch."""
         self.on_wire = False
 
     @property
     def count(self) -> int:
-        """How many records, and so sequence numbers, it has."""
+        """The number of records, and so of sequence numbers."""
         raise NotImplementedError
 
 
@@ -86,42 +89,42 @@ B = TypeVar("B", bound=SequencedBatch)
 
 
 class PartitionSequences(Generic[B]):
-    """The numbers of one partition. Engine's thread only."""
+    """The sequence numbers of one partition. Engine's thread only."""
 
     def __init__(self, *, window_max: int = REMEMBERED_BATCHES) -> None:
         self.identity: ProducerIdentity | None = None
-        """None before the first batch, and where another producer id is needed."""
+        """None before the first batch, and when another producer ID is needed."""
         self.past_producer_id = -1
-        """The one that cannot be used any more."""
+        """The producer ID that can no longer be used."""
         self.is_broken = False
-        """Numbers may be missing in the log."""
+        """Sequence numbers may be missing in the log."""
         self._next_sequence = 0
         self._end_offset = -1
-        """Behind the last batch of which it was told where it is."""
+        """The offset after the last batch whose offset the broker returned."""
         self._is_known = False
-        """The broker has taken a batch of this identity."""
+        """The broker has accepted a batch of this identity."""
         self._newest_is_written = False
         self._window_max = min(window_max, REMEMBERED_BATCHES)
         self._window: deque[B] = deque()
-        """From the oldest batch that is not settled to the newest sent, in their order."""
+        """Batches from the oldest unsettled one to the newest sent, in order."""
 
     def may_send(self, batch: B) -> bool:
-        """Whether `batch`, the first of its partition that waits, may be sent now."""
+        """Return whether `batch`, the first in the partition's queue, may be sent now."""
         if batch.base_sequence == NO_SEQUENCE:
             allowed = self._window_max if self._is_known else 1
             return not self.is_broken and len(self._window) < allowed
         if self.is_broken and not batch.in_doubt:
-            return False  # It will have other numbers.
-        return next((x for x in self._unsettled() if not x.put_aside), None) is batch
+            return False  # It will be renumbered.
+        return next((x for x in self._unsettled() if not x.is_deferred), None) is batch
 
     def begin_unknown(self) -> None:
-        """The log is another one, as of a topic made anew: its broker knows nothing of us."""
+        """Note that the topic was recreated, so that its brokers do not know this producer."""
         self._is_known = False
 
     def sent(self, batch: B, identity: ProducerIdentity) -> None:
-        """`batch` goes out now, under its own numbers or the next ones.
+        """Record that `batch` is sent now, with its own numbers or the next ones.
 
-        `identity` is the producer's, for a partition that has none yet.
+        `identity` is the producer's, used if the partition has none yet.
         """
         if batch.base_sequence == NO_SEQUENCE:
             if self.identity is None:
@@ -133,16 +136,16 @@ class PartitionSequences(Generic[B]):
         batch.on_wire = True
 
     def written(self, batch: B, base_offset: int = -1) -> list[B]:
-        """`batch` is in the log; so are the batches put aside that are returned, oldest first.
+        """Record that `batch` was written, and return the deferred batches that were, oldest first.
 
-        `base_offset` is -1 if it is not known where it is.
+        `base_offset` is -1 if unknown.
         """
         batch.on_wire = False
         before = list(takewhile(lambda earlier: earlier is not batch, self._unsettled()))
-        found = [earlier for earlier in before if earlier.put_aside]
+        found = [earlier for earlier in before if earlier.is_deferred]
         if base_offset >= 0:
             if base_offset < self._end_offset + sum(earlier.count for earlier in found):
-                found = []  # There is no place for them: it is another log than before.
+                found = []  # The log has no room for them: it is not the same log as before.
             self._end_offset = base_offset + batch.count
         for earlier in found:
             earlier.is_settled = True
@@ -153,41 +156,41 @@ class PartitionSequences(Generic[B]):
         return found
 
     def overtaken(self, batch: B) -> list[B]:
-        """Batches that are not written, and would only be behind `batch`, which is: they fail."""
+        """Return unwritten batches that could now be written only after `batch`: they fail."""
         before = takewhile(lambda earlier: earlier is not batch, self._unsettled())
-        late = [x for x in before if not (x.on_wire or x.in_doubt or x.put_aside)]
+        late = [x for x in before if not (x.on_wire or x.in_doubt or x.is_deferred)]
         for earlier in late:
             earlier.is_settled = self.is_broken = True
         return late
 
     def out_of_order(self, batch: B) -> bool:
-        """The broker misses numbers before `batch`. Whether it waits to be sent again.
+        """Handle a rejection of `batch` as out of order, and return whether to retry it.
 
-        If it does not, it is put aside until `written` or `mend` tells more.
+        If not, it is deferred until `written` or `recover` decides its outcome.
         """
         batch.on_wire = False
         if batch.in_doubt:
-            batch.put_aside = self.is_broken = True
+            batch.is_deferred = self.is_broken = True
             return False
         if next(self._unsettled(), None) is batch:
-            self.is_broken = True  # All before it is settled: nothing else will mend it.
+            self.is_broken = True  # All earlier batches are settled: none will fill the gap.
         return True
 
     def unknown_producer(self, batch: B, *, is_fenced: bool = False) -> bool:
-        """The broker does not know the producer any more, or a newer one with its id.
+        """Handle that the broker has lost the producer's state, or knows a newer epoch of its ID.
 
-        Whether `batch` waits to be sent again, under other numbers; one in doubt cannot.
+        Returns whether to retry `batch` with new numbers, which a batch in doubt cannot.
         """
         batch.on_wire = False
         self.is_broken = True
         if is_fenced:
-            self._leave_producer_id()
+            self._drop_producer_id()
         return not batch.in_doubt
 
     def give_up(self, batch: B) -> None:
-        """`batch` will not be sent again, whether it was written or not.
+        """Record that `batch` will not be retried, whether or not it was written.
 
-        To be called again when its request has ended, for one that is on the wire.
+        If it is in flight, call this again when its request has ended.
         """
         if batch.base_sequence == NO_SEQUENCE or batch.is_settled:
             return
@@ -197,7 +200,7 @@ class PartitionSequences(Generic[B]):
             self._advance()
 
     def replace(self, batch: B, parts: Sequence[B]) -> None:
-        """`batch` was not written; `parts` take its place and share its numbers."""
+        """Replace `batch`, which was not written, with `parts`, which share its numbers."""
         batch.on_wire = False
         sequence = batch.base_sequence
         for part in parts:
@@ -210,38 +213,38 @@ class PartitionSequences(Generic[B]):
             sent.extend(parts if earlier is batch else (earlier,))
         self._window = deque(sent)
 
-    def mend(self) -> tuple[list[B], list[B]]:
-        """Go on behind missing numbers, as soon as that can be done.
+    def recover(self) -> tuple[list[B], list[B]]:
+        """Continue after missing numbers, as soon as that is possible.
 
-        Returns the batches that fail, for nobody will know what became of them, and those that are
-        to have new numbers. Does nothing while an answer is to come or one in doubt to be sent.
+        Returns the batches that fail because their outcome cannot be known, and those that get new
+        numbers. Has no effect while a response is outstanding or a batch in doubt must be retried.
         """
         unsettled = list(self._unsettled())
-        if not self.is_broken or _is_open(unsettled):
+        if not self.is_broken or _is_undecided(unsettled):
             return [], []
-        lost = [batch for batch in unsettled if batch.put_aside]
-        again = [batch for batch in unsettled if not batch.put_aside]
+        lost = [batch for batch in unsettled if batch.is_deferred]
+        renumbered = [batch for batch in unsettled if not batch.is_deferred]
         for batch in lost:
             batch.is_settled = True
-        if again or self.identity is None or not self._newest_is_written:
-            self._begin_anew(again)
+        if renumbered or self.identity is None or not self._newest_is_written:
+            self._restart_numbers(renumbered)
         self.is_broken = False
-        return lost, again
+        return lost, renumbered
 
-    def _begin_anew(self, batches: list[B]) -> None:
-        """Numbers from 0, in the next epoch or of the next producer id; `batches` have none yet."""
+    def _restart_numbers(self, batches: list[B]) -> None:
+        """Restart at 0 with the next epoch or producer ID, and clear the numbers of `batches`."""
         if self.identity is not None:
             if self.identity.epoch < MAX_EPOCH:
                 self.identity = self.identity._replace(epoch=self.identity.epoch + 1)
             else:
-                self._leave_producer_id()
+                self._drop_producer_id()
         self._next_sequence = 0
         self._is_known = self._newest_is_written = False
         self._window.clear()
         for batch in batches:
             batch.identity, batch.base_sequence, batch.in_doubt = None, NO_SEQUENCE, False
 
-    def _leave_producer_id(self) -> None:
+    def _drop_producer_id(self) -> None:
         if self.identity is not None:
             self.past_producer_id = self.identity.producer_id
             self.identity = None
@@ -254,20 +257,21 @@ class PartitionSequences(Generic[B]):
             self._window.popleft()
 
 
-def _is_open(unsettled: Sequence[SequencedBatch]) -> bool:
-    """Whether more can be learned of these batches, oldest first, by waiting or sending them.
+def _is_undecided(unsettled: Sequence[SequencedBatch]) -> bool:
+    """Return whether waiting for, or sending, some of these batches can decide their outcome.
 
-    Behind one that was certainly not written, none can have been.
+    `unsettled` is sorted, oldest first. No batch after one that was certainly not written can have
+    been written.
     """
     for batch in unsettled:
         if batch.on_wire:
             return True
     for batch in unsettled:
-        if not batch.put_aside:
+        if not batch.is_deferred:
             return batch.in_doubt
     return False
 
 
 def _end_sequence(batch: SequencedBatch) -> int:
-    """The sequence number behind the last one of `batch`; behind 2^31 - 1 comes 0."""
+    """Return the sequence number after the last one of `batch`; 2^31 - 1 is followed by 0."""
     return (batch.base_sequence + batch.count) % _SEQUENCE_MODULUS

@@ -1,6 +1,6 @@
-"""What a producer must know of a topic before the first record: that it exists, and its partitions.
+"""Look-up of a topic before its first record: wait until its partitions are known.
 
-Bounded by its caller's patience, whatever the cluster's own questions take.
+A look-up ends at its caller's deadline, however long metadata requests take.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ log = logging.getLogger("plog.client")
 
 
 class TopicLookup:
-    """Finds topics in a cluster; many may look for the same one at a time."""
+    """Finds topics in a cluster; several callers may wait for the same topic."""
 
     def __init__(self, cluster: Cluster, network: Network) -> None:
         self._cluster = cluster
@@ -36,11 +36,12 @@ class TopicLookup:
         cluster.on_update.append(lambda _: self._news.set())
 
     async def find(self, topic: str, partition: int | None, timeout_s: float) -> None:
-        """Wait until the topic is known, and has `partition`; `timeout_s` at most.
+        """Wait up to `timeout_s` until the topic is known and has `partition`.
 
-        One without leaders counts as known: records can wait for that. Raises at once what waiting
-        would not cure, and UnknownTopicOrPartition, LeaderNotAvailable, RequestTimedOut or the last
-        error of asking when time is up; ClosedError if nobody needs it any more.
+        A topic without leaders counts as known: its records can wait for a leader. Raises errors
+        that a retry cannot fix immediately. After the timeout, raises UnknownTopicOrPartition,
+        LeaderNotAvailable, RequestTimedOut or the last error of a metadata request. Raises
+        ClosedError if the producer closes.
         """
         check_topic_names((topic,))
         deadline_s = self._network.now_s() + timeout_s
@@ -63,25 +64,25 @@ class TopicLookup:
                 raise error
 
     def close(self) -> None:
-        """Let nobody wait any longer."""
+        """Wake all waiters, which then raise ClosedError."""
         self._is_closed = True
         self._news.set()
 
     def _missing(self, topic: str, partition: int | None) -> KafkaError | None:
-        """What is not as it has to be, as far as is known."""
+        """Return the error for what is missing according to current metadata, or None."""
         known = self._cluster.metadata.topics.get(topic)
         if known is None:
             trouble = self._cluster.trouble
             why = f": {trouble}" if trouble is not None else ""
-            return RequestTimedOut(f"no broker has told of topic {topic} in time{why}")
+            return RequestTimedOut(f"timed out waiting for metadata of topic {topic}{why}")
         if known.error:
             return error_about(known.error, f"topic {topic}")
         if not known.partitions:
             return LeaderNotAvailable(f"topic {topic} has no partitions yet")
         if partition is not None and partition >= len(known.partitions):
             return UnknownTopicOrPartition(
-                f"topic {topic} has {len(known.partitions)} partitions: there is no partition"
-                f" {partition}"
+                f"partition {partition} of topic {topic} does not exist: the topic has"
+                f" {len(known.partitions)} partitions"
             )
         return None
 
@@ -91,7 +92,7 @@ class TopicLookup:
             self._network.spawn(self._refresh(topic), f"looking for topic {topic}")
 
     async def _refresh(self, topic: str) -> None:
-        """Ask the brokers once; not again before retry.backoff.ms have passed."""
+        """Request the topic's metadata once, then wait for retry.backoff.ms."""
         try:
             await self._cluster.refresh((topic,))
             self._answered.add(topic)

@@ -1,4 +1,4 @@
-"""What an application calls to have transactions; every `ProducerCore` has it, used or not."""
+"""The transaction methods of `ProducerCore`; they raise IllegalState without a transactional.id."""
 
 from __future__ import annotations
 
@@ -15,26 +15,27 @@ if TYPE_CHECKING:
 
 
 class TransactionCalls:
-    """See the module's text. Engine's thread only.
+    """The transaction methods that applications call. Engine's thread only.
 
-    All raise IllegalState where they do not fit, TransactionAbortable if the transaction has to be
-    aborted and may be begun anew, RequestTimedOut after `timeout_s` (``max.block.ms``); all else
-    means that this producer has to be closed: ProducerFenced, TransactionalIdAuthorizationFailed …
+    Every method raises IllegalState if the producer's state does not allow the call,
+    TransactionAbortable if the transaction must be aborted and may then be retried, and
+    RequestTimedOut after `timeout_s` (``max.block.ms``). After any other error, such as
+    ProducerFenced or TransactionalIdAuthorizationFailed, the producer must be closed.
     """
 
     transactions: TransactionManager | None = None
     """None without a ``transactional.id``."""
 
     async def init_transactions(self, timeout_s: float | None = None) -> None:
-        """Get ready for transactions: once, before the first.
+        """Prepare the producer for transactions; call it once, before the first transaction.
 
-        Fences other producers with the same ``transactional.id``, and aborts what they have left
-        open. May be called again if it fails, also after RequestTimedOut.
+        Fences other producers with the same ``transactional.id``, and aborts their open
+        transactions. Call it again if it fails, also after RequestTimedOut.
         """
         await self._transactions().init(timeout_s)
 
     async def begin_transaction(self) -> None:
-        """Begin a transaction: all that is sent from now on is committed with it, or not at all."""
+        """Begin a transaction: records sent from now on are committed together, or not at all."""
         await self._transactions().begin()
 
     async def send_offsets_to_transaction(
@@ -43,20 +44,20 @@ class TransactionCalls:
         group_metadata: GroupMetadata | str,
         timeout_s: float | None = None,
     ) -> None:
-        """Commit a group's offsets with the transaction: those behind the last record worked on.
+        """Commit a group's offsets with the transaction: each is that of the next record to read.
 
-        `group_metadata` is the consumer's, taken when its records were; so a member that has lost
-        its place in the group is refused (KIP-447). A group's id alone does without that. Turn
-        ``enable.auto.commit`` off in the consumer. A call that ends too early, by RequestTimedOut
-        or because it is cancelled, spoils the transaction.
+        `group_metadata` is the consumer's, obtained when the records were read, so that a member
+        that has left the group is refused (KIP-447). A plain group ID skips this check. Set
+        ``enable.auto.commit`` to false in the consumer. A call that times out or is cancelled makes
+        the transaction fail.
         """
         transactions = self._transactions()
         if isinstance(group_metadata, str):
             group_metadata = GroupMetadata(group_metadata)
         if not isinstance(group_metadata, GroupMetadata):
             raise TypeError(
-                f"{group_metadata!r} is no group: give what consumer.group_metadata() returns, or"
-                " a group's id"
+                f"{group_metadata!r} is not a group: give the value of consumer.group_metadata(),"
+                " or a group ID"
             )
         checked = {
             checked_partition(partition): checked_offset(offset)
@@ -65,18 +66,20 @@ class TransactionCalls:
         await transactions.add_offsets(checked, group_metadata, timeout_s)
 
     async def commit_transaction(self, timeout_s: float | None = None) -> None:
-        """Wait until all that was sent is written, and commit it.
+        """Wait until all records of the transaction are written, then commit it.
 
-        After RequestTimedOut, call it again: how it ends is not known before. Raises
-        TransactionAbortable if a record was not written.
+        After RequestTimedOut, call it again to learn the outcome. Raises TransactionAbortable if a
+        record was not written.
         """
         await self._transactions().commit(timeout_s)
 
     async def abort_transaction(self, timeout_s: float | None = None) -> None:
-        """Drop what was not sent yet, and have nobody see what was."""
+        """Abort the transaction: drop unsent records, and hide the written ones from consumers."""
         await self._transactions().abort(timeout_s)
 
     def _transactions(self) -> TransactionManager:
         if self.transactions is None:
-            raise IllegalState("this producer has no transactions: give it a transactional_id")
+            raise IllegalState(
+                "the producer does not support transactions: create it with a transactional_id"
+            )
         return self.transactions

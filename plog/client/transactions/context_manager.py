@@ -1,9 +1,9 @@
-"""A transaction as a block: committed at its end, aborted if the block raises an exception.
+"""Context managers for transactions: commit at the end of the block, abort if it raises.
 
-The exception of the block is raised again, and so is one of the commit. After TransactionAbortable
-the block may be tried again: the transaction was aborted. An exception leaves the block within
-moments even if no broker can be reached: the abort goes on in the background, and the next
-transaction waits for it before it begins.
+An exception of the block or of the commit propagates. After TransactionAbortable the block may be
+retried, because the transaction was aborted. An exception leaves the block within moments even if
+no broker can be reached: the abort continues in the background, and the next transaction waits for
+it before it begins.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from plog.errors import PlogError, TransactionAbortable
 
 EXIT_TIMEOUT_S = 2.0
-"""How long leaving the block by an exception waits for the abort."""
+"""How long a block that raises an exception waits for the abort, in seconds."""
 
 log = logging.getLogger("plog.client")
 
@@ -38,7 +38,7 @@ W = TypeVar("W", bound=_Waiting)
 
 
 class Transaction(Generic[P]):
-    """``with producer.transaction():`` for code that blocks."""
+    """A transaction of a blocking producer, for ``with producer.transaction():``."""
 
     def __init__(self, producer: P) -> None:
         self._producer = producer
@@ -62,12 +62,12 @@ class Transaction(Generic[P]):
     def _abort(self, timeout_s: float | None = None) -> None:
         try:
             self._producer.abort_transaction(timeout_s)
-        except PlogError as error:  # The first one says more.
-            log.warning("a transaction was not aborted: %s", error)
+        except PlogError as error:  # The exception of the block says more.
+            log.warning("cannot abort a transaction: %s", error)
 
 
 class AsyncTransaction(Generic[W]):
-    """``async with producer.transaction():`` for coroutines, of asyncio and of Twisted."""
+    """A transaction for coroutines: ``async with producer.transaction():``."""
 
     def __init__(self, producer: W) -> None:
         self._producer = producer
@@ -91,5 +91,5 @@ class AsyncTransaction(Generic[W]):
     async def _abort(self, timeout_s: float | None = None) -> None:
         try:
             await self._producer.abort_transaction(timeout_s)
-        except PlogError as error:  # The first one says more.
-            log.warning("a transaction was not aborted: %s", error)
+        except PlogError as error:  # The exception of the block says more.
+            log.warning("cannot abort a transaction: %s", error)

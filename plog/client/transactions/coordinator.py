@@ -1,8 +1,8 @@
-"""Asks a transaction's coordinator, and its group's, until there is an answer that counts.
+"""Requests to a transaction's coordinator, and to its group's, retried until they have an outcome.
 
-What is asked here may be asked again and again: a coordinator that has done it already says so. So
-a lost answer, a coordinator that has moved and one that is still busy with the last transaction
-(CONCURRENT_TRANSACTIONS) all lead to the same request once more, for as long as the caller waits.
+All of these requests are idempotent: a coordinator that has already carried one out says so. So
+after a lost response, a coordinator that has moved, or one that is still completing the previous
+transaction (CONCURRENT_TRANSACTIONS), the same request is retried for as long as the caller waits.
 
 Source: Kafka 4.3 TransactionManager's handlers; KIP-98, KIP-360, KIP-447, KIP-890.
 """
@@ -51,19 +51,19 @@ R = TypeVar("R", bound=ApiMessage)
 
 _FEATURE = "transaction.version"
 _LAST_VERSION_1 = 4
-"""Of EndTxn and TxnOffsetCommit: from the next one on they belong to transactions of version 2."""
+"""The last version of EndTxn and TxnOffsetCommit for transactions of version 1."""
 _LAST_ADD_PARTITIONS = 3
-"""What comes behind is for brokers."""
+"""Later versions are for brokers only."""
 _FIRST_WITH_GROUP = 3
-"""Version of TxnOffsetCommit in which a member of a group says who it is."""
+"""First version of TxnOffsetCommit that identifies the group member."""
 _FIRST_WITH_EPOCH = 3
-"""Version of InitProducerId in which a producer asks for its next epoch."""
+"""First version of InitProducerId in which a producer can request its next epoch."""
 _FIRST_BACKOFF_S = 0.02
-"""A transaction before is complete in a moment."""
+"""Short, because the previous transaction usually completes within moments."""
 
 
 class TransactionCoordinator:
-    """See the module's text. Raises what is no reason to try again, as errors of Kafka's codes."""
+    """Sends a producer's transaction requests. Raises errors that a retry cannot fix."""
 
     def __init__(
         self,
@@ -80,20 +80,20 @@ class TransactionCoordinator:
         self._id = settings.transactional_id
         self._is_v2 = False
         self._node_id = NO_NODE
-        """The coordinator that was asked last."""
+        """The coordinator to which the last request was sent."""
 
     @property
     def is_v2(self) -> bool:
-        """Whether the cluster has transactions of version 2, as the coordinator said last."""
+        """Whether the cluster uses transactions of version 2, according to the coordinator."""
         connection = self._cluster.idle_connection(self._node_id)
         if connection is not None:
             self._is_v2 = _has_version_2(connection)
         return self._is_v2
 
     async def init(self, identity: ProducerIdentity | None = None) -> ProducerIdentity:
-        """A producer id, which ends whatever another producer does under the transactional.id.
+        """Return a producer ID, fencing every other producer with the transactional.id.
 
-        With `identity`, the one this producer has, its next epoch.
+        With `identity`, this producer's current one, returns its next epoch.
         """
         if identity is None:
             await self._check_served()
@@ -106,8 +106,8 @@ class TransactionCoordinator:
             version = connection.version_of(InitProducerIdRequest)
             if identity is not None and version < _FIRST_WITH_EPOCH:
                 raise UnsupportedVersion(
-                    f"transactional.id={self._id}: the broker at {connection.address} is too old"
-                    " to go on after this error: make a new producer"
+                    f"transactional.id={self._id}: cannot recover from the error: the broker at"
+                    f" {connection.address} is too old; create a new producer"
                 )
             return version
 
@@ -115,7 +115,7 @@ class TransactionCoordinator:
         return ProducerIdentity(answer.producer_id, answer.producer_epoch)
 
     async def add_partitions(self, partitions: Collection[TopicPartition]) -> None:
-        """Have the transaction take in partitions, before anything is written to them."""
+        """Add partitions to the transaction, before anything is written to them."""
         request = add_partitions_request(self._id, self._identity, partitions)
 
         def error_of(answer: AddPartitionsToTxnResponse) -> KafkaError | None:
@@ -126,7 +126,7 @@ class TransactionCoordinator:
         )
 
     async def add_offsets(self, group_id: str) -> None:
-        """Have the transaction take in a group's offsets, before any are committed."""
+        """Add a group's offsets to the transaction, before any are committed."""
         request = add_offsets_request(self._id, self._identity, group_id)
 
         def error_of(answer: AddOffsetsToTxnResponse) -> KafkaError | None:
@@ -137,7 +137,7 @@ class TransactionCoordinator:
     async def commit_offsets(
         self, group: GroupMetadata, offsets: Mapping[TopicPartition, OffsetAndMetadata]
     ) -> None:
-        """Tell the group's coordinator the offsets that are to count if the transaction commits."""
+        """Send the offsets to commit with the transaction to the group's coordinator."""
         request = commit_offsets_request(self._id, self._identity, group, offsets)
 
         def error_of(answer: TxnOffsetCommitResponse) -> KafkaError | None:
@@ -148,8 +148,8 @@ class TransactionCoordinator:
             version = connection.version_of(TxnOffsetCommitRequest)
             if version < _FIRST_WITH_GROUP and group != GroupMetadata(group.group_id):
                 raise UnsupportedVersion(
-                    f"the broker at {connection.address} is from before Kafka 2.5 and cannot tell"
-                    " members of a group apart here: give the group's id alone"
+                    f"cannot check the group member: the broker at {connection.address} is older"
+                    " than Kafka 2.5; give the group ID instead of the group metadata"
                 )
             return version
 
@@ -164,7 +164,7 @@ class TransactionCoordinator:
         )
 
     async def end(self, *, committed: bool) -> ProducerIdentity:
-        """Commit or abort; what the producer's id and epoch are afterwards."""
+        """Commit or abort the transaction, and return the producer's identity for the next one."""
         identity = self._identity
         request = end_request(self._id, identity, committed=committed)
 
@@ -181,7 +181,7 @@ class TransactionCoordinator:
             return identity
         return ProducerIdentity(answer.producer_id, answer.producer_epoch)
 
-    # -- asking ---------------------------------------------------------------------------------
+    # -- requests -------------------------------------------------------------------------------
 
     @property
     def _identity(self) -> ProducerIdentity:
@@ -192,15 +192,15 @@ class TransactionCoordinator:
         return error_about(code, f"transactional.id={self._id}: {about}") if code else None
 
     async def _check_served(self) -> None:
-        """Raise UnsupportedVersion if the brokers have no transactions.
+        """Raise UnsupportedVersion if the brokers do not support transactions.
 
-        Also those of them that know FindCoordinator for one, but nothing of what comes then.
+        Some brokers support FindCoordinator for transactions, but none of the later requests.
         """
         connection = await self._cluster.any_connection()
         if not connection.speaks(EndTxnRequest):
             raise UnsupportedVersion(
-                f"transactional.id={self._id}: the broker at {connection.address} has no"
-                " transactions (it serves no EndTxn): leave transactional.id out; the producer is"
+                f"transactional.id={self._id}: the broker at {connection.address} does not support"
+                " transactions (it does not serve EndTxn); remove transactional.id: the producer is"
                 " idempotent without it"
             )
 
@@ -215,10 +215,11 @@ class TransactionCoordinator:
         group_id: str | None = None,
         while_open: bool = False,
     ) -> R:
-        """The answer without an error, however long that takes; by the group's coordinator if so.
+        """Return a response without an error, retrying without a time limit.
 
-        Raises the first error that trying again would not cure; with `while_open` any, once nothing
-        more can be added to the transaction.
+        The request goes to the coordinator of `group_id`, or else of the transaction. Raises the
+        first error that a retry cannot fix; with `while_open`, any error once nothing more can be
+        added to the transaction.
         """
         kind = CoordinatorKind.TRANSACTION if group_id is None else CoordinatorKind.GROUP
         key = self._id if group_id is None else group_id
@@ -239,13 +240,13 @@ class TransactionCoordinator:
             except (KafkaError, WireError) as failure:
                 error = failure
             verdict = verdict_of(error)
-            if verdict is Verdict.LOOK or _is_about_the_way(error):
+            if verdict is Verdict.FIND_COORDINATOR or _is_connection_error(error):
                 self._cluster.forget_coordinator(key, kind)
             elif verdict is not Verdict.RETRY:
                 raise error
             if while_open and not self._state.may_retry:
                 raise error
-            log.debug("%s; asking again", error)
+            log.debug("retrying a transaction request: %s", error)
             await backoff.wait()
 
     def _backoff(self) -> Backoff:
@@ -257,8 +258,8 @@ class TransactionCoordinator:
         )
 
 
-def _is_about_the_way(error: Exception) -> bool:
-    """Whether the coordinator was not reached, or did not answer."""
+def _is_connection_error(error: Exception) -> bool:
+    """Return whether the coordinator was not reached, or did not respond."""
     return isinstance(error, KafkaError) and error.code in (
         ErrorCode.NETWORK_EXCEPTION,
         ErrorCode.REQUEST_TIMED_OUT,
@@ -267,7 +268,7 @@ def _is_about_the_way(error: Exception) -> bool:
 
 
 def _has_version_2(connection: Connection) -> bool:
-    """Whether the cluster runs transactions of version 2, and this broker speaks all of it."""
+    """Return whether the cluster uses, and the broker supports, transactions of version 2."""
     level = max(
         (
             feature.max_version_level

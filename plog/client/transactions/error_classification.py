@@ -1,4 +1,4 @@
-"""What an error means for a transaction: try again, abort and begin anew, or no more at all.
+"""Classification of errors for transactions: retry, abort and begin again, or give up.
 
 Source: Kafka 4.3 TransactionManager; KIP-360, KIP-588, KIP-654, KIP-1050.
 """
@@ -14,16 +14,16 @@ from plog.wire.schema import WireError
 
 
 class Verdict(Enum):
-    """See the module's text."""
+    """What an error means for a transaction."""
 
     RETRY = "the same request may succeed later"
-    LOOK = "it has another coordinator, or none at the moment"
+    FIND_COORDINATOR = "the coordinator has moved, or is not available now"
     ABORT = "the transaction cannot be committed"
-    FORGOTTEN = "the coordinator has forgotten the producer id: nothing is left to be aborted"
-    FATAL = "this producer can do nothing more"
+    FORGOTTEN = "the coordinator has forgotten the producer ID: there is nothing to abort"
+    FATAL = "the producer must be closed"
 
 
-_LOOK = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
+_COORDINATOR_MOVED = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
 
 _ABORT = frozenset(
     {
@@ -32,7 +32,7 @@ _ABORT = frozenset(
         ErrorCode.OPERATION_NOT_ATTEMPTED,
         ErrorCode.TOPIC_AUTHORIZATION_FAILED,
         ErrorCode.GROUP_AUTHORIZATION_FAILED,
-        # Offsets of a consumer that has lost its place in the group.
+        # Offsets of a consumer that is no longer a member of the group.
         ErrorCode.ILLEGAL_GENERATION,
         ErrorCode.UNKNOWN_MEMBER_ID,
         ErrorCode.FENCED_INSTANCE_ID,
@@ -45,7 +45,7 @@ _ABORT = frozenset(
 )
 
 _FENCED = frozenset({ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH})
-"""A coordinator from before KIP-588 says the second."""
+"""Coordinators older than KIP-588 return the second."""
 
 _FATAL_FOR_A_BATCH = frozenset(
     {
@@ -58,14 +58,14 @@ _FATAL_FOR_A_BATCH = frozenset(
 
 
 def verdict_of(error: Exception) -> Verdict:
-    """What an error that a coordinator answered, or that came up when it was asked, leads to."""
+    """Classify an error returned by a coordinator, or raised by a request to one."""
     if isinstance(error, WireError):
-        return Verdict.LOOK
+        return Verdict.FIND_COORDINATOR
     if not isinstance(error, KafkaError):
         return Verdict.FATAL
     code = error.code
-    if code in _LOOK:
-        return Verdict.LOOK
+    if code in _COORDINATOR_MOVED:
+        return Verdict.FIND_COORDINATOR
     if code in _ABORT:
         return Verdict.ABORT
     if code == ErrorCode.INVALID_PRODUCER_ID_MAPPING:
@@ -74,7 +74,7 @@ def verdict_of(error: Exception) -> Verdict:
 
 
 def verdict_of_batch(error: Exception) -> Verdict:
-    """What it leads to that records of a transaction were not written."""
+    """Classify an error with which records of a transaction failed."""
     if isinstance(error, KafkaError) and not isinstance(error, DeliveryTimedOut):
         if error.code in _FATAL_FOR_A_BATCH:
             return Verdict.FATAL
@@ -84,22 +84,22 @@ def verdict_of_batch(error: Exception) -> Verdict:
 
 
 def explained(error: Exception, transactional_id: str, timeout_ms: int) -> Exception:
-    """A fatal `error` as the application is told it."""
+    """Return a fatal `error` with an explanation for the application."""
     if isinstance(error, KafkaError) and error.code in _FENCED:
         return ProducerFenced(
-            f"transactional.id={transactional_id}: a newer producer uses this id, or a transaction"
-            f" was open for more than transaction.timeout.ms={timeout_ms} and the broker has ended"
-            " it; what was not committed is aborted. Close this producer"
+            f"transactional.id={transactional_id}: a newer producer uses this ID, or a transaction"
+            f" was open for more than transaction.timeout.ms={timeout_ms} and the broker has"
+            " aborted it; close this producer"
         )
     return error
 
 
 def abortable(error: Exception, transactional_id: str) -> TransactionAbortable:
-    """What the application is told when `error` has spoiled its transaction."""
-    why = error.message if isinstance(error, KafkaError) else str(error)
+    """Return the error for the application whose transaction failed with `error`."""
+    why = (error.message if isinstance(error, KafkaError) else str(error)).rstrip(".")
     abortable = TransactionAbortable(
-        f"transactional.id={transactional_id}: the transaction cannot be committed: call"
-        f" abort_transaction(), then begin it anew. The reason: {why or type(error).__name__}"
+        f"transactional.id={transactional_id}: cannot commit the transaction:"
+        f" {why or type(error).__name__}; call abort_transaction(), then begin it again"
     )
     abortable.__cause__ = error
     return abortable

@@ -1,4 +1,4 @@
-"""Transactions as the producers of the three faces have them."""
+"""The transaction methods of the blocking, asyncio and Twisted producers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from plog.client.transactions.context_manager import AsyncTransaction, Transacti
 
 
 class BlockingTransactions:
-    """For a producer that blocks."""
+    """Transaction methods that block."""
 
     init_transactions = blocking(TransactionCalls.init_transactions)
     begin_transaction = blocking(TransactionCalls.begin_transaction)
@@ -19,12 +19,12 @@ class BlockingTransactions:
     abort_transaction = blocking(TransactionCalls.abort_transaction)
 
     def transaction(self) -> Transaction[Self]:
-        """``with`` it: a transaction, committed at the end of the block, or aborted."""
+        """Return a context manager that commits a transaction, or aborts it if the block raises."""
         return Transaction(self)
 
 
 class AsyncioTransactions:
-    """For one on an asyncio loop."""
+    """Transaction methods for an asyncio event loop."""
 
     init_transactions = awaitable(TransactionCalls.init_transactions)
     begin_transaction = awaitable(TransactionCalls.begin_transaction)
@@ -33,12 +33,12 @@ class AsyncioTransactions:
     abort_transaction = awaitable(TransactionCalls.abort_transaction)
 
     def transaction(self) -> AsyncTransaction[Self]:
-        """``async with`` it: a transaction, committed at the end of the block, or aborted."""
+        """Return an async context manager that commits, or aborts if the block raises."""
         return AsyncTransaction(self)
 
 
 class TwistedTransactions:
-    """For one whose methods return Deferreds."""
+    """Transaction methods that return Deferreds."""
 
     init_transactions = deferred(TransactionCalls.init_transactions)
     begin_transaction = deferred(TransactionCalls.begin_transaction)
@@ -47,5 +47,5 @@ class TwistedTransactions:
     abort_transaction = deferred(TransactionCalls.abort_transaction)
 
     def transaction(self) -> AsyncTransaction[Self]:
-        """``async with`` it: a transaction, committed at the end of the block, or aborted."""
+        """Return an async context manager that commits, or aborts if the block raises."""
         return AsyncTransaction(self)

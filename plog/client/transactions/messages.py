@@ -1,4 +1,4 @@
-"""The requests of a transaction, made of plain values; and the errors in what is answered."""
+"""Transaction requests built from plain values, and the errors in their responses."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _BY_TOPIC = attrgetter("topic")
 def init_request(
     transactional_id: str, timeout_ms: int, identity: ProducerIdentity | None
 ) -> InitProducerIdRequest:
-    """Ask for the producer id; with `identity`, for the next epoch of who has that one."""
+    """Build a request for a producer ID; with `identity`, for the next epoch of that ID."""
     request = InitProducerIdRequest(
         transactional_id=transactional_id, transaction_timeout_ms=timeout_ms
     )
@@ -47,7 +47,7 @@ def init_request(
 def add_partitions_request(
     transactional_id: str, identity: ProducerIdentity, partitions: Collection[TopicPartition]
 ) -> AddPartitionsToTxnRequest:
-    """The transaction is about to write to these."""
+    """Build a request that adds partitions to the transaction."""
     return AddPartitionsToTxnRequest(
         v3_and_below_transactional_id=transactional_id,
         v3_and_below_producer_id=identity.producer_id,
@@ -62,7 +62,7 @@ def add_partitions_request(
 def add_offsets_request(
     transactional_id: str, identity: ProducerIdentity, group_id: str
 ) -> AddOffsetsToTxnRequest:
-    """The transaction is about to commit offsets of the group."""
+    """Build a request that adds a group's offsets to the transaction."""
     return AddOffsetsToTxnRequest(
         transactional_id=transactional_id,
         producer_id=identity.producer_id,
@@ -77,7 +77,7 @@ def commit_offsets_request(
     group: GroupMetadata,
     offsets: Mapping[TopicPartition, OffsetAndMetadata],
 ) -> TxnOffsetCommitRequest:
-    """Offsets to be committed with the transaction."""
+    """Build a request that commits offsets with the transaction."""
     return TxnOffsetCommitRequest(
         transactional_id=transactional_id,
         group_id=group.group_id,
@@ -110,7 +110,7 @@ def _offset(
 def end_request(
     transactional_id: str, identity: ProducerIdentity, *, committed: bool
 ) -> EndTxnRequest:
-    """The transaction is over."""
+    """Build a request that commits or aborts the transaction."""
     return EndTxnRequest(
         transactional_id=transactional_id,
         producer_id=identity.producer_id,
@@ -122,10 +122,9 @@ def end_request(
 def error_of_partitions(
     answer: AddPartitionsToTxnResponse | TxnOffsetCommitResponse, about: str
 ) -> KafkaError | None:
-    """What is wrong with an answer about many partitions; None if nothing is.
+    """Return the most significant error of a response about many partitions, or None.
 
-    One error that trying again would not cure counts more than those it would; what was not tried
-    because of another one says least.
+    An error that a retry cannot fix outranks one that it can; OPERATION_NOT_ATTEMPTED ranks last.
     """
     found = [
         error_about(code, f"{about} {partition}") for partition, code in _codes(answer) if code

@@ -1,12 +1,12 @@
-"""Does what an application asks of its transactions, in the order in which it has to happen.
+"""The transaction manager: carries out an application's transaction calls in the required order.
 
-A call may be given up before it has ended: its time is over, or nobody waits any more. What it
-began goes on; the same call again waits for the same outcome, another one is refused until then.
+A call may time out or be cancelled before it completes. Its work continues: the same call again
+waits for the same outcome, and any other call is refused until then.
 
-    commit   records that wait for their topic, then all there are, have their outcome; if each was
-             written the coordinator is told
-    abort    nothing more is sent; what is under way has ended; then the coordinator is told
-    after both, in version 1 and where numbers may be missing: the next epoch (KIP-360)
+    commit   wait until all records, including those that wait for their topic, have an outcome;
+             if all were written, tell the coordinator
+    abort    stop sending and wait for the requests in flight, then tell the coordinator
+    then     in version 1, if sequence numbers may be missing: get the next epoch (KIP-360)
 
 Source: Kafka 4.3 TransactionManager, Sender.
 """
@@ -45,29 +45,29 @@ _ABORT = "abort_transaction()"
 
 
 class Outbox(Protocol):
-    """The producer's records, as far as transactions have to do with them."""
+    """The producer's records, as the transaction manager controls them."""
 
-    async def gather(self) -> None:
-        """Wait until what was sent, and waits for its topic or for memory, is among the others."""
+    async def wait_for_blocked(self) -> None:
+        """Wait until sends that wait for their topic or for memory have added their records."""
 
     async def finish(self) -> None:
-        """Let nothing linger, and wait until every record has its outcome."""
+        """Send batches without lingering, and wait until every record has its outcome."""
 
     def drop(self, error: Exception) -> None:
-        """Fail what is not on its way with `error`."""
+        """Fail all records that are not in flight with `error`."""
 
     async def discard(self, error: Exception) -> None:
-        """The same, and wait until no request is under way."""
+        """Fail all records that are not in flight, and wait until no request is."""
 
     def wake(self) -> None:
-        """Look which batches may go now."""
+        """Wake the sender."""
 
     def close_gate(self, change: Callable[[], None]) -> None:
-        """Call `change` at a moment when no thread is within `send`."""
+        """Call `change` while no thread is inside `send`."""
 
 
 class _Call:
-    """Something that was begun, and its outcome."""
+    """A call in progress, and its outcome."""
 
     def __init__(self, network: Network, name: str, work: Coroutine[Any, Any, None]) -> None:
         self.name = name
@@ -79,15 +79,15 @@ class _Call:
         try:
             await work
         except Cancelled:
-            self._error = ClosedError(f"{self.name}: the producer was closed meanwhile")
+            self._error = ClosedError(f"{self.name} failed: the producer was closed")
         except Exception as error:
-            if not isinstance(error, PlogError | WireError):  # Our bug, but who waits is told.
+            if not isinstance(error, PlogError | WireError):  # A bug; report it to the waiters too.
                 log.exception("%s failed", self.name)
             self._error = error
         self._ended.set()
 
     async def wait(self, timeout_s: float | None) -> bool:
-        """Whether it has ended in time. Raises what it failed with."""
+        """Return whether the call completed in time. Raises the error with which it failed."""
         if not await self._ended.wait(timeout_s):
             return False
         if self._error is not None:
@@ -95,16 +95,16 @@ class _Call:
         return True
 
     async def ended(self, timeout_s: float | None = None) -> bool:
-        """Whether it has ended in time, whatever that end is."""
+        """Return whether the call completed in time, with or without an error."""
         return await self._ended.wait(timeout_s)
 
     def cancel(self) -> None:
-        """End it where it stands."""
+        """Cancel the call."""
         self._task.cancel()
 
 
 class TransactionManager:
-    """See the module's text. Engine's thread only."""
+    """The transactions of one producer. Engine's thread only."""
 
     def __init__(
         self,
@@ -124,22 +124,22 @@ class TransactionManager:
         self._transaction_timeout_ms = transaction_timeout_ms
         self._call: _Call | None = None
         self._late: list[_Call] = []
-        """Calls that nobody waits for, whose request may still be on its way."""
+        """Abandoned calls whose requests may still be in flight."""
         self._adder: Task | None = None
         self._is_adding = False
-        state.on_new_partition = self._begin_adding
+        state.on_new_partition = self._start_adder
 
-    # -- what an application calls --------------------------------------------------------------
+    # -- calls of the application ---------------------------------------------------------------
 
     async def init(self, timeout_s: float | None = None) -> None:
-        """See `TransactionCalls.init_transactions`."""
-        await self._do("init_transactions()", self.state.begin_init, self._init, timeout_s)
+        """Implement `TransactionCalls.init_transactions`."""
+        await self._run_call("init_transactions()", self.state.begin_init, self._init, timeout_s)
 
     async def begin(self) -> None:
-        """See `TransactionCalls.begin_transaction`. An abort under way is waited for."""
+        """Implement `TransactionCalls.begin_transaction`, after any abort in progress."""
         if self._call is not None and self._call.name == _ABORT:
             await self.abort()
-        await self._do("begin_transaction()", self.state.check_may_begin, self._begin, None)
+        await self._run_call("begin_transaction()", self.state.check_may_begin, self._begin, None)
 
     async def add_offsets(
         self,
@@ -147,31 +147,31 @@ class TransactionManager:
         group: GroupMetadata,
         timeout_s: float | None = None,
     ) -> None:
-        """See `TransactionCalls.send_offsets_to_transaction`."""
+        """Implement `TransactionCalls.send_offsets_to_transaction`."""
         name = "send_offsets_to_transaction()"
         limit_s = self._timeout_s if timeout_s is None else timeout_s
         deadline_s = self._network.now_s() + limit_s
         try:
             while (call := self._call) is not None and call.name == name:
-                # Others' offsets: these come behind them.
+                # Another call adds offsets: wait for it.
                 if not await call.ended(max(0.0, deadline_s - self._network.now_s())):
-                    raise self._too_late(name, limit_s)
+                    raise self._timed_out(name, limit_s)
                 self._forget(call)
             if self._call is None:
                 self.state.check_may_add_offsets()
                 if not offsets:
                     return
-            await self._do(
+            await self._run_call(
                 name,
                 self.state.check_may_add_offsets,
                 lambda: self._add_offsets(offsets, group),
                 max(0.0, deadline_s - self._network.now_s()),
             )
-        except (RequestTimedOut, Cancelled) as error:  # Whether they are in it cannot be known.
-            self._spoil(error)
+        except (RequestTimedOut, Cancelled) as error:  # The offsets may have been added or not.
+            self._fail_transaction(error)
             call = self._call
             if call is not None and call.name == name:
-                # Its request may have left, and must not reach the next transaction.
+                # Its request may be in flight, and must not affect the next transaction.
                 self._call = None
                 self._late.append(call)
             if not isinstance(error, Cancelled):
@@ -179,23 +179,23 @@ class TransactionManager:
             raise
 
     async def commit(self, timeout_s: float | None = None) -> None:
-        """See `TransactionCalls.commit_transaction`."""
-        await self._do("commit_transaction()", self._check_commit, self._commit, timeout_s)
+        """Implement `TransactionCalls.commit_transaction`."""
+        await self._run_call("commit_transaction()", self._check_commit, self._commit, timeout_s)
 
     async def abort(self, timeout_s: float | None = None) -> None:
-        """See `TransactionCalls.abort_transaction`."""
-        await self._do(_ABORT, self._begin_abort, self._abort, timeout_s)
+        """Implement `TransactionCalls.abort_transaction`."""
+        await self._run_call(_ABORT, self._begin_abort, self._abort, timeout_s)
 
     @property
     def is_open(self) -> bool:
-        """Whether there is a transaction that only its abort would end, and nothing ends it."""
+        """Whether a transaction is open and no call in progress ends it."""
         return self._call is None and self.state.phase in (
             Phase.IN_TRANSACTION,
             Phase.ABORTABLE_ERROR,
         )
 
     async def settled(self, timeout_s: float | None) -> None:
-        """Wait for what is under way, whatever becomes of it."""
+        """Wait for the call in progress, ignoring its errors."""
         if self._call is not None:
             call = self._call
             try:
@@ -203,50 +203,50 @@ class TransactionManager:
             except Cancelled:
                 raise
             except Exception as error:
-                log.warning("%s, and then the producer was closed: %s", call.name, error)
+                log.warning("%s failed while the producer was closing: %s", call.name, error)
                 has_ended = True
             if has_ended:
                 self._forget(call)
 
     def stop(self) -> None:
-        """Ask nobody anything any more."""
+        """Cancel all calls and requests."""
         for running in (self._call, self._adder, *self._late):
             if running is not None:
                 running.cancel()
 
-    async def _do(
+    async def _run_call(
         self,
         name: str,
         begin: Callable[[], None],
         work: Callable[[], Coroutine[Any, Any, None]],
         timeout_s: float | None,
     ) -> None:
-        """Begin what is called `name`, or find it begun; wait for its outcome."""
+        """Start the call `name`, or join it if it is in progress, and wait for its outcome."""
         call = self._call
         if call is None:
             begin()
             call = self._call = _Call(self._network, name, work())
         elif call.name != name:
             raise IllegalState(
-                f"transactional.id={self.state.transactional_id}: how {call.name} has ended is not"
-                f" known yet: call it again before {name}"
+                f"cannot call {name} for transactional.id={self.state.transactional_id}: the"
+                f" outcome of {call.name} is unknown; call {call.name} again first"
             )
         limit_s = self._timeout_s if timeout_s is None else timeout_s
         try:
             in_time = await call.wait(limit_s)
         except Cancelled:
-            raise  # Nobody waits any more; it goes on.
+            raise  # Only this wait is cancelled; the call continues.
         except Exception:
             self._forget(call)
             raise
         if not in_time:
-            raise self._too_late(name, limit_s)
+            raise self._timed_out(name, limit_s)
         self._forget(call)
 
-    def _too_late(self, name: str, limit_s: float) -> RequestTimedOut:
+    def _timed_out(self, name: str, limit_s: float) -> RequestTimedOut:
         return RequestTimedOut(
-            f"transactional.id={self.state.transactional_id}: {name}: not within"
-            f" {limit_s:g} s. It goes on: call it again to wait for its outcome"
+            f"transactional.id={self.state.transactional_id}: {name} did not complete within"
+            f" {limit_s:g} s; it continues: call it again to wait for its outcome"
         )
 
     def _forget(self, call: _Call) -> None:
@@ -266,7 +266,7 @@ class TransactionManager:
     async def _begin(self) -> None:
         is_v2 = self._coordinator.is_v2
         if is_v2 and not self.state.is_v2 and self.state.number:
-            # The cluster was raised meanwhile: what is late from before must not be taken for new.
+            # The cluster was upgraded: a new epoch fences late requests of version 1.
             await self._renew()
         self.state.begin(is_v2=is_v2)
 
@@ -274,7 +274,7 @@ class TransactionManager:
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata
     ) -> None:
         try:
-            self.state.asking_to_add()
+            self.state.begin_adding()
             if not self.state.is_v2:
                 await self._coordinator.add_offsets(group.group_id)
                 self.state.added()
@@ -282,7 +282,7 @@ class TransactionManager:
             await self._coordinator.commit_offsets(group, offsets)
             self.state.added()
         except (KafkaError, WireError) as error:
-            if not self.state.may_retry:  # It is late: there is nothing left to add to.
+            if not self.state.may_retry:  # Too late: the transaction is already ending.
                 self.state.needs_new_epoch = True
                 self.state.raise_error()
                 raise
@@ -293,7 +293,7 @@ class TransactionManager:
         self._outbox.close_gate(self.state.check_may_commit)
 
     async def _commit(self) -> None:
-        await self._outbox.gather()
+        await self._outbox.wait_for_blocked()
         self._outbox.close_gate(self.state.begin_commit)
         await self._outbox.finish()
         self.state.raise_error()
@@ -328,7 +328,7 @@ class TransactionManager:
                 if not committed and verdict_of(error) is Verdict.FORGOTTEN:
                     state.is_forgotten = True
                 elif committed or not self._was_never_begun(error):
-                    self._fail(self._over_already(error) if committed else error)
+                    self._fail(self._explain_invalid_state(error) if committed else error)
                     state.raise_error()
         has_new_epoch = identity != state.identity
         if state.is_forgotten or (state.needs_new_epoch and not has_new_epoch):
@@ -338,41 +338,41 @@ class TransactionManager:
         state.ended(identity)
 
     def _was_never_begun(self, error: Exception) -> bool:
-        """Whether there is nothing to abort, as what was to begin it has got lost."""
+        """Return whether there is nothing to abort because the first request was lost."""
         is_unknown = isinstance(error, KafkaError) and error.code == ErrorCode.INVALID_TXN_STATE
         if is_unknown and self.state.is_v2:
-            self.state.needs_new_epoch = True  # EndTxn has given none.
+            self.state.needs_new_epoch = True  # EndTxn has not returned one.
         return is_unknown and (self.state.is_v2 or self.state.begun is Begun.PERHAPS)
 
-    def _over_already(self, error: Exception) -> Exception:
-        """Why there is no transaction to commit, if that is what `error` says."""
+    def _explain_invalid_state(self, error: Exception) -> Exception:
+        """Return the reason if `error` says that there is no transaction to commit."""
         if isinstance(error, KafkaError) and error.code == ErrorCode.INVALID_TXN_STATE:
             return TransactionAbortable(
-                "the broker has aborted it, as it was open for longer than"
+                "the broker has aborted it because it was open for longer than"
                 f" transaction.timeout.ms={self._transaction_timeout_ms}"
             )
         return error
 
     async def _renew(self) -> None:
-        """The next epoch, from the coordinator."""
+        """Get the next epoch from the coordinator."""
         try:
             self.state.identity = await self._coordinator.init(self.state.identity)
         except (KafkaError, WireError) as error:
-            self._lose(error)
+            self._fail_producer(error)
             self.state.raise_error()
 
     # -- partitions -----------------------------------------------------------------------------
 
-    def _begin_adding(self) -> None:
+    def _start_adder(self) -> None:
         if not self._is_adding:
             self._is_adding = True
             self._adder = self._network.spawn(self._add(), "adding partitions to a transaction")
 
     async def _add(self) -> None:
-        await self._network.sleep(0)  # All that this look at the queues finds go together.
+        await self._network.sleep(0)  # Collect all partitions of this check of the queues.
         try:
             while self.state.may_retry and (partitions := self.state.new_partitions):
-                self.state.asking_to_add()
+                self.state.begin_adding()
                 await self._coordinator.add_partitions(partitions)
                 self.state.added(partitions)
                 self._outbox.wake()
@@ -381,10 +381,10 @@ class TransactionManager:
         finally:
             self._is_adding = False
 
-    # -- what goes wrong ------------------------------------------------------------------------
+    # -- errors ---------------------------------------------------------------------------------
 
     def batch_failed(self, error: Exception, *, had_numbers: bool) -> None:
-        """Records of the transaction were not written, or nobody knows whether they were."""
+        """Fail the transaction after records were not written, or may not have been."""
         state = self.state
         state.needs_new_epoch |= had_numbers
         if state.phase is Phase.ABORTING or not state.may_retry:
@@ -392,41 +392,41 @@ class TransactionManager:
         verdict = verdict_of_batch(error)
         state.is_forgotten |= verdict is Verdict.FORGOTTEN
         if verdict is Verdict.FATAL:
-            self._lose(error)
+            self._fail_producer(error)
         else:
-            self._spoil(error)
+            self._fail_transaction(error)
 
     def _fail(self, error: Exception) -> None:
-        """A coordinator has refused something for good."""
+        """Handle a coordinator's error that a retry cannot fix."""
         verdict = verdict_of(error)
         self.state.is_forgotten |= verdict is Verdict.FORGOTTEN
         self.state.needs_new_epoch = True
         if verdict is Verdict.FATAL or self.state.phase is Phase.ABORTING:
-            self._lose(error)
+            self._fail_producer(error)
         else:
-            self._spoil(error)
+            self._fail_transaction(error)
 
-    def _spoil(self, error: Exception) -> None:
-        self.state.spoil(error)
+    def _fail_transaction(self, error: Exception) -> None:
+        self.state.fail_transaction(error)
         self._drop("its transaction has failed", error)
 
-    def _lose(self, error: Exception) -> None:
+    def _fail_producer(self, error: Exception) -> None:
         explained = self._explained(error)
-        self.state.lose(explained)
-        self._drop("the producer can do nothing more", explained)
+        self.state.fail_producer(explained)
+        self._drop("the producer has failed", explained)
 
     def _explained(self, error: Exception) -> Exception:
         return explained(error, self.state.transactional_id, self._transaction_timeout_ms)
 
     def _drop(self, why: str, cause: Exception) -> None:
-        """Fail what is not on its way: soon, not in the midst of somebody's loop."""
+        """Fail records that are not in flight: later, as the caller may be iterating over them."""
         error = TransactionAborted(
             f"transactional.id={self.state.transactional_id}: the record was not sent: {why}:"
             f" {cause}"
         )
         error.__cause__ = cause
         dropping = self._drop_soon(error, self.state.number)
-        self._network.spawn(dropping, "giving up the records of a transaction")
+        self._network.spawn(dropping, "dropping the records of a transaction")
 
     async def _drop_soon(self, error: Exception, number: int) -> None:
         await self._network.sleep(0)

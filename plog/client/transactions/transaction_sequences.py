@@ -1,8 +1,8 @@
 """Sequence numbers of a partition within transactions.
 
-An idempotent producer mends what has gone wrong with its numbers by an epoch of its own choice
-(sequence_numbers.py). Here epochs are the coordinator's: what cannot be sent again under the same
-numbers fails, and with it the transaction. The next epoch begins anew at 0.
+An idempotent producer recovers from missing sequence numbers by raising the epoch itself
+(sequence_numbers.py). In transactions the coordinator assigns epochs: a batch that cannot be
+retried with its numbers fails, and so does the transaction. Numbers restart at 0 in the next epoch.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ B = TypeVar("B", bound=SequencedBatch)
 
 
 class TransactionSequences(PartitionSequences[B]):
-    """The numbers of one partition; and whether the partition is in the transaction."""
+    """The sequence numbers of one partition, which also add the partition to the transaction."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class TransactionSequences(PartitionSequences[B]):
         return self._state.admits(self._partition)
 
     def _restart(self, identity: ProducerIdentity | None) -> None:
-        """A new epoch: by the end of a transaction all that was sent in it is settled."""
+        """Restart in a new epoch. All batches of a finished transaction are settled."""
         self.identity = identity
         self.is_broken = False
         self._next_sequence = 0
@@ -56,29 +56,29 @@ class TransactionSequences(PartitionSequences[B]):
         self._window.clear()
 
     def out_of_order(self, batch: B) -> bool:
-        """The broker misses numbers before `batch`, which fails unless they are yet to come."""
+        """Return whether to retry `batch`: only if earlier batches may still fill the gap."""
         waits = super().out_of_order(batch)
         if self.is_broken:
-            batch.put_aside, waits = True, False
+            batch.is_deferred, waits = True, False
         return waits
 
     def unknown_producer(self, batch: B, *, is_fenced: bool = False) -> bool:
-        """The broker does not know the producer any more, or a newer one: `batch` fails."""
+        """Return False: `batch` fails if the broker has lost or fenced the producer."""
         batch.on_wire = False
         self.is_broken = True
         return False
 
-    def mend(self) -> tuple[list[B], list[B]]:
-        """What was put aside fails; nothing is sent before the next epoch."""
-        lost = [batch for batch in self._unsettled() if self.is_broken and batch.put_aside]
+    def recover(self) -> tuple[list[B], list[B]]:
+        """Return deferred batches, which fail; nothing is sent before the next epoch."""
+        lost = [batch for batch in self._unsettled() if self.is_broken and batch.is_deferred]
         for batch in lost:
             batch.is_settled = True
         return lost, []
 
 
-def transactional(
+def sequences_factory(
     state: TransactionState, settings: ProducerSettings
 ) -> Callable[[TopicPartition], PartitionSequences[ProducerBatch]]:
-    """What makes the numbers of a partition for a producer of transactions."""
+    """Return a factory of partition sequences for a transactional producer."""
     window_max = settings.max_in_flight_requests_per_connection
     return lambda partition: TransactionSequences(partition, state, window_max=window_max)

@@ -1,4 +1,4 @@
-"""The producer with a ``transactional.id``: it sends within transactions only."""
+"""The producer with a ``transactional.id``, which sends records only within transactions."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ log = logging.getLogger("plog.client")
 
 H = TypeVar("H", bound=RecordHandle)
 
-_LOOK_S = 0.005
-"""How often to see whether the last request has ended whose records have an outcome already."""
+_POLL_S = 0.005
+"""How often to check whether the last request has ended, after all records have an outcome."""
 
 
 class TransactionalCore(ProducerCore[H]):
-    """See the module's text."""
+    """A ProducerCore whose records belong to transactions."""
 
     def __init__(
         self, cluster: Cluster, network: Network, settings: ProducerSettings, **options: Any
@@ -64,10 +64,11 @@ class TransactionalCore(ProducerCore[H]):
         on_delivery: OnDelivery | None = None,
         claim: Claim = Claim.NEW,
     ) -> H | None:
-        """As `ProducerCore.send`, within a transaction.
+        """Accept a record as `ProducerCore.send` does, within a transaction.
 
-        Raises besides IllegalState outside of one, TransactionAbortable in one that has failed, and
-        what the producer has failed with for good. What is not taken spoils the transaction.
+        Also raises IllegalState outside a transaction, TransactionAbortable in one that has failed,
+        and the error with which the producer has failed. A refused record makes the transaction
+        fail.
         """
         self._state.check_may_send()
         try:
@@ -81,7 +82,7 @@ class TransactionalCore(ProducerCore[H]):
             raise
 
     def _append_in_transaction(self, *record: Any) -> H | None:
-        with self._gate:  # From here on the transaction does not end without this record.
+        with self._gate:  # The transaction cannot end between the check and the append.
             self._state.check_may_send()
             return self._accumulator.append(*record)
 
@@ -97,7 +98,10 @@ class TransactionalCore(ProducerCore[H]):
         headers: Headers = (),
         on_delivery: OnDelivery | None = None,
     ) -> H:
-        """As `ProducerCore.send_soon`; a commit waits for it, an abort does not."""
+        """Accept a record as `ProducerCore.send_soon` does.
+
+        A commit waits for the record, an abort does not.
+        """
         number = self._state.number
         deadline_s = self._network.now_s() + self._settings.max_block_ms / 1000
         record = (topic, value, key, partition, timestamp, headers, on_delivery)
@@ -110,7 +114,7 @@ class TransactionalCore(ProducerCore[H]):
             return self.send(*record, Claim.FIRST)
 
         try:
-            return await self._until_taken(attempt, topic, partition, deadline_s)
+            return await self._until_accepted(attempt, topic, partition, deadline_s)
         except Cancelled:
             raise
         except PlogError as error:
@@ -124,16 +128,16 @@ class TransactionalCore(ProducerCore[H]):
         self.transactions.batch_failed(error, had_numbers=had_numbers)
 
     async def close(self, timeout_s: float | None = None) -> None:
-        """As `ProducerCore.close`. A transaction that is open is aborted."""
+        """Close as `ProducerCore.close` does, after aborting an open transaction."""
         if self._is_closed:
             return
         limit_s = self._settings.max_block_ms / 1000 if timeout_s is None else timeout_s
         deadline_s = self._network.now_s() + limit_s
         try:
             await self._end_transaction(deadline_s)
-        except Cancelled:  # Nobody waits any more, and what was sent has to have an end.
+        except Cancelled:  # Every record needs an outcome even if close is cancelled.
             self._stop_transactions()
-            self._take_no_more()
+            self._refuse_records()
             self._close_rest()
             raise
         self._stop_transactions()
@@ -149,16 +153,16 @@ class TransactionalCore(ProducerCore[H]):
             except Cancelled:
                 raise
             except PlogError as error:
-                log.warning("a transaction was not aborted before the producer's end: %s", error)
+                log.warning("cannot abort a transaction while closing the producer: %s", error)
 
     def _stop_transactions(self) -> None:
         assert self.transactions is not None
         self.transactions.stop()
         self._drop(ClosedError("the producer was closed before its transaction was committed"))
 
-    # -- for the transactions -------------------------------------------------------------------
+    # -- for the transaction manager ------------------------------------------------------------
 
-    async def _gather(self) -> None:
+    async def _wait_for_blocked(self) -> None:
         while self._blocked:
             self._progress.clear()
             await self._progress.wait()
@@ -167,11 +171,11 @@ class TransactionalCore(ProducerCore[H]):
         self._drop(error)
         await self._until_finished(list(self._accumulator.incomplete))
         while self._metrics.requests_in_flight:
-            await self._network.sleep(_LOOK_S)
+            await self._network.sleep(_POLL_S)
 
     def _drop(self, error: Exception) -> None:
         for batch in list(self._accumulator.incomplete):
-            if not batch.on_wire and not batch.is_done:  # To fail one may settle others.
+            if not batch.on_wire and not batch.is_done:  # Failing one batch may settle others.
                 self._accumulator.remove(batch)
                 self._deliveries.fail(batch, error)
 
@@ -181,10 +185,10 @@ class TransactionalCore(ProducerCore[H]):
 
 
 class _Outbox:
-    """A producer as its transactions see it."""
+    """The Outbox of a transactional producer."""
 
     def __init__(self, core: TransactionalCore[Any]) -> None:
-        self.gather = core._gather
+        self.wait_for_blocked = core._wait_for_blocked
         self.finish = core.flush
         self.drop = core._drop
         self.discard = core._discard
@@ -195,6 +199,6 @@ class _Outbox:
 def producer_core(
     cluster: Cluster, network: Network, settings: ProducerSettings, **options: Any
 ) -> ProducerCore[Any]:
-    """The producer that the settings ask for: with transactions, or without."""
+    """Return a producer as configured: transactional or not."""
     kind = ProducerCore[Any] if settings.transactional_id is None else TransactionalCore[Any]
     return kind(cluster, network, settings, **options)

@@ -1,4 +1,4 @@
-"""Objects of the application that a client calls are checked where they are given."""
+"""Faces check the application objects that a client calls."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def make_consumer() -> Callable[[], PollingConsumer]:
     return make
 
 
-def test_right_objects_are_taken() -> None:
+def test_valid_objects_are_accepted() -> None:
     class Two:
         def on_partitions_revoked(self, partitions: object) -> None: ...
         def on_partitions_assigned(self, partitions: object) -> None: ...
@@ -137,7 +137,7 @@ def test_commit_callback_that_cannot_be_called_is_refused(
 
 
 @pytest.mark.parametrize("face", [blocking, asyncio_face, twisted_face])
-def test_type_checkers_know_what_a_listener_is(face: Any) -> None:
+def test_listener_parameters_are_annotated(face: Any) -> None:
     hints = get_type_hints(PollingConsumer.subscribe)
     assert hints["listener"] == ConsumerRebalanceListener | None
     parameters = face.Consumer.__init__.__annotations__

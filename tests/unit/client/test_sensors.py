@@ -7,14 +7,14 @@ import math
 from plog.client.sensors import Sensor
 
 
-def test_it_averages_and_finds_the_largest() -> None:
+def test_sensor_returns_average_and_maximum() -> None:
     sensor = Sensor(0.0)
     for value in (1, 5, 3):
         sensor.record(value, 1.0)
     assert (sensor.average(2.0), sensor.maximum(2.0), sensor.count, sensor.total) == (3, 5, 3, 9)
 
 
-def test_what_is_older_than_all_windows_counts_no_more_but_in_the_totals() -> None:
+def test_values_older_than_all_windows_count_only_in_totals() -> None:
     sensor = Sensor(0.0, windows=2, window_s=10)
     sensor.record(100, 1.0)
     sensor.record(2, 12.0)
@@ -24,7 +24,7 @@ def test_what_is_older_than_all_windows_counts_no_more_but_in_the_totals() -> No
     assert (sensor.average(24.0), sensor.total) == (3, 106)
 
 
-def test_nothing_recorded_is_not_a_number_and_a_rate_of_zero() -> None:
+def test_empty_sensor_returns_nan_and_a_rate_of_zero() -> None:
     sensor = Sensor(0.0)
     assert math.isnan(sensor.average(1.0))
     assert math.isnan(sensor.maximum(1.0))
@@ -33,7 +33,7 @@ def test_nothing_recorded_is_not_a_number_and_a_rate_of_zero() -> None:
     assert math.isnan(sensor.maximum(1000.0))
 
 
-def test_a_rate_counts_the_time_that_passed_and_a_window_that_is_missing() -> None:
+def test_rate_includes_elapsed_time_and_a_missing_window() -> None:
     sensor = Sensor(0.0, windows=2, window_s=10)
     sensor.record(60, 1.0)
     sensor.record(60, 2.0)
@@ -43,7 +43,7 @@ def test_a_rate_counts_the_time_that_passed_and_a_window_that_is_missing() -> No
     assert sensor.rate(100.0) == 0
 
 
-def test_a_sum_of_several_counts_as_many() -> None:
+def test_recorded_sum_counts_as_several_values() -> None:
     sensor = Sensor(0.0)
     sensor.record(12, 1.0, 3)
     sensor.record(8, 1.0)

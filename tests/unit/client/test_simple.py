@@ -1,4 +1,4 @@
-"""The simple client against a script: what it asks, in which version, and what answers mean."""
+"""SimpleClient against a scripted broker: requests, versions and responses."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _offsets(error_code: int = 0, offset: int = -1) -> list_offsets.ListOffsetsR
     return list_offsets.ListOffsetsResponse(topics=[topic])
 
 
-def test_versions_are_asked_once_and_in_a_version_all_brokers_answer() -> None:
+def test_api_versions_are_requested_once_in_version_0() -> None:
     steps = [serve_versions(), _answer(_offsets(offset=5)), _answer(_offsets(offset=6))]
     with ScriptedBroker(steps) as broker, SimpleClient("127.0.0.1", broker.port) as client:
         assert client.list_offset("t", 0) == 5
@@ -67,23 +67,21 @@ def test_versions_are_asked_once_and_in_a_version_all_brokers_answer() -> None:
     assert {header.client_id for header in headers} == {"plog-simple"}
 
 
-def test_api_versions_are_a_range_by_key() -> None:
+def test_api_versions_returns_ranges_by_key() -> None:
     steps = [serve_versions(FETCH=11)]
     with ScriptedBroker(steps) as broker, SimpleClient("127.0.0.1", broker.port) as client:
         assert client.api_versions()[ApiKey.FETCH] == (0, 11)
 
 
 @pytest.mark.parametrize(("served", "used"), [(5, 5), (7, 7), (12, 12), (13, 12), (99, 12)])
-def test_the_highest_version_of_both_sides_that_names_topics_is_used(
-    served: int, used: int
-) -> None:
+def test_fetch_uses_highest_common_version_with_topic_names(served: int, used: int) -> None:
     steps = [serve_versions(FETCH=served), _answer(_fetched())]
     with ScriptedBroker(steps) as broker, SimpleClient("127.0.0.1", broker.port) as client:
         assert client.fetch("t", 0, 0) == []
     assert broker.requests[1][0].api_version == used
 
 
-def test_without_a_shared_version_the_error_names_both_ranges() -> None:
+def test_error_names_both_ranges_when_versions_do_not_overlap() -> None:
     steps = [serve_versions(FETCH=3)]
     with (
         _client(steps) as client,
@@ -92,14 +90,14 @@ def test_without_a_shared_version_the_error_names_both_ranges() -> None:
         client.fetch("t", 0, 0)
 
 
-def test_an_api_the_broker_lacks_is_unsupported() -> None:
+def test_missing_api_raises_unsupported_version() -> None:
     versions = [ApiVersion(api_key=ApiKey.FETCH, min_version=4, max_version=12)]
     steps = [_answer(ApiVersionsResponse(api_keys=versions))]
     with _client(steps) as client, pytest.raises(UnsupportedVersion, match="METADATA"):
         client.metadata()
 
 
-def test_metadata_of_some_topics_or_of_all() -> None:
+def test_metadata_requests_some_topics_or_all() -> None:
     topics = [metadata.MetadataResponseTopic(name="t")]
     response = metadata.MetadataResponse(topics=topics)
     steps = [serve_versions(), _answer(response), _answer(response)]
@@ -114,14 +112,14 @@ def test_metadata_of_some_topics_or_of_all() -> None:
     assert every.topics is None
 
 
-def test_metadata_raises_a_topics_error() -> None:
+def test_metadata_raises_error_of_topic() -> None:
     topics = [metadata.MetadataResponseTopic(name="t", error_code=3)]
     steps = [serve_versions(), _answer(metadata.MetadataResponse(topics=topics))]
     with _client(steps) as client, pytest.raises(UnknownTopicOrPartition, match="topic t"):
         client.metadata(["t"])
 
 
-def test_a_topic_is_created_with_the_brokers_replication() -> None:
+def test_create_topic_uses_default_replication_factor() -> None:
     def created(error_code: int, message: str | None = None) -> Step:
         result = create_topics.CreatableTopicResult(
             name="t", error_code=error_code, error_message=message
@@ -160,7 +158,7 @@ def test_records_are_produced_as_one_batch() -> None:
     assert second.timestamp > 1_700_000_000_000
 
 
-def test_a_refused_batch_raises_what_the_broker_says() -> None:
+def test_produce_raises_error_of_broker() -> None:
     steps = [
         serve_versions(),
         _answer(_produced(error_code=6)),
@@ -173,14 +171,14 @@ def test_a_refused_batch_raises_what_the_broker_says() -> None:
             client.produce("t", 0, [Record()])
 
 
-def test_with_acks_0_no_answer_is_awaited() -> None:
+def test_produce_with_acks_0_does_not_wait_for_response() -> None:
     steps: list[Step] = [serve_versions(), lambda _: b"", _answer(_offsets(offset=1))]
     with ScriptedBroker(steps) as broker, SimpleClient("127.0.0.1", broker.port) as client:
         assert client.produce("t", 0, [Record()], acks=0) == -1
         assert client.list_offset("t", 0) == 1
 
 
-def test_a_fetch_starts_at_the_offset_asked_for() -> None:
+def test_fetch_starts_at_requested_offset() -> None:
     batch = build_batch([Record(value=b"%d" % i) for i in range(5)], base_offset=10)
     steps = [serve_versions(), _answer(_fetched(records=batch))]
     with ScriptedBroker(steps) as broker, SimpleClient("127.0.0.1", broker.port) as client:
@@ -194,7 +192,7 @@ def test_a_fetch_starts_at_the_offset_asked_for() -> None:
     assert (wanted.partition, wanted.fetch_offset, wanted.partition_max_bytes) == (3, 13, 1234)
 
 
-def test_a_fetch_raises_the_partitions_error_and_damage() -> None:
+def test_fetch_raises_partition_error_or_corruption() -> None:
     damaged = bytearray(build_batch([Record()]))
     damaged[-1] ^= 1
     steps = [
@@ -209,7 +207,7 @@ def test_a_fetch_raises_the_partitions_error_and_damage() -> None:
             client.fetch("t", 0, 0)
 
 
-def test_an_offset_is_asked_by_time_or_by_end() -> None:
+def test_list_offset_by_timestamp_or_log_end() -> None:
     steps = [serve_versions()] + [_answer(_offsets(offset=offset)) for offset in (9, 0, -1)]
     with ScriptedBroker(steps) as broker, SimpleClient("127.0.0.1", broker.port) as client:
         assert client.list_offset("t", 1) == 9
@@ -222,7 +220,7 @@ def test_an_offset_is_asked_by_time_or_by_end() -> None:
     assert asked == [LATEST, EARLIEST, 1_700_000_000_000]
 
 
-def test_an_answer_about_nothing_makes_no_sense() -> None:
+def test_empty_response_is_malformed() -> None:
     steps = [serve_versions(), _answer(list_offsets.ListOffsetsResponse())]
-    with _client(steps) as client, pytest.raises(WireError, match="0 answers"):
+    with _client(steps) as client, pytest.raises(WireError, match="expected one result, found 0"):
         client.list_offset("t", 0)

@@ -1,4 +1,4 @@
-"""A client that nobody has closed, and nobody has any more: the collector ends it in silence."""
+"""TaskCompletion calls its function at every end of a block except garbage collection."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from tests.unit.client.faces.test_polling_consumer_faults import Stream
 
 
 @pytest.mark.parametrize(("seed", "steps"), [(12, 17), (16, 21), (27, 12)])
-def test_what_is_collected_wakes_nobody_and_says_nothing(
+def test_garbage_collected_client_logs_no_errors(
     caplog: pytest.LogCaptureFixture, seed: int, steps: int
 ) -> None:
-    gc.collect()  # Other tests' own.
+    gc.collect()  # Garbage that other tests have left.
     gc.disable()
     try:
         stream = Stream(seed)
@@ -31,14 +31,14 @@ def test_what_is_collected_wakes_nobody_and_says_nothing(
     assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
 
 
-def test_others_are_told_of_every_other_end() -> None:
-    told: list[str] = []
-    with TaskCompletion(told.append, "well"):
+def test_function_is_called_unless_block_ends_with_generator_exit() -> None:
+    ended: list[str] = []
+    with TaskCompletion(ended.append, "well"):
         pass
-    with pytest.raises(ValueError, match="no"), TaskCompletion(told.append, "ill"):
+    with pytest.raises(ValueError, match="no"), TaskCompletion(ended.append, "ill"):
         raise ValueError("no")
-    with pytest.raises(KeyboardInterrupt), TaskCompletion(told.append, "interrupted"):
+    with pytest.raises(KeyboardInterrupt), TaskCompletion(ended.append, "interrupted"):
         raise KeyboardInterrupt
-    with pytest.raises(GeneratorExit), TaskCompletion(told.append, "collected"):
+    with pytest.raises(GeneratorExit), TaskCompletion(ended.append, "collected"):
         raise GeneratorExit
-    assert told == ["well", "ill", "interrupted"]
+    assert ended == ["well", "ill", "interrupted"]

@@ -1,4 +1,4 @@
-"""What clients, futures, errors and records look like, and whether they can be sent elsewhere."""
+"""Representation, pickling and copying of clients, futures, errors and records."""
 
 from __future__ import annotations
 
@@ -44,63 +44,63 @@ ERRORS: list[Exception] = [
 ]
 
 
-def _sent(value: Any) -> Any:
-    """What arrives in another process."""
-    return pickle.loads(pickle.dumps(value))  # noqa: S301  # We have written it.
+def _pickled(value: Any) -> Any:
+    """Return `value` as another process would receive it."""
+    return pickle.loads(pickle.dumps(value))  # noqa: S301  # Our own data.
 
 
 @pytest.mark.parametrize(
     ("face", "name"),
     [(blocking, "plog"), (asyncio_face, "plog.aio"), (twisted_face, "plog.twisted")],
 )
-def test_a_client_says_what_it_is_and_whose(face: Any, name: str) -> None:
+def test_client_repr_names_class_client_id_and_servers(face: Any, name: str) -> None:
     admin = face.Admin(bootstrap_servers=["a:1", "b:2"], client_id="billing")
     assert repr(admin) == f"<{name}.Admin 'billing' at a:1,b:2>"
     assert repr(face.Admin(bootstrap_servers="a")) == f"<{name}.Admin at a>"
     assert repr(face.Admin(bootstrap_controllers="c:9")) == f"<{name}.Admin at c:9>"
 
 
-def test_a_closed_client_says_so() -> None:
+def test_closed_client_repr_says_closed() -> None:
     producer = blocking.Producer(bootstrap_servers="a:1")
     producer.close()
     assert repr(producer) == "<plog.Producer at a:1, closed>"
 
 
 @pytest.mark.parametrize("face", FACES)
-def test_a_client_cannot_be_sent_to_another_process(face: Any) -> None:
+def test_client_cannot_be_pickled_or_copied(face: Any) -> None:
     admin = face.Admin(bootstrap_servers="a:1")
     for attempt in (pickle.dumps, copy.copy, copy.deepcopy):
-        with pytest.raises(TypeError, match="cannot be pickled or copied: make a client where it"):
+        with pytest.raises(TypeError, match="cannot be pickled or copied; create a client in"):
             attempt(admin)
 
 
-def test_a_handle_says_what_became_of_its_record() -> None:
+def test_handle_repr_shows_outcome_of_its_record() -> None:
     site = ready(linger_ms=60_000)
     [handle] = site.sent(b"v")
-    assert repr(handle) == "<SendHandle for page-views-0: on its way>"
+    assert repr(handle) == "<SendHandle for page-views-0: pending>"
     site.flush()
     assert repr(handle) == "<SendHandle for page-views-0: offset 0>"
 
 
 @pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
-def test_an_error_can_be_sent_to_another_process(error: Exception) -> None:
-    for other in (_sent(error), copy.deepcopy(error)):
+def test_error_can_be_pickled(error: Exception) -> None:
+    for other in (_pickled(error), copy.deepcopy(error)):
         assert type(other) is type(error)
         assert (str(other), vars(other)) == (str(error), vars(error))
 
 
-def test_a_record_can_be_sent_compared_and_counted() -> None:
-    other = _sent(RECORD)
+def test_record_can_be_pickled_compared_and_hashed() -> None:
+    other = _pickled(RECORD)
     assert other == RECORD
     assert len({other, RECORD, copy.deepcopy(RECORD)}) == 1
 
 
-def test_a_record_names_its_partition() -> None:
+def test_record_has_topic_partition() -> None:
     assert RECORD.topic_partition == T7
     assert RecordMetadata("t", 7, 0, 0, 0, 0).topic_partition == T7
 
 
-def test_a_client_of_one_loop_is_of_no_use_in_another() -> None:
+def test_asyncio_client_is_refused_in_another_event_loop() -> None:
     producer = asyncio_face.Producer(bootstrap_servers="127.0.0.1:1", max_block_ms=0)
 
     async def use() -> None:
@@ -119,11 +119,11 @@ def test_a_client_of_one_loop_is_of_no_use_in_another() -> None:
     assert "closed" in repr(producer)
 
 
-def test_a_client_that_is_forgotten_is_warned_of() -> None:
+def test_unclosed_client_raises_resource_warning() -> None:
     async def forget() -> None:
         admin = asyncio_face.Admin(bootstrap_servers="127.0.0.1:1")
         await admin.__aenter__()
-        with pytest.warns(ResourceWarning, match=r"<plog.aio.Admin .* was not closed: `await"):
+        with pytest.warns(ResourceWarning, match=r"<plog.aio.Admin .* was not closed; await"):
             del admin
 
     asyncio.run(forget())

@@ -1,4 +1,4 @@
-"""Topics as this broker hosts them: their settings, and partitions without a log."""
+"""Hosted topics: their settings, and partitions without a log."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from tests.helpers.sim_broker import LOG_DIR
 from tests.unit.replica.test_replica_manager import make
 
 
-def test_a_topic_config_changes_with_the_brokers() -> None:
+def test_topic_config_follows_changes_of_the_broker_config() -> None:
     broker, manager = make()
     manager.topics.update_config(dataclasses.replace(broker.config, log_retention_ms=1234))
     assert manager.partition("t", 1).log.config.retention_ms == 1234
 
 
-def test_a_topic_config_changes_with_its_own_settings() -> None:
+def test_topic_config_follows_changes_of_topic_settings() -> None:
     broker, manager = make()
     manager.topics.update_topic_config("t", {"retention.ms": "77"})
     assert manager.partition("t", 1).log.config.retention_ms == 77
     topic = broker.broker.cache.topic("t")
     assert topic is not None
     assert topic.config == {"retention.ms": "77"}
-    manager.topics.update_topic_config("nobody", {"retention.ms": "77"})
-    assert broker.broker.cache.topic("nobody") is None
+    manager.topics.update_topic_config("missing", {"retention.ms": "77"})
+    assert broker.broker.cache.topic("missing") is None
 
 
-def test_partitions_of_a_directory_that_cannot_be_read_are_offline() -> None:
+def test_partitions_of_an_unreadable_directory_are_offline() -> None:
     _, manager = make()
     manager.topics.set_without_log([TopicPartition("lost", 3)])
     with pytest.raises(KafkaStorageError):

@@ -118,6 +118,9 @@ class LogDir:
     def take_over(self, identity: MetaProperties) -> None:
         """Take the directory into use: remove its clean shutdown file, write its identity."""
         self.was_clean = checkpoint_files.take_clean_mark(self.files, self.path)
+        if not self.was_clean:
+            # A broker that was killed while it created logs may not have synced their names.
+            self.files.sync_dir(self.path)
         if self.identity != identity:
             checkpoint_files.write_meta_properties(self.files, self.path, identity)
             self.identity = identity

@@ -37,9 +37,7 @@ class KnownTopic:
 
     @property
     def outlived_a_start(self) -> bool:
-        """Whether its log must have been on disk once: creation is epoch 0, and each start adds
-        one.
-        """
+        """Whether its log was on disk once: creation is epoch 0, and each start adds one."""
         return self.leader_epoch is not None and self.leader_epoch > 1
 
 

@@ -11,11 +11,14 @@ stays open until `warm` is done, so `warm` is called exactly once.
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
 
 from plogd.ports import File, Files
 
 _PIECE_BYTES = 128 * 1024
+_DELETED = (errno.ENOENT, errno.EBADF)
+"""Errors of a file whose segment was deleted; one that was open in between is closed for good."""
 
 
 class ColdRead(Exception):
@@ -33,8 +36,10 @@ def cold_range(file: File, position: int, nbytes: int) -> ColdRead:
     def warm() -> None:
         try:
             opened = held or file.retain()
-        except FileNotFoundError:
-            return  # Deleted meanwhile: the look-up itself reports that.
+        except OSError as error:
+            if error.errno in _DELETED:
+                return  # The look-up itself finds out.
+            raise
         try:
             _read_through(opened, position, position + nbytes)
         finally:

@@ -146,11 +146,12 @@ class Sealing:
         def failed(error: Exception) -> None:
             _close(held)  # Here and not in the job, which may never have run.
             log.leader_epochs.is_dirty = True  # They may not have been written.
-            if isinstance(error, OSError) and not log.closed:
-                # Even if the disk is full: the failed sync has lost data.
-                self._disk_failed(log, error)
-            else:
+            if not isinstance(error, OSError) or log.closed:
                 self._retry(log, error)
+            elif log.is_unsealed(segment):
+                self._disk_failed(log, error)  # Also without room: the sync has lost data.
+            else:  # Retention has deleted the segment meanwhile, with the files to open.
+                self._begin(log)
 
         self._run(log, run, done, failed)
 

@@ -116,7 +116,7 @@ def test_a_downgrade_is_asked_for_in_the_words_of_the_version() -> None:
     old = update_features_request(updates, version=0, validate_only=False, timeout_ms=5)
     assert [x.allow_downgrade for x in old.feature_updates] == [True, False]
     assert old.encode(0)
-    with pytest.raises(UnsupportedVersion, match="without making it"):
+    with pytest.raises(UnsupportedVersion, match="does not support validate_only"):
         update_features_request(updates, version=0, validate_only=True, timeout_ms=5)
 
 

@@ -145,7 +145,7 @@ def test_a_member_we_did_not_name_means_that_the_group_has_some() -> None:
     )
     error = committed_offsets("g", response)[T0]
     assert isinstance(error, NonEmptyGroup)
-    assert "group g has members" in str(error)
+    assert "offsets of group g: it has members" in str(error)
 
 
 def test_a_coordinator_that_has_moved_is_found() -> None:
@@ -215,7 +215,7 @@ def test_offsets_of_several_groups_are_listed_at_once(site: Site) -> None:
 def test_offsets_of_a_group_with_members_cannot_be_set(site: Site) -> None:
     create_topic(site.sim.broker, "t")
     stable(site.sim.broker)
-    with pytest.raises(NonEmptyGroup, match="group g has members"):
+    with pytest.raises(NonEmptyGroup, match="offsets of group g: it has members"):
         site.run(site.admin.alter_group_offsets(GROUP, {T0: 5})).get(T0)
 
 

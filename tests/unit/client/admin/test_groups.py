@@ -108,7 +108,7 @@ def test_each_member_that_was_to_leave_has_its_own_outcome() -> None:
     removed = removed_members([by_id, static, lost], response)
     assert isinstance(removed[by_id], UnknownMemberId)
     assert removed[static] is None
-    assert "does not say what became of member x" in str(removed[lost])
+    assert "has no result for member x" in str(removed[lost])
 
 
 def test_the_groups_of_all_brokers_are_listed_together() -> None:

@@ -107,7 +107,7 @@ def test_an_old_broker_deletes_by_name_alone() -> None:
     request = delete_topics_request(["a", "b"], version=5, timeout_ms=5)
     assert request.topic_names == ["a", "b"]
     assert request.encode(5)
-    with pytest.raises(UnsupportedVersion, match="by its id"):
+    with pytest.raises(UnsupportedVersion, match="topics by id"):
         delete_topics_request(["a", TOPIC_ID], version=5, timeout_ms=5)
 
 

@@ -132,7 +132,7 @@ def test_it_brings_no_reactor_along() -> None:
 def test_a_partition_may_be_a_plain_pair(of_log: Callable[..., SimpleConsumer]) -> None:
     pair: Any = ("t", 0)
     assert [record.offset for record in of_log(LOG).records(pair, 0, 2)] == [0, 1]
-    with pytest.raises(TypeError, match="is no TopicPartition"):
+    with pytest.raises(TypeError, match="is not a TopicPartition"):
         next(of_log(LOG).records("t", 0, 2))  # type: ignore[arg-type]
 
 

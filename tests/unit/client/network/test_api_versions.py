@@ -35,11 +35,11 @@ def test_topics_go_by_name_whatever_the_broker_speaks(
 
 
 def test_where_there_is_none_it_says_who_speaks_what() -> None:
-    with pytest.raises(UnsupportedVersion, match=r"b:9092 serves only versions 0 to 3 of it, .* 4"):
+    with pytest.raises(UnsupportedVersion, match=r"b:9092 supports only versions 0 to 3, .* 4"):
         common_version(FetchRequest, {FetchRequest.api_key: (0, 3)}, ADDRESS)
-    with pytest.raises(UnsupportedVersion, match="only versions 20 to 21 of it"):
+    with pytest.raises(UnsupportedVersion, match="only versions 20 to 21"):
         common_version(FetchRequest, {FetchRequest.api_key: (20, 21)}, ADDRESS)
-    with pytest.raises(UnsupportedVersion, match=r"METADATA: .* none of it"):
+    with pytest.raises(UnsupportedVersion, match=r"METADATA: .* supports no version"):
         common_version(MetadataRequest, {}, ADDRESS)
 
 

@@ -226,7 +226,7 @@ def test_impatient_caller_leaves_the_connection_to_others(sim: SimNetwork) -> No
     hurried = cluster.ask_node(
         node, DescribeClusterRequest(), DescribeClusterResponse, deadline=cluster.deadline(1)
     )
-    with pytest.raises(RequestTimedOut, match="has not answered DescribeCluster within 1 s"):
+    with pytest.raises(RequestTimedOut, match="did not respond to DescribeCluster within 1 s"):
         sim.run(hurried)
     assert connection.is_open
     sim.advance(31_000)
@@ -245,7 +245,7 @@ def test_attempt_to_connect_outlives_the_call_that_began_it(sim: SimNetwork) -> 
 
     sim.connect = connect  # type: ignore[method-assign]
     sim.drop_all()
-    with pytest.raises(RequestTimedOut, match=r"no connection to .* within 1\.5 s"):
+    with pytest.raises(RequestTimedOut, match=r"cannot connect to .* within 1\.5 s"):
         sim.run(cluster.connection(node, deadline=cluster.deadline(1.5)))
     sim.run(cluster.connection(node, deadline=cluster.deadline(0.75)))
 

@@ -36,7 +36,7 @@ def test_plain_says_everything_at_once() -> None:
     mechanism = Plain(Credentials(user="älice", password="sécret"))
     assert mechanism.first() == "\0älice\0sécret".encode()
     mechanism.next(b"")
-    with pytest.raises(AuthenticationFailed, match="none of its own"):
+    with pytest.raises(AuthenticationFailed, match="unexpected challenge"):
         mechanism.next(b"x")
 
 
@@ -85,15 +85,15 @@ def test_a_delegation_token_is_announced() -> None:
 @pytest.mark.parametrize(
     ("server_first", "problem"),
     [
-        (b"", "none of it"),
-        (b"\xff", "no text"),
-        (b"e=other-error", "none of it"),
-        (SERVER_FIRST.replace(b"r=rO", b"r=xx"), "another log-in"),
-        (b"r=rOprNGfwEbeRWgbNEkqO,s=c2FsdA==,i=4096", "another log-in"),
-        (b"m=ext," + SERVER_FIRST, "none of it"),
-        (SERVER_FIRST.replace(b"i=4096", b"i=4095"), "wants 4095 iterations"),
-        (SERVER_FIRST.replace(b"i=4096", b"i=999999999"), "wants 999999999 iterations"),
-        (SERVER_FIRST.replace(b"s=W22ZaJ0", b"s=W22ZaJ"), "none of it"),
+        (b"", "malformed"),
+        (b"\xff", "not text"),
+        (b"e=other-error", "malformed"),
+        (SERVER_FIRST.replace(b"r=rO", b"r=xx"), "nonce does not start with"),
+        (b"r=rOprNGfwEbeRWgbNEkqO,s=c2FsdA==,i=4096", "nonce does not start with"),
+        (b"m=ext," + SERVER_FIRST, "malformed"),
+        (SERVER_FIRST.replace(b"i=4096", b"i=4095"), "requires 4095 SCRAM iterations"),
+        (SERVER_FIRST.replace(b"i=4096", b"i=999999999"), "requires 999999999 SCRAM iterations"),
+        (SERVER_FIRST.replace(b"s=W22ZaJ0", b"s=W22ZaJ"), "malformed"),
     ],
 )
 def test_a_broker_that_answers_wrongly_gets_no_proof(server_first: bytes, problem: str) -> None:
@@ -104,10 +104,10 @@ def test_a_broker_that_answers_wrongly_gets_no_proof(server_first: bytes, proble
 @pytest.mark.parametrize(
     ("server_final", "problem"),
     [
-        (b"e=invalid-proof", "refuses the log-in: invalid-proof"),
-        (b"v=AAAA", "does not know the user's password"),
-        (b"v=!", "none of it"),
-        (b"", "none of it"),
+        (b"e=invalid-proof", "refused authentication: invalid-proof"),
+        (b"v=AAAA", "did not prove that it knows the user"),
+        (b"v=!", "malformed"),
+        (b"", "malformed"),
     ],
 )
 def test_a_broker_has_to_prove_itself(server_final: bytes, problem: str) -> None:
@@ -133,13 +133,13 @@ def test_a_refused_token_is_told_why() -> None:
 
 @pytest.mark.parametrize("token", ["", "a b", "a\x01b", "a,b"])
 def test_what_is_no_token_is_not_sent(token: str) -> None:
-    with pytest.raises(AuthenticationFailed, match="is none"):
+    with pytest.raises(AuthenticationFailed, match="not a valid bearer token"):
         OauthBearer(token)
 
 
 @pytest.mark.parametrize("name", ["extension_auth", "extension_", "extension_a-b"])
 def test_what_is_no_extension_is_not_sent(name: str) -> None:
-    with pytest.raises(AuthenticationFailed, match="cannot be an extension"):
+    with pytest.raises(AuthenticationFailed, match="is not a valid token extension"):
         OauthBearer("t", {name: "x"})
 
 
@@ -159,5 +159,5 @@ def test_the_mechanism_is_the_one_that_is_set() -> None:
     assert isinstance(made("PLAIN"), Plain)
     assert isinstance(made("SCRAM-SHA-512"), Scram)
     assert isinstance(made("OAUTHBEARER"), OauthBearer)
-    with pytest.raises(AuthenticationFailed, match="does not speak GSSAPI"):
+    with pytest.raises(AuthenticationFailed, match="GSSAPI is not supported"):
         made("GSSAPI")

@@ -157,7 +157,7 @@ def test_another_mechanism_is_told_with_those_there_are() -> None:
     handshake = SaslHandshakeResponse(
         error_code=ErrorCode.UNSUPPORTED_SASL_MECHANISM, mechanisms=["SCRAM-SHA-512", "GSSAPI"]
     )
-    with pytest.raises(AuthenticationFailed, match="it offers, SCRAM-SHA-512, GSSAPI"):
+    with pytest.raises(AuthenticationFailed, match="it offers: SCRAM-SHA-512, GSSAPI"):
         _log_in(FakeConnection(handshake=handshake))
 
 
@@ -177,7 +177,7 @@ def test_a_listener_without_log_in_is_told(
 
 
 def test_a_broker_from_before_sasl_authenticate_is_too_old() -> None:
-    with pytest.raises(AuthenticationFailed, match="too old"):
+    with pytest.raises(AuthenticationFailed, match=r"older than Kafka 1\.0"):
         _log_in(FakeConnection(versions={SaslHandshakeRequest: 0}))
 
 
@@ -186,7 +186,7 @@ def test_other_errors_stay_what_they_are() -> None:
     with pytest.raises(KafkaError, match="ILLEGAL_SASL_STATE"):
         _log_in(FakeConnection(lambda _: response))
     refused = SaslHandshakeResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
-    with pytest.raises(KafkaError, match="refused SaslHandshake"):
+    with pytest.raises(KafkaError, match="rejected SaslHandshake"):
         _log_in(FakeConnection(handshake=refused))
 
 
@@ -238,10 +238,13 @@ def test_a_token_that_cannot_be_had_is_told(tmp_path: Path) -> None:
     def fail() -> str:
         raise ValueError("no network")
 
-    for source, problem in ((fail, "raised ValueError: no network"), (lambda: None, "a NoneType")):
+    for source, problem in (
+        (fail, "raised ValueError: no network"),
+        (lambda: None, "returned NoneType"),
+    ):
         with pytest.raises(AuthenticationFailed, match=problem):
             _log_in(FakeConnection(), sasl_mechanism="OAUTHBEARER", sasl_oauthbearer_token=source)
-    with pytest.raises(AuthenticationFailed, match="cannot be read: No such file"):
+    with pytest.raises(AuthenticationFailed, match=r"cannot read .*: No such file"):
         _log_in(
             FakeConnection(),
             sasl_mechanism="OAUTHBEARER",

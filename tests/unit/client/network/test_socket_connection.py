@@ -57,7 +57,7 @@ def test_a_broker_that_leaves_breaks_the_connection(answer: bytes) -> None:
 def test_a_silent_broker_is_given_up() -> None:
     with ScriptedBroker([lambda _: None]) as broker:
         connection = _connect(broker.port, timeout_s=0.01)
-        with pytest.raises(RequestTimedOut, match=r"not answered within 0\.01 s"):
+        with pytest.raises(RequestTimedOut, match=r"did not respond within 0\.01 s"):
             _ask(connection)
     _assert_closed(connection)
 
@@ -74,7 +74,7 @@ def test_an_answer_of_absurd_size_is_not_kafkas(answer: bytes) -> None:
 def test_an_answer_to_something_else_closes_the_connection() -> None:
     with ScriptedBroker([lambda _: b"\0\0\0\x0a" + b"\0\0\0\x63" + bytes(6)]) as broker:
         connection = _connect(broker.port)
-        with pytest.raises(ConnectionFailed, match="sent answer 99 when 1 was due"):
+        with pytest.raises(ConnectionFailed, match="sent response 99 instead of 1"):
             connection.ask(ApiVersionsRequest(), ApiVersionsResponse, 0)
         assert not connection.is_open
 

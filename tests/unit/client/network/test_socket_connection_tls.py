@@ -76,14 +76,17 @@ def test_another_ca_is_told(tmp_path: Path) -> None:
 
 
 def test_another_host_is_told(tmp_path: Path) -> None:
-    with _listening(tmp_path) as port, pytest.raises(TlsFailed, match=r"is not for 127\.0\.0\.1"):
+    with (
+        _listening(tmp_path) as port,
+        pytest.raises(TlsFailed, match=r"is not valid for 127\.0\.0\.1"),
+    ):
         _connect(tmp_path, port, host="127.0.0.1")
 
 
 def test_a_missing_certificate_of_ours_is_told_when_the_broker_has_judged(tmp_path: Path) -> None:
     with (
         _listening(tmp_path, asks_for_certificate=True) as port,
-        pytest.raises(TlsFailed, match=r"asks for a certificate .* set ssl\.keystore\.location"),
+        pytest.raises(TlsFailed, match=r"requires a certificate .* set ssl\.keystore\.location"),
     ):
         _connect(tmp_path, port)
 
@@ -94,5 +97,5 @@ def test_a_missing_file_is_told_before_anybody_is_called(tmp_path: Path) -> None
             security_protocol="SSL", ssl_truststore_location=str(tmp_path / "nowhere.pem")
         )
     )
-    with pytest.raises(TlsFailed, match=r"nowhere.pem cannot be read: No such file"):
+    with pytest.raises(TlsFailed, match=r"cannot read .*nowhere.pem: No such file"):
         SocketConnection("localhost", 1, timeout_s=1, client_id="test", security=security)

@@ -118,7 +118,9 @@ def test_another_host_is_refused_unless_it_does_not_matter(
     server = _server(tmp_path)
     for host in ("example.com", "127.0.0.2"):
         text = _failure(_security(**trusting), server, host)
-        assert text.startswith(f"the certificate of {host}:9093 is not for {host}: connect by")
+        assert text.startswith(
+            f"the certificate of {host}:9093 is not valid for {host}; connect by"
+        )
     careless = _security(**trusting, ssl_endpoint_identification_algorithm="")
     Meeting(careless.make_ssl_context(), server, "example.com").begin()
 
@@ -129,7 +131,7 @@ def test_an_unknown_ca_is_refused_by_every_client(
     server = _server(tmp_path, Authority("Other CA").server())
     careless = _security(**trusting, ssl_endpoint_identification_algorithm="")
     for security in (_security(**trusting), careless, _security()):
-        assert "signed by a CA that is not trusted: set ssl.trust" in _failure(security, server)
+        assert "signed by a CA that is not trusted; set ssl.trust" in _failure(security, server)
 
 
 def test_the_dates_of_a_certificate_count(tmp_path: Path, trusting: dict[str, object]) -> None:
@@ -143,7 +145,7 @@ def test_a_clients_certificate_is_none_for_a_server(
     tmp_path: Path, trusting: dict[str, object]
 ) -> None:
     careless = _security(**trusting, ssl_endpoint_identification_algorithm="")
-    assert "not one for servers" in _failure(careless, _server(tmp_path, CA.client()))
+    assert "not a server certificate" in _failure(careless, _server(tmp_path, CA.client()))
 
 
 def test_a_client_shows_its_certificate(tmp_path: Path, trusting: dict[str, object]) -> None:
@@ -184,7 +186,7 @@ def test_versions_of_tls_are_bounded(tmp_path: Path, trusting: dict[str, object]
     assert meeting.client.version() == "TLSv1.2"
     newer = _server(tmp_path)
     newer.minimum_version = ssl.TLSVersion.TLSv1_3
-    assert "none of our versions of TLS" in _failure(security, newer)
+    assert "none of this client's TLS versions" in _failure(security, newer)
 
 
 def test_suites_are_chosen_by_their_standard_names(
@@ -204,7 +206,7 @@ def test_suites_are_chosen_by_their_standard_names(
     [
         (
             {"ssl_cipher_suites": "TLS_AES_128_GCM_SHA256"},
-            "cannot choose among the suites",
+            "cannot select TLSv1.3 cipher suites",
         ),
         ({"ssl_cipher_suites": "FROBNICATE"}, "FROBNICATE is not spoken"),
         (
@@ -212,7 +214,7 @@ def test_suites_are_chosen_by_their_standard_names(
                 "ssl_cipher_suites": "ECDHE-RSA-AES128-GCM-SHA256",
                 "ssl_enabled_protocols": "TLSv1.3",
             },
-            "no version of TLS in common",
+            "supports no TLS version",
         ),
         ({"ssl_cipher_suites": "ECDHE-RSA-NONE"}, "ssl.cipher.suites: No cipher"),
     ],
@@ -230,12 +232,12 @@ def test_a_file_that_cannot_be_used_is_told_with_its_setting(tmp_path: Path) -> 
     bad = tmp_path / "bad.pem"
     bad.write_bytes(b"-----BEGIN CERTIFICATE-----\nQUJD\n-----END CERTIFICATE-----\n")
     for path, problem in (
-        (tmp_path / "none.pem", "none.pem cannot be read: No such file"),
-        (tmp_path, "cannot be read: Is a directory"),
+        (tmp_path / "none.pem", "none.pem: No such file"),
+        (tmp_path, ": Is a directory"),
         (jks, r"Java keystore \(JKS\), not PEM; convert it once: keytool -list"),
         (der, "PKCS12 or DER file, not PEM; convert"),
-        (empty, "holds no certificate, a block that begins with -----BEGIN CERTIFICATE"),
-        (bad, "bad.pem: a certificate cannot be read"),
+        (empty, "contains no certificate: no block starts with -----BEGIN CERTIFICATE"),
+        (bad, "bad.pem: cannot read a certificate"),
     ):
         with pytest.raises(TlsFailed, match=f"ssl.truststore.location=.*{problem}"):
             _security(ssl_truststore_location=path).make_ssl_context()
@@ -250,12 +252,12 @@ def test_a_key_that_cannot_be_used_is_told_with_the_remedy(tmp_path: Path) -> No
     alone.write_bytes(me.certificate_pem)
     for keywords, problem in (
         ({"ssl_keystore_location": locked}, "is encrypted; set ssl.key.password"),
-        ({"ssl_keystore_location": locked, "ssl_key_password": "x"}, "the right password"),
+        ({"ssl_keystore_location": locked, "ssl_key_password": "x"}, "check ssl.key.password"),
         ({"ssl_keystore_location": mixed}, "does not belong to the first certificate"),
-        ({"ssl_keystore_location": alone}, "holds no private key"),
+        ({"ssl_keystore_location": alone}, "contains no private key"),
         (
             {"ssl_keystore_key": "x", "ssl_keystore_certificate_chain": "y"},
-            "ssl.keystore.key holds",
+            "ssl.keystore.key contains",
         ),
     ):
         with pytest.raises(TlsFailed, match=problem) as caught:
@@ -301,7 +303,7 @@ def test_a_port_without_tls_is_told() -> None:
         client.do_handshake()
     failure = tls_failure(caught.value, address="x:9092", host="x")
     assert failure is not None
-    assert "x:9092 does not speak TLS: is it the right port" in str(failure)
+    assert "x:9092 does not use TLS; check the port" in str(failure)
     # In the midst of a connection the same may be chance.
     assert tls_failure(caught.value, address="x:9092", host="x", has_begun=True) is None
     assert tls_failure(OSError("reset"), address="x:9092", host="x") is None

@@ -99,7 +99,7 @@ def test_files_that_do_not_come_end_the_attempt_to_connect(
     [failure] = outcomes
     assert isinstance(failure, Failure)
     assert isinstance(failure.value, ConnectionFailed)
-    assert "reading the certificates for it took too long" in str(failure.value)
+    assert "reading the certificates took too long" in str(failure.value)
     go_on.set()
     reactor.run_next()
     assert len(outcomes) == 1

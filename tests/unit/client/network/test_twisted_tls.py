@@ -136,7 +136,7 @@ def test_a_broker_of_our_ca_is_spoken_to(
 @pytest.mark.parametrize("host", ["example.com", "127.0.0.2"])
 def test_another_host_hears_nothing(tmp_path: Path, trusting: dict[str, object], host: str) -> None:
     meeting = Meeting(_security(**trusting), _server(tmp_path), host)
-    assert f"is not for {host}: connect by a name" in meeting.failure()
+    assert f"is not valid for {host}; connect by a name" in meeting.failure()
     careless = _security(**trusting, ssl_endpoint_identification_algorithm="")
     other = Meeting(careless, _server(tmp_path), host)
     other.run()
@@ -186,7 +186,7 @@ def test_versions_and_suites_are_bounded(tmp_path: Path, trusting: dict[str, obj
     newer = _server(tmp_path)
     newer.minimum_version = ssl.TLSVersion.TLSv1_3
     old = _security(**trusting, ssl_enabled_protocols="TLSv1.2")
-    assert "none of our versions" in Meeting(old, newer).failure()
+    assert "none of this client's TLS versions" in Meeting(old, newer).failure()
 
 
 def test_what_cannot_be_used_is_told(tmp_path: Path, trusting: dict[str, object]) -> None:
@@ -198,9 +198,9 @@ def test_what_cannot_be_used_is_told(tmp_path: Path, trusting: dict[str, object]
     bad.write_bytes(b"-----BEGIN CERTIFICATE-----\nQUJD\n-----END CERTIFICATE-----\n")
     for keywords, problem in (
         ({"ssl_keystore_location": locked}, "is encrypted; set ssl.key.password"),
-        ({"ssl_keystore_location": locked, "ssl_key_password": "x"}, "the right password"),
+        ({"ssl_keystore_location": locked, "ssl_key_password": "x"}, "check ssl.key.password"),
         ({"ssl_keystore_location": mixed}, "does not belong to the first certificate"),
-        ({"ssl_truststore_location": bad}, "bad.pem: a certificate cannot be read"),
+        ({"ssl_truststore_location": bad}, "bad.pem: cannot read a certificate"),
         ({"ssl_truststore_location": tmp_path / "none"}, "No such file"),
         ({"ssl_cipher_suites": "FROBNICATE"}, "ssl.cipher.suites: FROBNICATE"),
     ):

@@ -291,7 +291,9 @@ class Storm(Promises):
         core = self.site.core
         try:
             handle = (
-                None if core.has_line else core.send(TOPIC, value, on_delivery=self.teller(value))
+                None
+                if core.has_waiters
+                else core.send(TOPIC, value, on_delivery=self.teller(value))
             )
         except (ClosedError, KafkaError) as error:
             self.refused[type(error).__name__] += 1

@@ -34,7 +34,7 @@ class Site:
             "wake": self.wake,
         }
         self.accumulator: Accumulator[SendHandle] = Accumulator(SendHandle, **arguments | options)
-        self.accumulator.know_topic(TOPIC, partitions, range(partitions))
+        self.accumulator.update_topic(TOPIC, partitions, range(partitions))
 
     def wake(self) -> None:
         self.wakes += 1
@@ -49,13 +49,13 @@ class Site:
 
     def look(self) -> list[tuple[int, int]]:
         """Partition and records of every batch that waits; the engine looks again when due."""
-        self.accumulator.begin_look()
+        self.accumulator.begin_check()
         found = [
             (queue.topic_partition.partition, batch.count)
             for queue in self.accumulator.waiting
             for batch in queue.batches
         ]
-        self.accumulator.end_look(self.now_s + self.accumulator._linger_s if found else 1e9)
+        self.accumulator.end_check(self.now_s + self.accumulator._linger_s if found else 1e9)
         self.wakes = 0
         return found
 
@@ -63,13 +63,13 @@ class Site:
         return self.accumulator.take(next(iter(self.accumulator.waiting)))
 
 
-def test_a_batch_holds_what_fits() -> None:
+def test_batch_holds_as_many_records_as_fit() -> None:
     site = Site()
     site.fill(7)
     assert site.look() == [(0, 3), (0, 3), (0, 1)]
 
 
-def test_nothing_is_added_to_a_batch_that_was_taken() -> None:
+def test_taken_batch_accepts_no_records() -> None:
     site = Site()
     site.fill(1)
     batch = site.take()
@@ -78,15 +78,15 @@ def test_nothing_is_added_to_a_batch_that_was_taken() -> None:
     assert site.look() == [(0, 1)]
 
 
-def test_topics_and_partitions_that_are_not_known_have_to_wait() -> None:
+def test_records_wait_when_topic_or_partition_is_unknown() -> None:
     site = Site()
     assert site.append(partition=1) is None
     assert site.accumulator.append("other", 0, 0, None, b"v", (), SIZE) is None
-    site.accumulator.know_topic(TOPIC, 2, [0, 1])
+    site.accumulator.update_topic(TOPIC, 2, [0, 1])
     assert site.append(partition=1) is not None
 
 
-def test_the_engine_is_woken_by_the_first_record_and_by_a_full_batch() -> None:
+def test_first_record_and_full_batch_wake_engine() -> None:
     site = Site()
     site.look()
     wakes = []
@@ -97,25 +97,25 @@ def test_the_engine_is_woken_by_the_first_record_and_by_a_full_batch() -> None:
     assert wakes == [1, 0, 0, 1, 0, 0, 1, 0]
 
 
-def test_the_engine_is_woken_once_until_it_looks() -> None:
+def test_engine_is_woken_once_until_it_checks() -> None:
     site = Site()
     site.look()
     site.fill(50)
     assert site.wakes <= 2  # For the first one, and for a full one, which cannot wait for it.
 
 
-def test_the_engine_is_woken_for_what_comes_due_before_it_would_look() -> None:
+def test_engine_is_woken_for_batch_due_before_next_check() -> None:
     site = Site()
-    site.accumulator.begin_look()
-    site.accumulator.end_look(10.0)  # A batch is to be sent again then, say.
+    site.accumulator.begin_check()
+    site.accumulator.end_check(10.0)  # A batch is to be sent again then, say.
     site.fill(1)
     assert site.wakes == 1
 
 
-def test_the_engine_is_not_woken_where_no_broker_takes_anything() -> None:
+def test_engine_is_not_woken_when_no_broker_accepts_requests() -> None:
     site = Site()
-    site.accumulator.begin_look()
-    site.accumulator.end_look(0.0)
+    site.accumulator.begin_check()
+    site.accumulator.end_check(0.0)
     site.fill(10)
     assert site.wakes == 0
     site.look()
@@ -123,17 +123,17 @@ def test_the_engine_is_not_woken_where_no_broker_takes_anything() -> None:
     assert site.wakes == 1
 
 
-def test_what_comes_while_the_engine_looks_wakes_it_again() -> None:
+def test_record_added_during_check_wakes_engine_again() -> None:
     site = Site()
     site.fill(1)
-    site.accumulator.begin_look()
+    site.accumulator.begin_check()
     site.wakes = 0
     site.fill(4)
-    site.accumulator.end_look(10.0)
+    site.accumulator.end_check(10.0)
     assert site.wakes == 1
 
 
-def test_memory_is_held_until_there_is_an_outcome() -> None:
+def test_memory_is_reserved_until_batch_has_outcome() -> None:
     site = Site(buffer_memory=2 * (HEADER_SIZE + 3 * SIZE))
     site.fill(6)
     assert site.append() is None
@@ -147,7 +147,7 @@ def test_memory_is_held_until_there_is_an_outcome() -> None:
     assert site.append() is None
 
 
-def test_the_engine_is_woken_for_a_full_batch_also_where_there_is_no_memory_for_the_next() -> None:
+def test_full_batch_wakes_engine_when_memory_is_exhausted() -> None:
     site = Site(buffer_memory=HEADER_SIZE + 3 * SIZE)
     site.fill(3)
     site.look()
@@ -155,12 +155,12 @@ def test_the_engine_is_woken_for_a_full_batch_also_where_there_is_no_memory_for_
     assert site.wakes == 1
 
 
-def test_a_record_larger_than_all_memory_goes_when_there_is_no_other() -> None:
+def test_record_larger_than_buffer_is_accepted_when_buffer_is_empty() -> None:
     site = Site(buffer_memory=50)
     assert site.append() is not None
 
 
-def test_room_is_what_the_last_one_refused_needs() -> None:
+def test_room_is_what_last_refused_record_needs() -> None:
     site = Site(buffer_memory=2_000)
     site.fill(1)
     assert site.accumulator.append(TOPIC, 0, 0, None, b"", (), 1_800) is None
@@ -169,7 +169,7 @@ def test_room_is_what_the_last_one_refused_needs() -> None:
     assert site.accumulator.has_room()
 
 
-def test_records_without_a_key_stay_in_a_partition_until_a_batch_is_full() -> None:
+def test_records_without_key_stick_to_partition_until_batch_is_full() -> None:
     site = Site(partitions=3)
     for chance in (0.0, 0.5, 0.9):
         site.chance = chance
@@ -177,7 +177,7 @@ def test_records_without_a_key_stay_in_a_partition_until_a_batch_is_full() -> No
     assert sorted(site.look()) == [(0, 3), (1, 3), (2, 3)]
 
 
-def test_batches_sent_before_they_are_full_count_together() -> None:
+def test_partial_batches_count_together_for_sticky_partition() -> None:
     site = Site(partitions=2)
     for _ in range(2):  # Both together are more than a batch holds.
         site.fill(2, partition=None)
@@ -187,7 +187,7 @@ def test_batches_sent_before_they_are_full_count_together() -> None:
     assert site.take().topic_partition == TopicPartition(TOPIC, 1)
 
 
-def test_keys_choose_the_partition_unless_they_are_ignored() -> None:
+def test_key_chooses_partition_unless_keys_are_ignored() -> None:
     site = Site(partitions=12)
     site.fill(1, partition=None, key=b"foobar")
     assert site.look() == [(6, 1)]
@@ -196,7 +196,7 @@ def test_keys_choose_the_partition_unless_they_are_ignored() -> None:
     assert site.look() == [(0, 1)]
 
 
-def test_a_topic_nobody_uses_is_forgotten_but_not_its_sequence_numbers() -> None:
+def test_idle_topic_is_forgotten_but_not_its_sequence_numbers() -> None:
     site = Site()
     site.fill(1)
     batch = site.take()
@@ -206,12 +206,12 @@ def test_a_topic_nobody_uses_is_forgotten_but_not_its_sequence_numbers() -> None
     assert site.accumulator.knows(TOPIC, 0)
     site.accumulator.forget_idle_topics(50.0)
     assert site.append() is None
-    site.accumulator.know_topic(TOPIC, 1, [0])
+    site.accumulator.update_topic(TOPIC, 1, [0])
     site.fill(1)
     assert site.accumulator.queue_of(site.take()) is queue
 
 
-def test_a_topic_with_batches_waiting_is_not_forgotten() -> None:
+def test_topic_with_queued_batches_is_not_forgotten() -> None:
     site = Site()
     site.fill(1)
     site.now_s = 100.0
@@ -219,16 +219,16 @@ def test_a_topic_with_batches_waiting_is_not_forgotten() -> None:
     assert site.append() is not None
 
 
-def test_a_topic_made_anew_with_fewer_partitions_gets_records_for_those_only() -> None:
+def test_recreated_topic_gets_records_only_for_its_partitions() -> None:
     site = Site(partitions=3)
-    site.accumulator.know_topic(TOPIC, 1, [0])
+    site.accumulator.update_topic(TOPIC, 1, [0])
     for number in range(20):
         assert site.append(None, key=b"%d" % number) is not None
     assert {partition for partition, _ in site.look()} == {0}
     assert site.append(2) is None
 
 
-def test_parts_of_a_batch_are_no_older_than_those_before_it() -> None:
+def test_parts_of_split_batch_keep_its_age_order() -> None:
     site = Site()
     site.fill(6)
     first, second = list(site.accumulator.incomplete)
@@ -239,7 +239,7 @@ def test_parts_of_a_batch_are_no_older_than_those_before_it() -> None:
     assert site.accumulator.oldest() is first
 
 
-def test_queues_are_served_in_turn() -> None:
+def test_queues_are_served_in_rotation() -> None:
     site = Site(partitions=3)
     for partition in (0, 1, 2, 0, 1, 2):
         site.fill(3, partition=partition)
@@ -247,7 +247,7 @@ def test_queues_are_served_in_turn() -> None:
     assert taken == [0, 1, 2, 0, 1, 2]
 
 
-def test_after_the_end_nothing_is_taken() -> None:
+def test_closed_accumulator_refuses_records() -> None:
     site = Site()
     site.fill(1)
     site.accumulator.close()
@@ -257,7 +257,7 @@ def test_after_the_end_nothing_is_taken() -> None:
 
 
 @pytest.mark.parametrize("partition", [0, None])
-def test_threads_lose_and_double_nothing_and_the_engine_misses_no_batch(
+def test_concurrent_appends_lose_and_duplicate_nothing(
     partition: int | None,
 ) -> None:
     woken = threading.Event()
@@ -277,21 +277,21 @@ def test_threads_lose_and_double_nothing_and_the_engine_misses_no_batch(
     while sum(found.values()) < per_thread * threads:
         assert woken.wait(10), "the engine was not woken"
         woken.clear()
-        site.accumulator.begin_look()
+        site.accumulator.begin_check()
         for queue in list(site.accumulator.waiting):
             while queue.batches:
                 batch = site.accumulator.take(queue)
                 found.update(record[3] for record in batch.records)
                 site.accumulator.free(batch)
                 site.accumulator.forget(batch)
-        site.accumulator.end_look(float("inf"))
+        site.accumulator.end_check(float("inf"))
     for sender in senders:
         sender.join()
     assert set(found.values()) == {1}
     assert site.accumulator.used_bytes == 0
 
 
-def test_a_batch_takes_memory_as_it_grows() -> None:
+def test_batch_reserves_memory_as_it_grows() -> None:
     site = Site(partitions=3, batch_size=1 << 20, buffer_memory=64 * 1024)
     for partition in range(3):
         site.fill(1, partition=partition)
@@ -301,7 +301,7 @@ def test_a_batch_takes_memory_as_it_grows() -> None:
     assert len(site.look()) == 3
 
 
-def test_a_batch_that_gets_no_more_memory_goes_as_it_is() -> None:
+def test_batch_is_closed_when_memory_is_exhausted() -> None:
     site = Site(batch_size=1 << 20, buffer_memory=30 * 1024)
     fitting = (16 * 1024 - HEADER_SIZE) // SIZE
     site.fill(fitting)
@@ -312,7 +312,7 @@ def test_a_batch_that_gets_no_more_memory_goes_as_it_is() -> None:
 
 
 @pytest.mark.parametrize("limit_bytes", [100, 20_000, 1 << 20])
-def test_what_batches_hold_is_given_back(limit_bytes: int) -> None:
+def test_all_reserved_memory_is_freed(limit_bytes: int) -> None:
     site = Site(batch_size=limit_bytes, buffer_memory=1 << 30)
     site.fill(1000)
     while site.accumulator.waiting:

@@ -27,7 +27,7 @@ def site(**options: Any) -> tuple[BatchEncoder, PartitionQueue, ProducerBatch]:
     return BatchEncoder(settings), queue, batch
 
 
-def test_a_batch_has_the_numbers_of_its_producer() -> None:
+def test_encoded_batch_has_producer_id_and_sequence() -> None:
     encoder, queue, batch = site()
     batch.identity, batch.base_sequence = ProducerIdentity(4000, 7), 12
     header = parse_header(encoder.encode(batch, queue))
@@ -35,13 +35,13 @@ def test_a_batch_has_the_numbers_of_its_producer() -> None:
     assert header.records_count == 9
 
 
-def test_a_batch_without_numbers_says_so() -> None:
+def test_encoded_batch_without_numbers_has_none() -> None:
     encoder, queue, batch = site()
     header = parse_header(encoder.encode(batch, queue))
     assert (header.producer_id, header.producer_epoch, header.base_sequence) == (-1, -1, -1)
 
 
-def test_a_batch_is_encoded_once_while_its_numbers_stay() -> None:
+def test_batch_is_encoded_once_per_sequence() -> None:
     encoder, queue, batch = site()
     assert encoder.expected_bytes(queue) == batch.size_bytes
     encoded = encoder.encode(batch, queue)
@@ -50,7 +50,7 @@ def test_a_batch_is_encoded_once_while_its_numbers_stay() -> None:
 
 
 @pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
-def test_what_compression_brings_is_remembered(codec: str) -> None:
+def test_compression_ratio_is_remembered(codec: str) -> None:
     encoder, queue, batch = site(compression_type=codec)
     encoded = encoder.encode(batch, queue)
     assert parse_header(encoded).compression is Compression[codec.upper()]
@@ -62,7 +62,7 @@ def test_what_compression_brings_is_remembered(codec: str) -> None:
     assert encoder.expected_bytes(queue) == int(1_000 * queue.topic.ratio)
 
 
-def test_a_batch_that_cannot_be_encoded_fails_alone(caplog: pytest.LogCaptureFixture) -> None:
+def test_batch_that_cannot_be_encoded_fails_alone(caplog: pytest.LogCaptureFixture) -> None:
     site = ready()
     encode, wrong = site.core._sender._encoder.encode, [True]
 
@@ -75,7 +75,7 @@ def test_a_batch_that_cannot_be_encoded_fails_alone(caplog: pytest.LogCaptureFix
     [handle] = site.sent(b"v")
     site.flush()
     assert isinstance(handle.error(), ZeroDivisionError)
-    assert "cannot be encoded" in caplog.text
+    assert "cannot encode a batch for" in caplog.text
     [after] = site.sent(b"w")
     site.flush()
     assert after.metadata().offset == 0

@@ -51,7 +51,7 @@ class Sends:
         return [self.site.sim.spawn(self._send(value), "sending") for value in values]
 
 
-def test_memory_is_given_in_the_order_in_which_it_was_waited_for() -> None:
+def test_memory_is_granted_in_order_of_arrival() -> None:
     site = full()
     sends = Sends(site)
     values = [b"%d" % number + b"y" * (900 if number % 3 else 10) for number in range(30)]
@@ -64,7 +64,7 @@ def test_memory_is_given_in_the_order_in_which_it_was_waited_for() -> None:
     assert written == values
 
 
-def test_a_large_record_is_not_overtaken_by_small_ones_until_its_time_is_over() -> None:
+def test_small_records_do_not_overtake_large_one_until_it_times_out() -> None:
     site = full(max_block_ms=30_000)
     sends = Sends(site)
     sends.begin(b"y" * 3_800)  # Nearly all memory there is.
@@ -77,7 +77,7 @@ def test_a_large_record_is_not_overtaken_by_small_ones_until_its_time_is_over() 
     assert small < 10  # What fitted into batches that were there.
 
 
-def test_thousands_that_wait_are_looked_at_once_each() -> None:
+def test_thousands_of_waiters_are_checked_once_each() -> None:
     site = full(max_block_ms=60_000)
     looks = 0
 
@@ -100,7 +100,7 @@ def test_thousands_that_wait_are_looked_at_once_each() -> None:
     assert site.core.metrics()["waiting-threads"] == 0
 
 
-def test_as_many_as_fit_get_in_at_once_however_deep_that_goes() -> None:
+def test_all_waiters_that_fit_are_served_without_recursion_error() -> None:
     site = full(buffer_memory=200_000, batch_size=100_000, request_timeout_ms=1_000)
     sends = Sends(site)
     sends.begin(*[b"y"] * 5_000)
@@ -110,7 +110,7 @@ def test_as_many_as_fit_get_in_at_once_however_deep_that_goes() -> None:
     assert len(site.values()) > 5_000
 
 
-def test_who_gives_up_lets_the_next_one_see() -> None:
+def test_next_waiter_is_served_when_first_gives_up() -> None:
     site = full()
     sends = Sends(site)
     first, _ = sends.begin(b"1", b"2")
@@ -121,7 +121,7 @@ def test_who_gives_up_lets_the_next_one_see() -> None:
     assert sends.errors == {Cancelled: 1}
 
 
-def test_each_waits_for_its_own_time() -> None:
+def test_each_waiter_has_its_own_timeout() -> None:
     site = full(max_block_ms=1_000)
     sends = Sends(site)
     sends.begin(b"1")
@@ -134,7 +134,7 @@ def test_each_waits_for_its_own_time() -> None:
     assert site.core.metrics()["waiting-threads"] == 0
 
 
-def test_all_hear_of_the_end() -> None:
+def test_close_wakes_all_waiters() -> None:
     site = full()
     sends = Sends(site)
     sends.begin(*[b"y"] * 100)
@@ -142,7 +142,7 @@ def test_all_hear_of_the_end() -> None:
     assert sends.errors == {ClosedError: 100}
 
 
-def test_a_line_serves_one_that_came_in_while_it_served() -> None:
+def test_waiter_that_arrives_during_serve_is_served() -> None:
     network = SimNetwork()
     lengths: list[int] = []
     line = BufferPoolQueue(network, lengths.append)
@@ -175,7 +175,7 @@ def twisted(monkeypatch: pytest.MonkeyPatch) -> tuple[ProducerSite, twisted_face
     return site, producer
 
 
-def test_what_is_sent_later_is_not_written_earlier(
+def test_later_sends_are_not_written_earlier(
     twisted: tuple[ProducerSite, twisted_face.Producer],
 ) -> None:
     site, producer = twisted
@@ -194,7 +194,7 @@ def test_what_is_sent_later_is_not_written_earlier(
     assert site.values() == [*values, b"1", large, b"3"]
 
 
-def test_a_flush_does_not_wait_for_what_is_sent_after_it(
+def test_flush_does_not_wait_for_later_sends(
     twisted: tuple[ProducerSite, twisted_face.Producer],
 ) -> None:
     site, producer = twisted

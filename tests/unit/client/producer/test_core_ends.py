@@ -32,7 +32,7 @@ class Closings:
         self.count += 1
 
 
-def test_whoever_closes_it_second_waits_for_the_same_end() -> None:
+def test_second_close_waits_for_the_first() -> None:
     """And does not take the connections away from what is still on its way."""
     closings = Closings()
     site = ready(core={"interceptors": [closings]}, linger_ms=60_000)
@@ -51,7 +51,7 @@ def test_whoever_closes_it_second_waits_for_the_same_end() -> None:
     assert closings.count == 1
 
 
-def test_a_second_close_may_have_less_time_than_the_first() -> None:
+def test_second_close_may_have_shorter_timeout() -> None:
     site = ready()
     site.sent(b"first")
     site.flush()
@@ -64,7 +64,7 @@ def test_a_second_close_may_have_less_time_than_the_first() -> None:
     assert first.done
 
 
-def test_a_callback_may_close_it_and_send_and_flush() -> None:
+def test_callback_may_close_send_and_flush() -> None:
     site = ready(batch_size=1)
     refused: list[type[Exception]] = []
 
@@ -87,7 +87,7 @@ def test_a_callback_may_close_it_and_send_and_flush() -> None:
 FORKED = ForkedError("before a fork")
 
 
-def test_in_the_child_each_record_without_an_outcome_has_one() -> None:
+def test_pending_records_fail_in_forked_child() -> None:
     site = ready(batch_size=1)
     [done] = site.sent(b"1")
     site.flush()
@@ -97,7 +97,7 @@ def test_in_the_child_each_record_without_an_outcome_has_one() -> None:
     assert [handle.error() for handle in waiting] == [FORKED] * 2
 
 
-def test_a_fork_as_an_outcome_comes_leaves_none_without_one(
+def test_fork_during_completion_leaves_no_record_pending(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A record is known to wait until it is done: there is no moment between."""
@@ -122,7 +122,7 @@ def test_a_fork_as_an_outcome_comes_leaves_none_without_one(
 # -- the end of the process -----------------------------------------------------------------------
 
 
-def test_at_the_end_of_the_process_each_producer_has_its_turn(
+def test_every_producer_is_closed_at_exit(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     times: list[float] = []
@@ -139,7 +139,7 @@ def test_at_the_end_of_the_process_each_producer_has_its_turn(
     assert len(times) == 2
     assert times[0] <= 30
     assert times[1] <= times[0]  # All of them together.
-    assert "a producer could not be closed" in caplog.text
+    assert "failed to close a producer at exit" in caplog.text
 
 
 # -- what is left ---------------------------------------------------------------------------------
@@ -153,7 +153,7 @@ def refused(site: ProducerSite, count: int) -> list[Any]:
     return handles
 
 
-def test_an_error_of_many_records_does_not_grow_as_it_is_raised() -> None:
+def test_shared_error_does_not_collect_tracebacks() -> None:
     depths = []
     for handle in refused(ProducerSite(linger_ms=60_000), 50):
         with pytest.raises(ClosedError) as raised:
@@ -167,7 +167,7 @@ def live_batches() -> set[int]:
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_what_nobody_keeps_is_freed_without_the_collector(fails: bool) -> None:
+def test_unreferenced_records_are_freed_without_garbage_collection(fails: bool) -> None:
     """No record, batch, callback or future is part of a circle."""
     site = ready(topic={"max_message_bytes": "300"}, batch_size=16_384)
 
@@ -198,7 +198,7 @@ def test_what_nobody_keeps_is_freed_without_the_collector(fails: bool) -> None:
         gc.enable()
 
 
-def test_a_future_that_is_kept_keeps_no_record() -> None:
+def test_kept_future_does_not_keep_its_record() -> None:
     site = ready(topic={"max_message_bytes": "300"}, batch_size=16_384)
     handles = site.sent(*[b"%d" % number + b"x" * 40 for number in range(50)], b"y" * 400)
     site.flush()
@@ -209,7 +209,7 @@ def test_a_future_that_is_kept_keeps_no_record() -> None:
         assert batch.encoded is None
 
 
-def test_ten_thousand_records_leave_nothing_behind() -> None:
+def test_ten_thousand_records_leak_no_memory() -> None:
     site = ready(batch_size=16_384, linger_ms=0)
 
     def send(count: int) -> None:

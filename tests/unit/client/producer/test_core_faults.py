@@ -148,7 +148,7 @@ class Storm:
 
 
 @pytest.mark.parametrize("seed", IDEMPOTENT_SEEDS)
-def test_an_idempotent_producer_keeps_its_promises(seed: int) -> None:
+def test_idempotent_producer_keeps_its_promises(seed: int) -> None:
     storm = Storm(seed)
     storm.run()
     log = storm.log()
@@ -167,7 +167,7 @@ def test_an_idempotent_producer_keeps_its_promises(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", IDEMPOTENT_SEEDS)
-def test_every_record_has_one_outcome_and_all_memory_is_free_again(seed: int) -> None:
+def test_every_record_has_one_outcome_and_all_memory_is_freed(seed: int) -> None:
     storm = Storm(1_000 + seed)
     storm.run()
     assert all(handle.done() for _, handle in storm.handles)
@@ -182,7 +182,7 @@ def test_every_record_has_one_outcome_and_all_memory_is_free_again(seed: int) ->
 
 @pytest.mark.parametrize("seed", OTHER_SEEDS)
 @pytest.mark.parametrize("options", [{"acks": "1"}, {"enable_idempotence": False}])
-def test_a_producer_without_idempotence_loses_nothing_it_acknowledged(
+def test_producer_without_idempotence_keeps_acknowledged_records(
     seed: int, options: dict[str, Any]
 ) -> None:
     storm = Storm(seed, **options)
@@ -193,7 +193,7 @@ def test_a_producer_without_idempotence_loses_nothing_it_acknowledged(
 
 
 @pytest.mark.parametrize("seed", OTHER_SEEDS)
-def test_with_one_request_in_flight_the_order_is_kept_without_idempotence(seed: int) -> None:
+def test_one_request_in_flight_keeps_order_without_idempotence(seed: int) -> None:
     storm = Storm(seed, enable_idempotence=False, max_in_flight_requests_per_connection=1)
     storm.run()
     sent: dict[int, list[bytes]] = {partition: [] for partition in range(PARTITIONS)}

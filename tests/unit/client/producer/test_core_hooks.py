@@ -13,7 +13,7 @@ from plog.errors import MessageTooLarge, UnknownTopicOrPartition
 from tests.unit.client.producer.producer_site import TOPIC, ProducerSite, ready
 
 
-def test_callbacks_are_told_where_a_record_is_or_why_not() -> None:
+def test_callback_receives_metadata_or_error() -> None:
     site = ready(topic={"max_message_bytes": "600"})
     told: list[Any] = []
     site.sent(b"a", on_delivery=lambda *outcome: told.append(outcome))
@@ -24,7 +24,7 @@ def test_callbacks_are_told_where_a_record_is_or_why_not() -> None:
     assert isinstance(error, MessageTooLarge)
 
 
-def test_a_handle_calls_back_when_it_is_done_or_at_once() -> None:
+def test_handle_callback_runs_when_done_or_immediately() -> None:
     site = ready()
     [handle] = site.sent(b"v")
     told: list[Any] = []
@@ -36,7 +36,7 @@ def test_a_handle_calls_back_when_it_is_done_or_at_once() -> None:
     assert told == [handle, handle]
 
 
-def test_a_callback_that_fails_harms_nobody(caplog: pytest.LogCaptureFixture) -> None:
+def test_failing_callback_is_logged_and_ignored(caplog: pytest.LogCaptureFixture) -> None:
     site = ready()
 
     def fail(*_: Any) -> None:
@@ -68,7 +68,7 @@ class Interceptor:
         self.is_closed = True
 
 
-def test_interceptors_see_each_record_once_in_their_order() -> None:
+def test_interceptors_see_each_record_once_in_order() -> None:
     interceptors = [Interceptor(b"1"), Interceptor(b"2")]
     site = ProducerSite(core={"interceptors": interceptors}, buffer_memory=2_000, batch_size=1_000)
     for _ in range(20):
@@ -80,7 +80,7 @@ def test_interceptors_see_each_record_once_in_their_order() -> None:
     assert interceptors[0].is_closed
 
 
-def test_an_interceptor_that_fails_is_logged_and_ignored(caplog: pytest.LogCaptureFixture) -> None:
+def test_failing_interceptor_is_logged_and_ignored(caplog: pytest.LogCaptureFixture) -> None:
     class Broken(Interceptor):
         def on_send(self, record: ProducerRecord) -> ProducerRecord:
             raise RuntimeError("oops")
@@ -96,19 +96,21 @@ def test_an_interceptor_that_fails_is_logged_and_ignored(caplog: pytest.LogCaptu
     assert "again" in caplog.text
 
 
-def test_an_interceptor_cannot_send_to_what_is_not_known() -> None:
+def test_interceptor_cannot_choose_unknown_partition() -> None:
     class Lost(Interceptor):
         def on_send(self, record: ProducerRecord) -> ProducerRecord:
             return record._replace(partition=9)
 
     interceptor = Lost(b"")
     site = ready(core={"interceptors": [interceptor]})
-    with pytest.raises(UnknownTopicOrPartition, match="chose partition 9 of topic page-views"):
+    with pytest.raises(
+        UnknownTopicOrPartition, match="cannot send to partition 9 of topic page-views: an"
+    ):
         site.run(site.core.send_soon(TOPIC, b"v"))
     assert len(interceptor.outcomes) == 1
 
 
-def test_an_interceptor_overrides_what_it_wants_and_leaves_the_rest() -> None:
+def test_interceptor_may_override_only_some_methods() -> None:
     class Counting(ProducerInterceptor):
         seen = 0
 
@@ -127,7 +129,7 @@ def test_an_interceptor_overrides_what_it_wants_and_leaves_the_rest() -> None:
     assert site.values(0) == [b"v"]
 
 
-def test_interceptors_hear_of_what_was_refused_at_once() -> None:
+def test_interceptors_are_notified_of_refused_records() -> None:
     interceptor = Interceptor(b"")
     site = ready(core={"interceptors": [interceptor]}, max_request_size=1000, batch_size=500)
     with pytest.raises(RecordTooLarge):
@@ -137,7 +139,7 @@ def test_interceptors_hear_of_what_was_refused_at_once() -> None:
     assert isinstance(error, RecordTooLarge)
 
 
-def test_serializers_make_bytes_of_all_but_none() -> None:
+def test_serializers_are_called_for_everything_but_none() -> None:
     site = ready(
         core={"key_serializer": str.encode, "value_serializer": lambda x: b"%d" % x}, partitions=12
     )
@@ -148,7 +150,7 @@ def test_serializers_make_bytes_of_all_but_none() -> None:
     assert site.values(0) == [None]
 
 
-def test_a_serializer_that_fails_is_told() -> None:
+def test_failing_serializer_raises_serialization_failed() -> None:
     site = ready(core={"value_serializer": lambda x: 1 / x})
     with pytest.raises(
         SerializationFailed, match=r"value serializer failed .* page-views: ZeroDiv"
@@ -158,7 +160,7 @@ def test_a_serializer_that_fails_is_told() -> None:
         site.core.send(TOPIC, 2)
 
 
-def test_metrics_have_kafkas_names_and_true_values() -> None:
+def test_metrics_have_kafka_names_and_correct_values() -> None:
     site = ready()
     site.sent(*[b"x" * 100] * 50)
     site.flush()

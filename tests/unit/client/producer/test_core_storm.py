@@ -8,11 +8,11 @@ from tests.unit.client.producer.producer_storm import weather
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_an_idempotent_producer_tells_the_truth_in_every_storm(seed: int) -> None:
+def test_idempotent_producer_reports_true_outcomes_in_every_storm(seed: int) -> None:
     assert weather(seed).sent
 
 
 @pytest.mark.parametrize("mode", ["one at a time", "acks=1", "acks=0"])
 @pytest.mark.parametrize("seed", range(6))
-def test_other_producers_keep_what_they_promise(seed: int, mode: str) -> None:
+def test_other_producers_keep_their_promises(seed: int, mode: str) -> None:
     assert weather(seed, mode).sent

@@ -14,13 +14,13 @@ class Clock:
         return self.now_s
 
 
-def test_every_metric_is_there_from_the_start() -> None:
+def test_every_metric_exists_from_the_start() -> None:
     snapshot = ProducerMetrics(Clock()).snapshot()
     assert snapshot["record-send-total"] == snapshot["record-retry-rate"] == 0
     assert math.isnan(snapshot["request-latency-avg"])
 
 
-def test_a_batch_counts_by_its_records() -> None:
+def test_batch_metrics_count_records() -> None:
     metrics = ProducerMetrics(Clock())
     metrics.batch_sent(records=3, uncompressed_bytes=300, encoded_bytes=150, queue_ms=4)
     metrics.batch_sent(records=1, uncompressed_bytes=500, encoded_bytes=500, queue_ms=6)
@@ -30,7 +30,7 @@ def test_a_batch_counts_by_its_records() -> None:
     assert (snapshot["compression-rate-avg"], snapshot["record-queue-time-avg"]) == (0.75, 5)
 
 
-def test_a_request_counts_its_records_and_bytes_by_second() -> None:
+def test_request_metrics_count_records_and_bytes_per_second() -> None:
     clock = Clock()
     metrics = ProducerMetrics(clock)
     metrics.request_sent(records=300, nbytes=600)
@@ -46,7 +46,7 @@ def test_a_request_counts_its_records_and_bytes_by_second() -> None:
     assert (metrics.snapshot()["record-send-rate"], snapshot["request-rate"]) == (0, 2 / 59)
 
 
-def test_what_goes_wrong_is_counted_under_its_own_name() -> None:
+def test_failures_have_metrics_of_their_own() -> None:
     metrics = ProducerMetrics(Clock())
     metrics.retried(5)
     metrics.failed(3)

@@ -17,7 +17,7 @@ def topic_with(partitions: int = 3) -> TopicQueues:
     return topic
 
 
-def test_a_batch_waits_again_before_those_begun_after_it() -> None:
+def test_retried_batch_is_queued_before_later_batches() -> None:
     queue = topic_with().queues[0]
     lock = Lock()
     first, second, third = (
@@ -31,7 +31,7 @@ def test_a_batch_waits_again_before_those_begun_after_it() -> None:
     assert list(queue.batches) == [first, second, third]
 
 
-def test_parts_wait_in_their_order_in_the_place_of_the_whole() -> None:
+def test_parts_replace_split_batch_in_order() -> None:
     queue = topic_with().queues[0]
     first, second = (queue.begin_batch(Lock(), created_s=0, limit_bytes=1_000) for _ in range(2))
     first.records = [(-1, 0, None, b"v", ())] * 4
@@ -42,7 +42,7 @@ def test_parts_wait_in_their_order_in_the_place_of_the_whole() -> None:
     assert list(queue.batches) == [*parts, second]
 
 
-def test_what_compresses_well_fills_larger_batches_up_to_a_bound() -> None:
+def test_compressible_records_fill_larger_batches_up_to_a_limit() -> None:
     topic = topic_with()
     limits = []
     for _ in range(300):
@@ -56,7 +56,7 @@ def test_what_compresses_well_fills_larger_batches_up_to_a_bound() -> None:
     assert topic.limit_bytes == 16_000
 
 
-def test_what_compresses_badly_is_noticed_at_once() -> None:
+def test_incompressible_batch_raises_ratio_immediately() -> None:
     topic = topic_with()
     for _ in range(300):
         topic.expect_ratio(0.1)
@@ -64,7 +64,7 @@ def test_what_compresses_badly_is_noticed_at_once() -> None:
     assert topic.limit_bytes == int(1_000 / 1.05)
 
 
-def test_a_partition_that_lost_its_leader_is_not_stuck_to() -> None:
+def test_sticky_partition_changes_when_its_leader_is_lost() -> None:
     topic = topic_with(2)
     assert topic.stick_to_next(0.0, is_adaptive=True) is topic.queues[0]
     topic.set_available([1])
@@ -72,7 +72,7 @@ def test_a_partition_that_lost_its_leader_is_not_stuck_to() -> None:
     assert topic.stick_to_next(0.0, is_adaptive=True) is topic.queues[1]
 
 
-def test_a_partition_with_a_backlog_is_chosen_less() -> None:
+def test_partition_with_backlog_is_chosen_less_often() -> None:
     topic = topic_with(2)
     for _ in range(3):
         topic.queues[0].begin_batch(Lock(), created_s=0, limit_bytes=1_000)
@@ -82,11 +82,11 @@ def test_a_partition_with_a_backlog_is_chosen_less() -> None:
         assert chosen.count(topic.queues[0]) == expected
 
 
-def test_a_topic_without_partitions_has_none_to_stick_to() -> None:
+def test_topic_without_partitions_has_no_sticky_partition() -> None:
     assert TopicQueues("t", batch_size=1).stick_to_next(0.5, is_adaptive=True) is None
 
 
-def test_a_key_has_its_partition_also_when_there_are_more_keys_or_partitions() -> None:
+def test_key_cache_follows_number_of_partitions_and_stays_bounded() -> None:
     topic = topic_with(3)
     keys = [b"%d" % number for number in range(10_000)]
     for _ in range(2):
@@ -96,7 +96,7 @@ def test_a_key_has_its_partition_also_when_there_are_more_keys_or_partitions() -
     assert [topic.partition_of(key) for key in keys] == [partition_for_key(x, 4) for x in keys]
 
 
-def test_a_topic_made_anew_may_have_fewer_partitions_and_more_again_later() -> None:
+def test_recreated_topic_may_have_fewer_partitions_and_later_more() -> None:
     topic = topic_with(3)
     queues = topic.queues
     topic.use(1)

@@ -32,7 +32,7 @@ def batch_of(*values: bytes) -> ProducerBatch:
     return batch
 
 
-def test_a_handle_has_what_became_of_its_record() -> None:
+def test_handle_returns_outcome_of_its_record() -> None:
     batch = batch_of(b"a", b"bc")
     handle = SendHandle(batch, 1)
     assert not handle.done()
@@ -42,7 +42,7 @@ def test_a_handle_has_what_became_of_its_record() -> None:
     assert handle.metadata() == RecordMetadata("t", 3, 71, 1_000, -1, 2)
 
 
-def test_a_handle_knows_the_others_of_its_batch() -> None:
+def test_handle_reaches_other_records_of_its_batch() -> None:
     batch, other = batch_of(b"a", b"b"), batch_of(b"c")
     handle = SendHandle(batch, 0)
     assert share_batch(handle, SendHandle(batch, 1))
@@ -55,13 +55,13 @@ def test_a_handle_knows_the_others_of_its_batch() -> None:
     assert not is_batch_written(SendHandle(other, 0))
 
 
-def test_an_offset_that_is_not_known_stays_unknown() -> None:
+def test_unknown_offset_stays_unknown() -> None:
     batch = batch_of(b"a", b"b")
     batch.succeed(-1, 2_000)
     assert SendHandle(batch, 1).metadata()[2:4] == (-1, 2_000)
 
 
-def test_single_records_may_have_errors_of_their_own() -> None:
+def test_single_records_may_have_their_own_errors() -> None:
     batch = batch_of(b"a", b"b")
     theirs, its = ValueError("the others"), ValueError("this one")
     batch.fail(theirs, {1: its})
@@ -70,21 +70,21 @@ def test_single_records_may_have_errors_of_their_own() -> None:
         SendHandle(batch, 1).metadata()
 
 
-def test_who_keeps_a_handle_does_not_keep_the_records() -> None:
+def test_handle_does_not_keep_records_in_memory() -> None:
     batch = batch_of(b"x" * 1000)
     batch.encoded = b"y" * 1000
     batch.succeed(0, -1)
     assert (batch.records, batch.encoded, batch.count) == ([], None, 1)
 
 
-def test_parts_are_as_large_as_allowed_and_at_most_half_the_whole() -> None:
+def test_parts_fill_the_limit_up_to_half_the_batch() -> None:
     records = [b"x" * 89] * 8  # Each takes a hundred.
     assert [part.count for part in batch_of(*records).split(61 + 300)] == [3, 3, 2]
     assert [part.count for part in batch_of(*records).split(100_000)] == [4, 4]
 
 
 @pytest.mark.parametrize("sizes", [(1, 1), (500, 1), (1, 500), (1, 1, 1), (0, 0)])
-def test_no_part_is_the_whole(sizes: tuple[int, ...]) -> None:
+def test_split_makes_at_least_two_parts(sizes: tuple[int, ...]) -> None:
     for limit_bytes in (0, 61 + 100, 100_000):
         parts = batch_of(*[b"x" * size for size in sizes]).split(limit_bytes)
         assert len(parts) > 1
@@ -92,7 +92,7 @@ def test_no_part_is_the_whole(sizes: tuple[int, ...]) -> None:
         assert all(part.count for part in parts)
 
 
-def test_handles_and_callbacks_follow_their_records_into_parts_of_parts() -> None:
+def test_handles_and_callbacks_follow_records_into_nested_parts() -> None:
     batch = batch_of(*[b"%d" % number for number in range(8)])
     handles = [SendHandle(batch, index) for index in range(8)]
     told: list[Any] = []
@@ -111,7 +111,7 @@ def test_handles_and_callbacks_follow_their_records_into_parts_of_parts() -> Non
     assert handles[7].metadata().offset == 31
 
 
-def test_parts_are_as_old_as_the_whole_and_do_not_linger() -> None:
+def test_parts_keep_age_of_batch_and_do_not_linger() -> None:
     for part in batch_of(b"a", b"b").split(80):
         assert (part.created_s, part.is_urgent) == (5.0, True)
 
@@ -124,7 +124,7 @@ RECORDS: list[RecordFields] = [
 
 
 @pytest.mark.parametrize("record", RECORDS)
-def test_the_size_of_a_record_is_a_close_estimate(record: RecordFields) -> None:
+def test_record_size_is_a_close_estimate(record: RecordFields) -> None:
     """Of what it adds to a batch of others like it."""
     several = [record] * 60
     added = (len(build_batch(several)) - len(build_batch(several[:30]))) / 30

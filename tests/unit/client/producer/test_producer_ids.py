@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.unit.client.producer.producer_site import ready
 
 
-def test_a_partition_that_needs_another_producer_id_takes_it_from_no_other() -> None:
+def test_request_for_new_producer_id_leaves_current_one_in_use() -> None:
     site = ready()
     site.sent(b"v")
     site.flush()

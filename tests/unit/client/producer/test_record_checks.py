@@ -28,21 +28,21 @@ class Index:
         ({"value": "text"}, "the value of a record for topic page-views is str, not bytes"),
         ({"key": 5}, "the key of a record for topic page-views is int, not bytes"),
         ({"partition": -1}, "partition -1 is negative"),
-        ({"partition": "1"}, "partition '1' of topic page-views is no number"),
-        ({"partition": 1.0}, r"partition 1\.0 of topic page-views is no number"),
-        ({"timestamp": -1}, "timestamp -1 is no whole number of ms since 1970"),
-        ({"timestamp": 1.5}, r"timestamp 1\.5 is no whole number"),
-        ({"timestamp": 1 << 63}, "is no whole number of ms"),
-        ({"headers": [("a", "b")]}, r"a header is a name and bytes or None, not \('a', 'b'\)"),
-        ({"headers": [("a",)]}, "a header is a name and bytes or None, not"),
-        ({"headers": [(b"a", b"b")]}, "a header is a name and bytes or None, not"),
-        ({"headers": "ab"}, "a header is a name and bytes or None, not 'a'"),
-        ({"headers": 3}, "headers are a mapping or pairs of a name and bytes, not 3"),
+        ({"partition": "1"}, "partition '1' of topic page-views is not a number"),
+        ({"partition": 1.0}, r"partition 1\.0 of topic page-views is not a number"),
+        ({"timestamp": -1}, "timestamp -1 is not a whole number of ms since 1970"),
+        ({"timestamp": 1.5}, r"timestamp 1\.5 is not a whole number"),
+        ({"timestamp": 1 << 63}, "is not a whole number of ms"),
+        ({"headers": [("a", "b")]}, r"a header must be a name and bytes or None, not \('a', 'b'\)"),
+        ({"headers": [("a",)]}, "a header must be a name and bytes or None, not"),
+        ({"headers": [(b"a", b"b")]}, "a header must be a name and bytes or None, not"),
+        ({"headers": "ab"}, "a header must be a name and bytes or None, not 'a'"),
+        ({"headers": 3}, "headers must be a mapping, or pairs of a name and bytes, not 3"),
         ({"value": b"x" * (2 << 20)}, r"larger than max\.request\.size=1048576"),
     ],
 )
 @pytest.mark.parametrize("core", [{}, {"interceptors": [object()]}])
-def test_what_is_wrong_with_a_record_is_named(
+def test_error_names_invalid_part_of_record(
     record: dict[str, Any], problem: str, core: dict[str, Sequence[Any]], caplog: Any
 ) -> None:
     site = ready(core=core)
@@ -54,13 +54,13 @@ def test_what_is_wrong_with_a_record_is_named(
 
 @pytest.mark.parametrize("topic", ["", None, 5, b"t", ["t"], "x" * 250, "\udc80"])
 @pytest.mark.parametrize("core", [{}, {"value_serializer": bytes}])
-def test_what_is_no_topic_is_named(topic: Any, core: dict[str, Any]) -> None:
+def test_error_names_invalid_topic(topic: Any, core: dict[str, Any]) -> None:
     site = ready(core=core)
-    with pytest.raises(InvalidTopicException, match="is no name of a topic"):
+    with pytest.raises(InvalidTopicException, match="invalid topic name"):
         site.run(site.core.send_soon(topic, b"v"))
 
 
-def test_a_partition_may_be_another_librarys_integer() -> None:
+def test_partition_may_be_an_integer_of_another_library() -> None:
     assert checked_partition(Index(), TOPIC) == 1
     site = ready(partitions=2)
     [handle] = site.sent(b"v", partition=Index())
@@ -68,7 +68,7 @@ def test_a_partition_may_be_another_librarys_integer() -> None:
     assert handle.metadata().partition == 1
 
 
-def test_headers_may_be_many_or_lists_or_a_mapping() -> None:
+def test_headers_may_be_pairs_lists_or_a_mapping() -> None:
     site = ready()
     many = [(f"h{number}", b"%d" % number) for number in range(2_000)]
     site.sent(b"1", headers=many)
@@ -80,7 +80,7 @@ def test_headers_may_be_many_or_lists_or_a_mapping() -> None:
     assert [record.headers for record in others] == [(("a", b"1"),), (("a", None),)]
 
 
-def test_the_first_and_the_last_moment_there_are_go_together() -> None:
+def test_earliest_and_latest_timestamps_fit_into_one_batch() -> None:
     site = ready(topic={"message_timestamp_after_max_ms": str((1 << 63) - 1)})
     site.sent(b"1", timestamp=0)
     site.sent(b"2", timestamp=(1 << 63) - 1)
@@ -89,13 +89,13 @@ def test_the_first_and_the_last_moment_there_are_go_together() -> None:
 
 
 @pytest.mark.parametrize("chosen", [5, -1, None, "0"])
-def test_a_partitioner_that_chooses_what_is_not_there_is_told(chosen: Any) -> None:
+def test_error_names_invalid_choice_of_partitioner(chosen: Any) -> None:
     site = ready(partitions=3, core={"partitioner": lambda *_: chosen})
-    with pytest.raises(ValueError, match=rf"chose partition {chosen!r} of topic page-views, which"):
+    with pytest.raises(ValueError, match=rf"invalid partition {chosen!r} from the partitioner"):
         site.core.send(TOPIC, b"v")
 
 
-def test_what_a_partitioner_raises_is_told_as_it_is() -> None:
+def test_exception_of_partitioner_is_raised_unchanged() -> None:
     def broken(*_: object) -> int:
         raise LookupError("no table")
 
@@ -106,7 +106,7 @@ def test_what_a_partitioner_raises_is_told_as_it_is() -> None:
     assert site.values() == []
 
 
-def test_a_partitioner_is_not_asked_about_a_producer_that_is_being_closed() -> None:
+def test_partitioner_is_not_called_while_producer_closes() -> None:
     """As in the middle of `close`, for a thread that looked the topic up a moment before."""
     site = ready(core={"partitioner": lambda *_: 0})
     topic = site.core._accumulator.topic(TOPIC)
@@ -116,9 +116,11 @@ def test_a_partitioner_is_not_asked_about_a_producer_that_is_being_closed() -> N
         site.core.send(TOPIC, b"v")
 
 
-def test_a_serializer_that_makes_no_bytes_is_told() -> None:
+def test_serializer_must_return_bytes() -> None:
     site = ready(core={"value_serializer": lambda value: 5})
-    with pytest.raises(SerializationFailed, match=r"is int, not bytes: give .* that makes them"):
+    with pytest.raises(
+        SerializationFailed, match=r"is int, not bytes: give bytes, or create .* value_serializer"
+    ):
         site.core.send(TOPIC, b"v")
 
 
@@ -139,17 +141,17 @@ class Forgetful:
         pass
 
 
-def test_an_interceptor_that_returns_nothing_is_named_and_the_record_goes(
+def test_record_is_sent_unchanged_when_interceptor_returns_none(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     site = ready(core={"interceptors": [Forgetful(), Forgetful()]})
     [handle] = site.sent(b"v")
     site.flush()
     assert handle.metadata().offset == 0
-    assert "returned None for topic page-views, which is no ProducerRecord" in caplog.text
+    assert "returned None for topic page-views, which is not a ProducerRecord" in caplog.text
 
 
-def test_an_interceptor_that_raises_whatever_it_is_stops_nobody() -> None:
+def test_any_exception_of_interceptor_is_ignored() -> None:
     interceptor = Forgetful()
     site = ready(core={"interceptors": [interceptor]}, batch_size=1)
     handles = site.sent(b"1", b"2", b"3")
@@ -160,7 +162,7 @@ def test_an_interceptor_that_raises_whatever_it_is_stops_nobody() -> None:
     assert site.core.metrics()["requests-in-flight"] == 0
 
 
-def test_a_core_takes_a_topic_it_learned_of_between_two_looks(monkeypatch: Any) -> None:
+def test_topic_learned_during_send_is_accepted(monkeypatch: Any) -> None:
     """The application's partitioner decides, and not the default, whoever comes between."""
     site = ProducerSite(partitions=4, core={"partitioner": lambda *_: 3})
     chosen = ProducerCore._chosen

@@ -9,7 +9,7 @@ from tests.unit.client.producer.producer_site import TOPIC
 from tests.unit.client.producer.sender_site import codes, forget_producers, ready
 
 
-def test_what_a_broker_without_memory_let_overtake_fails_and_was_not_written() -> None:
+def test_batch_overtaken_after_broker_lost_state_fails_unwritten() -> None:
     """It refuses one batch, knows nothing of the producer, and so takes the next."""
     site = ready(batch_size=1, retry_backoff_ms=1_000)
     forget_producers(site)
@@ -18,14 +18,15 @@ def test_what_a_broker_without_memory_let_overtake_fails_and_was_not_written() -
     site.flush()
     assert second.metadata().offset == 1
     assert isinstance(first.error(), OutOfOrderSequenceNumber)
-    assert "has written a later record already; to keep the order it was not" in str(first.error())
+    assert "record not written, to preserve the order: the broker" in str(first.error())
+    assert "has already written a later record" in str(first.error())
     [after] = site.sent(b"3")
     site.flush()
     assert after.metadata().offset == 2
     assert site.values() == [b"first", b"2", b"3"]
 
 
-def test_a_topic_made_anew_gets_its_first_batch_alone() -> None:
+def test_first_batch_to_recreated_topic_is_sent_alone() -> None:
     site = ready(batch_size=1, metadata_max_age_ms=1_000)
     site.sim.broker.ask(DeleteTopicsRequest(topic_names=[TOPIC], timeout_ms=1_000), 5)
     create_topic(site.sim.broker, TOPIC)

@@ -51,14 +51,14 @@ def numbers(batch: Batch) -> tuple[int, int, int]:
     return (*batch.identity, batch.base_sequence)
 
 
-def test_numbers_follow_each_other() -> None:
+def test_sequence_numbers_are_consecutive() -> None:
     sequences, first = known()
     second, third = send(sequences, 3, 1)
     assert [x.base_sequence for x in (first, second, third)] == [0, 1, 4]
     assert numbers(third) == (4000, 0, 4)
 
 
-def test_numbers_begin_again_behind_the_last_one() -> None:
+def test_sequence_numbers_wrap_around() -> None:
     sequences: Sequences = PartitionSequences()
     first = Batch(2**31 - 1)
     sequences.sent(first, OURS)
@@ -67,7 +67,7 @@ def test_numbers_begin_again_behind_the_last_one() -> None:
     assert (second.base_sequence, third.base_sequence) == (2**31 - 1, 1)
 
 
-def test_the_first_batch_goes_alone_until_it_is_written() -> None:
+def test_first_batch_is_sent_alone_until_written() -> None:
     """A broker that does not know the producer takes any number: one behind it, too."""
     sequences: Sequences = PartitionSequences()
     [first] = send(sequences, 1)
@@ -79,7 +79,7 @@ def test_the_first_batch_goes_alone_until_it_is_written() -> None:
     assert sequences.may_send(Batch())
 
 
-def test_no_more_than_five_batches_lie_behind_the_oldest_unsettled_one() -> None:
+def test_window_is_limited_to_five_batches() -> None:
     sequences, _ = known()
     batches = send(sequences, 1, 1, 1, 1, 1)
     for batch in batches[1:]:
@@ -89,7 +89,7 @@ def test_no_more_than_five_batches_lie_behind_the_oldest_unsettled_one() -> None
     assert sequences.may_send(Batch())
 
 
-def test_what_is_sent_again_keeps_its_numbers_and_goes_alone_and_in_order() -> None:
+def test_retries_keep_their_numbers_and_are_sent_alone_in_order() -> None:
     sequences, _ = known()
     first, second = send(sequences, 2, 2)
     first.unanswered()
@@ -104,29 +104,29 @@ def test_what_is_sent_again_keeps_its_numbers_and_goes_alone_and_in_order() -> N
     assert not sequences.is_broken
 
 
-def test_out_of_order_behind_one_that_was_refused_is_only_sent_again() -> None:
+def test_out_of_order_after_refused_batch_is_only_retried() -> None:
     sequences, _ = known()
     refused, behind = send(sequences, 1, 1)
     refused.refused()
     assert sequences.out_of_order(behind)
-    assert sequences.mend() == ([], [])
+    assert sequences.recover() == ([], [])
     sequences.sent(refused, OURS)
     sequences.written(refused)
     assert sequences.may_send(behind)
     assert numbers(behind) == (4000, 0, 2)
 
 
-def test_missing_numbers_are_left_behind_with_the_epoch() -> None:
+def test_missing_numbers_start_a_new_epoch() -> None:
     sequences, _ = known()
     refused, behind, last = send(sequences, 1, 1, 1)
     refused.refused()
     sequences.give_up(refused)
-    assert sequences.mend() == ([], [])  # Two are on the wire.
+    assert sequences.recover() == ([], [])  # Two are on the wire.
     assert sequences.out_of_order(behind)
-    assert sequences.mend() == ([], [])
+    assert sequences.recover() == ([], [])
     assert sequences.out_of_order(last)
     assert not sequences.may_send(Batch())
-    assert sequences.mend() == ([], [behind, last])
+    assert sequences.recover() == ([], [behind, last])
     assert behind.base_sequence == NO_SEQUENCE
     assert sequences.may_send(behind)
     sequences.sent(behind, OURS)
@@ -134,53 +134,53 @@ def test_missing_numbers_are_left_behind_with_the_epoch() -> None:
     assert not sequences.may_send(last)  # Nobody knows the new epoch yet.
 
 
-def test_numbers_go_on_where_the_one_given_up_was_written_after_all() -> None:
+def test_numbers_continue_when_abandoned_batch_was_written() -> None:
     sequences, _ = known()
     lost, newest = send(sequences, 1, 1)
     lost.unanswered()
     sequences.give_up(lost)
     assert not sequences.may_send(Batch())
     sequences.written(newest)
-    assert sequences.mend() == ([], [])
+    assert sequences.recover() == ([], [])
     [after] = send(sequences, 1)
     assert numbers(after) == (4000, 0, 3)
 
 
-def test_one_given_up_on_the_wire_is_waited_for() -> None:
+def test_abandoned_batch_in_flight_is_awaited() -> None:
     sequences, _ = known()
     [batch] = send(sequences, 1)
     sequences.give_up(batch)
-    assert sequences.mend() == ([], [])
+    assert sequences.recover() == ([], [])
     assert sequences.is_broken
     sequences.written(batch)
-    sequences.mend()
+    sequences.recover()
     [after] = send(sequences, 1)
     assert numbers(after) == (4000, 0, 2)
 
 
-def test_one_given_up_on_the_wire_and_never_answered_costs_an_epoch() -> None:
+def test_abandoned_batch_without_response_starts_a_new_epoch() -> None:
     sequences, _ = known()
     [batch] = send(sequences, 1)
     sequences.give_up(batch)
     batch.unanswered()
     sequences.give_up(batch)
-    sequences.mend()
+    sequences.recover()
     [after] = send(sequences, 1)
     assert numbers(after) == (4000, 1, 0)
 
 
-def test_a_batch_in_doubt_never_gets_other_numbers() -> None:
+def test_batch_in_doubt_is_never_renumbered() -> None:
     sequences, _ = known()
     [batch] = send(sequences, 1)
     batch.unanswered()
     sequences.sent(batch, OURS)
     assert not sequences.out_of_order(batch)
-    assert sequences.mend() == ([batch], [])
+    assert sequences.recover() == ([batch], [])
     [after] = send(sequences, 1)
     assert numbers(after) == (4000, 1, 0)
 
 
-def test_those_put_aside_are_written_if_one_behind_them_is() -> None:
+def test_deferred_batches_are_written_when_a_later_one_is() -> None:
     """A broker that restarted knows the last batch only; all of them were written before."""
     sequences, _ = known()
     batches = send(sequences, 1, 1, 1)
@@ -191,36 +191,36 @@ def test_those_put_aside_are_written_if_one_behind_them_is() -> None:
         assert sequences.may_send(batch)
         sequences.sent(batch, OURS)
         assert not sequences.out_of_order(batch)
-        assert sequences.mend() == ([], [])
+        assert sequences.recover() == ([], [])
     assert sequences.may_send(last)
     sequences.sent(last, OURS)
     assert sequences.written(last) == [first, second]
-    assert sequences.mend() == ([], [])
+    assert sequences.recover() == ([], [])
     [after] = send(sequences, 1)
     assert numbers(after) == (4000, 0, 4)
 
 
-def test_what_lies_behind_one_not_written_cannot_have_been() -> None:
+def test_batches_after_unwritten_one_are_renumbered() -> None:
     sequences, _ = known()
     given_up, refused, in_doubt = send(sequences, 1, 1, 1)
     given_up.refused()
     sequences.give_up(given_up)
     sequences.out_of_order(refused)
     in_doubt.unanswered()
-    assert sequences.mend() == ([], [refused, in_doubt])
+    assert sequences.recover() == ([], [refused, in_doubt])
     assert not in_doubt.in_doubt
 
 
-def test_a_broker_that_forgot_the_producer_gets_the_next_epoch() -> None:
+def test_unknown_producer_starts_a_new_epoch() -> None:
     sequences, _ = known()
     [batch] = send(sequences, 2)
     assert sequences.unknown_producer(batch)
-    assert sequences.mend() == ([], [batch])
+    assert sequences.recover() == ([], [batch])
     sequences.sent(batch, OURS)
     assert numbers(batch) == (4000, 1, 0)
 
 
-def test_a_batch_in_doubt_is_not_sent_again_to_a_broker_that_forgot_the_producer() -> None:
+def test_batch_in_doubt_is_not_retried_when_producer_is_unknown() -> None:
     sequences, _ = known()
     [batch] = send(sequences, 1)
     batch.unanswered()
@@ -228,27 +228,27 @@ def test_a_batch_in_doubt_is_not_sent_again_to_a_broker_that_forgot_the_producer
     assert not sequences.unknown_producer(batch)
 
 
-def test_a_fenced_producer_needs_another_id() -> None:
+def test_fenced_producer_needs_another_id() -> None:
     sequences, _ = known()
     [batch] = send(sequences, 1)
     assert sequences.unknown_producer(batch, is_fenced=True)
-    assert sequences.mend() == ([], [batch])
+    assert sequences.recover() == ([], [batch])
     assert (sequences.identity, sequences.past_producer_id) == (None, 4000)
     sequences.sent(batch, ProducerIdentity(4001, 0))
     assert numbers(batch) == (4001, 0, 0)
 
 
-def test_behind_the_last_epoch_another_id_is_needed() -> None:
+def test_another_id_is_needed_after_the_last_epoch() -> None:
     sequences: Sequences = PartitionSequences()
     batch = Batch()
     sequences.sent(batch, ProducerIdentity(4000, MAX_EPOCH))
     batch.refused()
     sequences.give_up(batch)
-    sequences.mend()
+    sequences.recover()
     assert (sequences.identity, sequences.past_producer_id) == (None, 4000)
 
 
-def test_parts_share_the_numbers_of_the_whole() -> None:
+def test_parts_share_the_numbers_of_split_batch() -> None:
     sequences, _ = known()
     whole, behind = send(sequences, 5, 1)
     parts = [Batch(2), Batch(3)]
@@ -265,7 +265,7 @@ def test_parts_share_the_numbers_of_the_whole() -> None:
     assert numbers(behind) == (4000, 0, 6)
 
 
-def test_a_batch_that_was_never_sent_leaves_no_gap() -> None:
+def test_unsent_batch_leaves_no_gap() -> None:
     sequences, _ = known()
     sequences.give_up(Batch())
     assert not sequences.is_broken
@@ -274,7 +274,7 @@ def test_a_batch_that_was_never_sent_leaves_no_gap() -> None:
 # -- brokers that have forgotten all --------------------------------------------------------------
 
 
-def test_what_was_overtaken_is_never_written_behind_what_overtook_it() -> None:
+def test_overtaken_batch_is_never_written_later() -> None:
     """A topic made anew takes any number, so also that of a batch behind one it has refused."""
     sequences, _ = known()
     refused, in_doubt, taken = send(sequences, 1, 1, 1)
@@ -282,17 +282,17 @@ def test_what_was_overtaken_is_never_written_behind_what_overtook_it() -> None:
     in_doubt.unanswered()
     assert sequences.overtaken(taken) == [refused]
     assert sequences.written(taken, 0) == []
-    assert sequences.mend() == ([], [])  # What is in doubt can still be asked about.
+    assert sequences.recover() == ([], [])  # What is in doubt can still be asked about.
     assert sequences.may_send(in_doubt)
     assert numbers(in_doubt) == (4000, 0, 2)
     sequences.sent(in_doubt, OURS)
     assert not sequences.out_of_order(in_doubt)
-    assert sequences.mend() == ([in_doubt], [])
+    assert sequences.recover() == ([in_doubt], [])
     [after] = send(sequences, 1)
     assert numbers(after) == (4000, 0, 4)
 
 
-def test_nothing_is_overtaken_in_order() -> None:
+def test_batches_written_in_order_overtake_none() -> None:
     sequences, _ = known()
     first, second = send(sequences, 1, 1)
     assert sequences.overtaken(first) == []
@@ -300,7 +300,7 @@ def test_nothing_is_overtaken_in_order() -> None:
     assert sequences.overtaken(second) == []
 
 
-def test_those_put_aside_are_not_taken_for_written_in_a_log_that_began_anew() -> None:
+def test_deferred_batches_are_not_assumed_written_in_recreated_log() -> None:
     sequences, first = known()
     aside, last = send(sequences, 3, 1)
     for batch in (aside, last):
@@ -310,10 +310,10 @@ def test_those_put_aside_are_not_taken_for_written_in_a_log_that_began_anew() ->
     assert not sequences.out_of_order(aside)
     sequences.sent(last, OURS)
     assert sequences.written(last, 43) == []  # There is no place for three before it.
-    assert sequences.mend() == ([aside], [])
+    assert sequences.recover() == ([aside], [])
 
 
-def test_those_put_aside_are_written_where_there_is_a_place_for_them() -> None:
+def test_deferred_batches_are_written_when_offsets_leave_room() -> None:
     sequences, first = known()
     sequences.written(first, 40)
     aside, last = send(sequences, 3, 1)
@@ -325,7 +325,7 @@ def test_those_put_aside_are_written_where_there_is_a_place_for_them() -> None:
     assert sequences.written(last, 44) == [aside]
 
 
-def test_the_first_batch_to_another_log_goes_alone() -> None:
+def test_first_batch_to_recreated_log_is_sent_alone() -> None:
     sequences, _ = known()
     [before] = send(sequences, 1)
     sequences.begin_unknown()

@@ -140,14 +140,14 @@ class World:
             self.wait_again(batch)
         else:
             self.give_up(batch)
-        self.mend()
+        self.recover()
 
     def time_is_up(self) -> None:
         """For the oldest, but a batch may run out of tries earlier."""
         waiting = [x for x in self.batches if not x.is_done][:3]
         if waiting:
             self.give_up(self.chance.choice(waiting))
-            self.mend()
+            self.recover()
 
     def wait_again(self, batch: Batch) -> None:
         self.queue.append(batch)
@@ -159,8 +159,8 @@ class World:
             self.queue.remove(batch)
         self.sequences.give_up(batch)
 
-    def mend(self) -> None:
-        lost, _ = self.sequences.mend()
+    def recover(self) -> None:
+        lost, _ = self.sequences.recover()
         for batch in lost:
             batch.is_done = True
 
@@ -187,7 +187,7 @@ class World:
                 self.wait_again(batch)
         self.asked.clear()
         self.answers.clear()
-        self.mend()
+        self.recover()
 
     def a_stray_request_arrives(self) -> None:
         if self.stray:
@@ -227,7 +227,7 @@ EVENTS = {
 
 
 @pytest.mark.parametrize("seed", range(300))
-def test_no_world_makes_a_producer_write_twice_or_out_of_order(seed: int) -> None:
+def test_no_fault_makes_a_producer_write_twice_or_out_of_order(seed: int) -> None:
     world = World(seed)
     for event in world.chance.choices(list(EVENTS), list(EVENTS.values()), k=120):
         event(world)

@@ -30,10 +30,10 @@ def test_options_are_words_or_quoted(options: str, expected: dict[str, str]) -> 
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("", "does not begin with a login module"),
-        ("alice", "does not begin with a login module"),
-        ("alice:secret", "does not begin with a login module"),
-        (f'{MODULE} username="a";', "does not begin with a login module"),
+        ("", "does not start with a login module"),
+        ("alice", "does not start with a login module"),
+        ("alice:secret", "does not start with a login module"),
+        (f'{MODULE} username="a";', "does not start with a login module"),
         (f'{MODULE} required username="a"', "does not end with a semicolon"),
         (f"{MODULE} required username;", "option 1 is not of the form"),
         (f"{MODULE} required username=;", "option 1 is not of the form"),
@@ -41,7 +41,7 @@ def test_options_are_words_or_quoted(options: str, expected: dict[str, str]) -> 
         (f"{MODULE} required a=b c d=e;", "option 2 is not of the form"),
         (f'{MODULE} required a="b;', "quotation mark"),
         (f"{MODULE} required a=b a=c;", "the option a twice"),
-        (f"{MODULE} required; {MODULE} required;", "give one login module"),
+        (f"{MODULE} required; {MODULE} required;", "use a single login module"),
     ],
 )
 def test_what_is_wrong_is_said_without_secrets(text: str, problem: str) -> None:

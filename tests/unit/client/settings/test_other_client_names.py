@@ -61,17 +61,17 @@ def test_what_is_named_instead_is_a_setting() -> None:
 def test_what_changes_the_meaning_of_a_program_is_refused_with_what_to_do() -> None:
     assert "consume(timeout_s=…) returns" in _problem("consumer_timeout_ms", 1000)
     assert "commit({partition: offset})" in _problem("enable.auto.offset.store", False)
-    assert "with each send" in _problem("on_delivery", print)
+    assert "to each send" in _problem("on_delivery", print)
     assert "always verified" in _problem("enable.ssl.certificate.verification", "false")
-    assert "set to an empty text" in _problem("ssl_check_hostname", False)
-    assert _problem("socks5_proxy", "socks5://x:1").startswith("socks5_proxy: there are no proxies")
+    assert "to an empty string" in _problem("ssl_check_hostname", False)
+    assert _problem("socks5_proxy", "socks5://x:1").startswith(
+        "socks5_proxy: proxies are not supported"
+    )
 
 
 def test_a_name_that_is_another_here_is_told_as_it_would_be_written() -> None:
-    assert _problem("rebalance_timeout_ms", 1) == (
-        "rebalance_timeout_ms: here it is max_poll_interval_ms"
-    )
-    assert _problem("socket.timeout.ms", 1) == "socket.timeout.ms: here it is request.timeout.ms"
+    assert _problem("rebalance_timeout_ms", 1) == ("rebalance_timeout_ms: use max_poll_interval_ms")
+    assert _problem("socket.timeout.ms", 1) == "socket.timeout.ms: use request.timeout.ms"
 
 
 def test_what_makes_no_difference_is_warned_of() -> None:
@@ -79,9 +79,9 @@ def test_what_makes_no_difference_is_warned_of() -> None:
         {**SERVERS, "queued.max.messages.kbytes": 1000, "error_cb": print}
     )
     assert made.warnings == (
-        "queued.max.messages.kbytes has no effect: fetch.max.bytes bounds what is fetched ahead",
-        "error_cb has no effect: calls raise their errors, and the logger plog.client has the"
-        " others",
+        "queued.max.messages.kbytes has no effect: fetch.max.bytes limits the records that are"
+        " fetched ahead",
+        "error_cb has no effect: calls raise their errors; others are logged to plog.client",
     )
 
 
@@ -98,18 +98,17 @@ def test_a_file_shared_with_another_client_may_have_its_names(tmp_path: Path) ->
     path = tmp_path / "client.properties"
     path.write_text("bootstrap.servers=a:1\nsocket.timeout.ms=5\nqueued.min.messages=1\n")
     assert ConsumerSettings.from_file(path).warnings == (
-        f"{path}:2: socket.timeout.ms is not a setting of this client: here it is"
-        " request.timeout.ms",
-        f"{path}:3: queued.min.messages has no effect: fetch.max.bytes bounds what is fetched"
-        " ahead",
+        f"{path}:2: socket.timeout.ms is not a setting of this client: use request.timeout.ms",
+        f"{path}:3: queued.min.messages has no effect: fetch.max.bytes limits the records"
+        " that are fetched ahead",
     )
 
 
 @pytest.mark.parametrize("face", [blocking, asyncio_face])
 def test_a_constructor_tells_what_it_is_given_in_the_wrong_place(face: Any) -> None:
-    with pytest.raises(TypeError, match=r"settings are config=\{…\}, or keywords"):
+    with pytest.raises(TypeError, match=r"pass settings as config=\{…\} or as keywords"):
         face.Consumer({"bootstrap.servers": "localhost:9092", "group.id": "g"})
-    with pytest.raises(TypeError, match=r"arguments of their own, Consumer\('a', 'b', …\)"):
+    with pytest.raises(TypeError, match=r"separate argument: Consumer\('a', 'b', …\)"):
         face.Consumer(["a", "b"], bootstrap_servers="localhost:9092")
 
 

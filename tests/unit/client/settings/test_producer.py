@@ -26,8 +26,8 @@ def test_what_excludes_idempotence_switches_it_off(others: dict[str, object]) ->
 @pytest.mark.parametrize(
     ("others", "problem"),
     [
-        ({"acks": "1"}, "acks=1: enable.idempotence needs acks=all"),
-        ({"retries": 0}, "retries=0: enable.idempotence needs retries above 0"),
+        ({"acks": "1"}, "acks=1: enable.idempotence requires acks=all"),
+        ({"retries": 0}, "retries=0: enable.idempotence requires retries above 0"),
     ],
 )
 def test_asked_for_idempotence_is_not_switched_off(others: dict[str, object], problem: str) -> None:
@@ -37,7 +37,7 @@ def test_asked_for_idempotence_is_not_switched_off(others: dict[str, object], pr
 
 def test_idempotence_needs_few_requests_in_flight_asked_for_or_not() -> None:
     for keywords in ({}, {"enable_idempotence": True}):
-        with pytest.raises(ConfigError, match=r"=6: enable\.idempotence needs at most 5"):
+        with pytest.raises(ConfigError, match=r"=6: enable\.idempotence allows at most 5"):
             _settings(max_in_flight_requests_per_connection=6, **keywords)
     for keywords in ({"enable_idempotence": False}, {"acks": "1"}):
         settings = _settings(max_in_flight_requests_per_connection=6, **keywords)
@@ -45,7 +45,7 @@ def test_idempotence_needs_few_requests_in_flight_asked_for_or_not() -> None:
 
 
 def test_a_delivery_may_take_as_long_as_waiting_and_one_request() -> None:
-    with pytest.raises(ConfigError, match=r"delivery_timeout_ms=30000: is below .* 30005"):
+    with pytest.raises(ConfigError, match=r"delivery_timeout_ms=30000: is below 30005"):
         _settings(delivery_timeout_ms=30_000)
     assert _settings(delivery_timeout_ms=30_005).delivery_timeout_ms == 30_005
 
@@ -53,7 +53,7 @@ def test_a_delivery_may_take_as_long_as_waiting_and_one_request() -> None:
 def test_a_delivery_timeout_nobody_set_follows() -> None:
     settings = _settings(linger_ms=100_000)
     assert settings.delivery_timeout_ms == 130_000
-    assert "delivery.timeout.ms is taken to be 130000" in settings.warnings[0]
+    assert "delivery.timeout.ms is raised to 130000" in settings.warnings[0]
     assert _settings(linger_ms=2**40).delivery_timeout_ms == 2**31 - 1
 
 
@@ -72,9 +72,9 @@ def test_another_partitioner_of_java_is_refused() -> None:
 def test_transactions_need_idempotence() -> None:
     assert _settings(transactional_id="shop").enable_idempotence
     for wrong in ({"acks": 1}, {"retries": 0}, {"max_in_flight_requests_per_connection": 6}):
-        with pytest.raises(ConfigError, match=r"enable\.idempotence needs"):
+        with pytest.raises(ConfigError, match=r"enable\.idempotence (requires|allows)"):
             _settings(transactional_id="shop", **wrong)
-    with pytest.raises(ConfigError, match=r"transactional\.id needs it"):
+    with pytest.raises(ConfigError, match=r"is required by transactional\.id"):
         _settings(transactional_id="shop", enable_idempotence=False)
     with pytest.raises(ConfigError, match="is empty"):
         _settings(transactional_id="")

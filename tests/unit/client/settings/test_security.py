@@ -46,10 +46,13 @@ def test_the_protocol_is_of_two_parts(protocol: str, tls: bool, sasl: bool) -> N
             {"ssl_truststore_location": "a", "ssl_truststore_certificates": "b"},
             "which one is meant",
         ),
-        ({"ssl_keystore_location": "a", "ssl_keystore_key": "b"}, "which one is meant"),
+        (
+            {"ssl_keystore_location": "a", "ssl_keystore_key": "b"},
+            "which one is meant",
+        ),
         ({"ssl_keystore_key": "b"}, "needs ssl.keystore.certificate.chain beside it"),
         ({"ssl_keystore_certificate_chain": "b"}, "needs ssl.keystore.key beside it"),
-        ({"ssl_enabled_protocols": []}, "names no version of TLS"),
+        ({"ssl_enabled_protocols": []}, "at least one TLS version"),
         ({"ssl_enabled_protocols": "TLSv1.1"}, "allowed: any of TLSv1.2, TLSv1.3"),
     ],
 )
@@ -69,27 +72,27 @@ def test_the_host_name_is_checked_unless_it_is_switched_off(given: str) -> None:
 @pytest.mark.parametrize(
     ("keywords", "problem"),
     [
-        ({}, r"sasl.mechanism=GSSAPI \(the default\): Kerberos is not spoken"),
+        ({}, r"sasl.mechanism=GSSAPI \(the default\): Kerberos is not supported"),
         ({"sasl_mechanism": "DIGEST-MD5"}, "not one of the possible values"),
         ({"sasl_mechanism": "PLAIN"}, "sasl.username is not set: PLAIN needs"),
         ({"sasl_mechanism": "PLAIN", "sasl_username": "a"}, "sasl.password is not set"),
-        ({"sasl_mechanism": "PLAIN", "sasl_jaas_config": SCRAM}, "goes with PlainLoginModule"),
+        ({"sasl_mechanism": "PLAIN", "sasl_jaas_config": SCRAM}, "requires PlainLoginModule"),
         ({"sasl_mechanism": "SCRAM-SHA-512", "sasl_jaas_config": PLAIN}, "ScramLoginModule, not"),
         (
             {"sasl_mechanism": "PLAIN", "sasl_jaas_config": PLAIN, "sasl_username": "a"},
-            "which one is meant",
+            "conflicts with sasl.jaas.config",
         ),
         (
             {"sasl_mechanism": "PLAIN", "sasl_jaas_config": "PlainLoginModule required;"},
             "needs username=",
         ),
-        ({"sasl_mechanism": "OAUTHBEARER"}, "needs a function that gets a token"),
+        ({"sasl_mechanism": "OAUTHBEARER"}, "requires a function that returns a token"),
         (
             {
                 "sasl_mechanism": "OAUTHBEARER",
                 "sasl_oauthbearer_token_endpoint_url": "https://x/token",
             },
-            "only a file: URL is read",
+            "only file: URLs are supported",
         ),
     ],
 )
@@ -117,8 +120,8 @@ def test_a_complete_log_in_is_taken(keywords: dict[str, object]) -> None:
 def test_settings_of_another_protocol_are_idle_and_warned_of() -> None:
     settings = _settings(ssl_truststore_location="ca.pem", sasl_jaas_config=PLAIN)
     assert settings.warnings == (
-        "ssl.truststore.location: no effect, because security.protocol is PLAINTEXT; it would"
-        " have to be SSL or SASL_SSL",
-        "sasl.jaas.config: no effect, because security.protocol is PLAINTEXT; it would have to be"
+        "ssl.truststore.location: no effect, because security.protocol is PLAINTEXT; set it to"
+        " SSL or SASL_SSL",
+        "sasl.jaas.config: no effect, because security.protocol is PLAINTEXT; set it to"
         " SASL_SSL or SASL_PLAINTEXT",
     )

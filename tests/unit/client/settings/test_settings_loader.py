@@ -90,11 +90,11 @@ def test_a_secret_is_not_repeated() -> None:
     problems = _problems(
         security_protocol="SASL_SSL", sasl_mechanism="PLAIN", sasl_jaas_config="hunter2"
     )
-    assert problems[0].startswith("sasl_jaas_config=(hidden): does not begin with a login module")
+    assert problems[0].startswith("sasl_jaas_config=(hidden): does not start with a login module")
 
 
 def test_one_setting_under_two_names_is_a_mistake() -> None:
-    with pytest.raises(ConfigError, match=r"acks and request\.required\.acks are one"):
+    with pytest.raises(ConfigError, match=r"acks and request\.required\.acks are the same"):
         ProducerSettings.from_options({**SERVERS, "acks": "1", "request.required.acks": "0"})
     same = ProducerSettings.from_options({**SERVERS, "linger.ms": 7, "linger_ms": 7})
     assert same.linger_ms == 7
@@ -126,7 +126,7 @@ def test_a_name_of_java_is_warned_of_and_logged(caplog: pytest.LogCaptureFixture
             {**SERVERS, "key.serializer": name, "group.id": "g", "sasl.login.class": "x"}
         )
     assert settings.warnings == (
-        "key.serializer has no effect: it names a Java class; give a Python function,"
+        "key.serializer has no effect: it names a Java class; pass a Python function,"
         " key_serializer=…",
         "group.id has no effect: it is a setting of consumers",
         "sasl.login.class has no effect: it names a Java class",
@@ -137,7 +137,7 @@ def test_a_name_of_java_is_warned_of_and_logged(caplog: pytest.LogCaptureFixture
 def test_what_would_be_missed_is_refused() -> None:
     (two_phase,) = _problems(transaction_two_phase_commit_enable=True)
     assert "two-phase commit" in two_phase
-    assert "give Python objects" in _problems(interceptor_classes="com.example.Encrypting")[0]
+    assert "pass Python objects" in _problems(interceptor_classes="com.example.Encrypting")[0]
     assert "ssl.key.password" in _problems(ssl_keystore_password="x")[0]
 
 
@@ -174,7 +174,7 @@ def test_a_file_tells_the_line_of_a_wrong_value(tmp_path: Path) -> None:
 
 def test_a_file_tells_the_line_of_what_does_not_go_together(tmp_path: Path) -> None:
     path = _file(tmp_path, "bootstrap.servers=a:1\nheartbeat.interval.ms=50000\n")
-    with pytest.raises(ConfigError, match=r"properties:2: heartbeat.interval.ms=50000: has to be"):
+    with pytest.raises(ConfigError, match=r"properties:2: heartbeat.interval.ms=50000: must be"):
         ConsumerSettings.from_file(path)
 
 

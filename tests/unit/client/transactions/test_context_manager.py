@@ -72,14 +72,14 @@ BOTH = pytest.mark.parametrize("run", [run_blocking, run_async])
 
 
 @BOTH
-def test_a_block_that_ends_is_committed(run: Run) -> None:
+def test_block_commits_at_its_end(run: Run) -> None:
     producer = Producer()
     run(producer, None)
     assert producer.called == ["begin", "commit"]
 
 
 @BOTH
-def test_a_block_that_fails_is_aborted_and_its_error_goes_on(run: Run) -> None:
+def test_failing_block_is_aborted_and_its_error_propagates(run: Run) -> None:
     for abort in (None, ProducerFenced("no more")):
         producer = Producer(abort=abort)
         with pytest.raises(KeyError):
@@ -88,7 +88,7 @@ def test_a_block_that_fails_is_aborted_and_its_error_goes_on(run: Run) -> None:
 
 
 @BOTH
-def test_a_commit_that_cannot_be_is_aborted(run: Run) -> None:
+def test_abortable_commit_is_aborted(run: Run) -> None:
     producer = Producer(commit=TransactionAbortable("a record is missing"))
     with pytest.raises(TransactionAbortable):
         run(producer, None)
@@ -96,7 +96,7 @@ def test_a_commit_that_cannot_be_is_aborted(run: Run) -> None:
 
 
 @BOTH
-def test_a_producer_that_is_fenced_has_nothing_to_abort(run: Run) -> None:
+def test_fenced_producer_is_not_aborted(run: Run) -> None:
     producer = Producer(commit=ProducerFenced("by another"))
     with pytest.raises(ProducerFenced):
         run(producer, None)

@@ -22,8 +22,8 @@ from plog.wire.schema import WireError
         (ErrorCode.CONCURRENT_TRANSACTIONS, Verdict.RETRY),
         (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, Verdict.RETRY),
         (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, Verdict.RETRY),
-        (ErrorCode.NOT_COORDINATOR, Verdict.LOOK),
-        (ErrorCode.COORDINATOR_NOT_AVAILABLE, Verdict.LOOK),
+        (ErrorCode.NOT_COORDINATOR, Verdict.FIND_COORDINATOR),
+        (ErrorCode.COORDINATOR_NOT_AVAILABLE, Verdict.FIND_COORDINATOR),
         (ErrorCode.TRANSACTION_ABORTABLE, Verdict.ABORT),
         (ErrorCode.GROUP_AUTHORIZATION_FAILED, Verdict.ABORT),
         (ErrorCode.UNKNOWN_MEMBER_ID, Verdict.ABORT),
@@ -35,13 +35,13 @@ from plog.wire.schema import WireError
         (ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, Verdict.FATAL),
     ],
 )
-def test_a_coordinators_error_leads_to(code: ErrorCode, verdict: Verdict) -> None:
+def test_verdict_of_coordinator_error(code: ErrorCode, verdict: Verdict) -> None:
     assert verdict_of(error_from_code(code)) is verdict
 
 
-def test_what_comes_up_on_the_way_is_no_refusal() -> None:
+def test_connection_errors_are_not_fatal() -> None:
     assert verdict_of(ConnectionFailed("cut")) is Verdict.RETRY
-    assert verdict_of(WireError("garbage")) is Verdict.LOOK
+    assert verdict_of(WireError("garbage")) is Verdict.FIND_COORDINATOR
     assert verdict_of(ClosedError("closed")) is Verdict.FATAL
 
 
@@ -57,15 +57,15 @@ def test_what_comes_up_on_the_way_is_no_refusal() -> None:
         (error_from_code(ErrorCode.CLUSTER_AUTHORIZATION_FAILED), Verdict.FATAL),
     ],
 )
-def test_a_batch_that_was_not_written_leads_to(error: Exception, verdict: Verdict) -> None:
+def test_verdict_of_failed_batch(error: Exception, verdict: Verdict) -> None:
     assert verdict_of_batch(error) is verdict
 
 
-def test_the_application_is_told_what_to_do() -> None:
+def test_explained_errors_say_what_to_do() -> None:
     fenced = explained(error_from_code(ErrorCode.INVALID_PRODUCER_EPOCH), "shop", 1000)
     assert isinstance(fenced, ProducerFenced)
-    assert "Close this producer" in str(fenced)
+    assert "; close this producer" in str(fenced)
     other = InvalidTopicException("as it is")
     assert explained(other, "shop", 1000) is other
-    told = abortable(KeyError(), "shop")
-    assert "call abort_transaction(), then begin it anew. The reason: KeyError" in str(told)
+    error = abortable(KeyError(), "shop")
+    assert "KeyError; call abort_transaction(), then begin it again" in str(error)

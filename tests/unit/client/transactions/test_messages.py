@@ -27,7 +27,7 @@ BUSY, REFUSED = ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.TOPIC_AUTHORIZATION
         ([TRIED_NOT], TRIED_NOT),
     ],
 )
-def test_what_cannot_be_cured_counts_most(codes: list[int], counts: int | None) -> None:
+def test_error_that_a_retry_cannot_fix_ranks_first(codes: list[int], counts: int | None) -> None:
     answer = AddPartitionsToTxnResponse(
         results_by_topic_v3_and_below=[
             AddPartitionsToTxnTopicResult(

@@ -55,7 +55,7 @@ PASSING: list[Fault] = [
     ],
 )
 @pytest.mark.parametrize("committed", [True, False])
-def test_what_passes_is_asked_again(
+def test_transient_errors_are_retried(
     level: int, kind: type[ApiMessage], fault: Fault, committed: bool
 ) -> None:
     site = Site(level=level)
@@ -73,7 +73,7 @@ def test_what_passes_is_asked_again(
 
 @BOTH
 @pytest.mark.parametrize("fault", PASSING)
-def test_a_producer_id_is_asked_for_until_it_is_there(level: int, fault: Fault) -> None:
+def test_producer_id_is_requested_until_assigned(level: int, fault: Fault) -> None:
     site = Site(level=level, is_begun=False)
     site.world.faults += [(InitProducerIdRequest, fault), (FindCoordinatorRequest, 15)]
     site.run(site.core.init_transactions())
@@ -84,7 +84,7 @@ def test_a_producer_id_is_asked_for_until_it_is_there(level: int, fault: Fault) 
     assert site.committed() == [b"a"]
 
 
-def test_a_coordinator_that_has_moved_is_looked_for() -> None:
+def test_moved_coordinator_is_looked_up() -> None:
     site = Site()
     site.world.faults += [(EndTxnRequest, ErrorCode.NOT_COORDINATOR)]
     before = site.world.count(FindCoordinatorRequest)
@@ -100,20 +100,20 @@ def test_a_coordinator_that_has_moved_is_looked_for() -> None:
         (ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, TransactionalIdAuthorizationFailed),
     ],
 )
-def test_a_producer_id_that_is_refused_may_be_asked_for_again(
+def test_refused_producer_id_may_be_requested_again(
     code: ErrorCode, error: type[KafkaError]
 ) -> None:
     site = Site(is_begun=False)
     site.world.faults.append((InitProducerIdRequest, code))
     with pytest.raises(error, match=NAME):
         site.run(site.core.init_transactions())
-    with pytest.raises(IllegalState, match="was not called yet"):
+    with pytest.raises(IllegalState, match="has not been called"):
         site.begin()
     site.run(site.core.init_transactions())
     site.begin()
 
 
-def test_getting_ready_that_takes_too_long_is_waited_for_by_the_next_call() -> None:
+def test_timed_out_init_is_awaited_by_next_call() -> None:
     site = Site(is_begun=False)
     site.world.faults += [(InitProducerIdRequest, "drop")] * 20
     with pytest.raises(RequestTimedOut, match=r"init_transactions\(\)"):
@@ -140,9 +140,7 @@ def test_getting_ready_that_takes_too_long_is_waited_for_by_the_next_call() -> N
         ErrorCode.MESSAGE_TOO_LARGE,
     ],
 )
-def test_a_batch_that_is_refused_spoils_its_transaction_and_no_other(
-    level: int, code: ErrorCode
-) -> None:
+def test_refused_batch_fails_only_its_transaction(level: int, code: ErrorCode) -> None:
     site = Site(level=level, partitions=2)
     site.send(b"before")
     site.flush()
@@ -167,7 +165,7 @@ def test_a_batch_that_is_refused_spoils_its_transaction_and_no_other(
 
 
 @BOTH
-def test_what_waits_behind_a_batch_that_failed_is_not_sent(level: int) -> None:
+def test_batches_after_failed_one_are_not_sent(level: int) -> None:
     site = Site(level=level, partitions=2, linger_ms=60_000)
     site.world.faults.append((ProduceRequest, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
     site.send(b"x" * 200_000, b"fills it", partition=0)
@@ -179,7 +177,7 @@ def test_what_waits_behind_a_batch_that_failed_is_not_sent(level: int) -> None:
 
 
 @BOTH
-def test_a_record_that_was_not_acknowledged_in_time_spoils_its_transaction(level: int) -> None:
+def test_unacknowledged_record_fails_its_transaction(level: int) -> None:
     site = Site(level=level, delivery_timeout_ms=2000, request_timeout_ms=1500, linger_ms=0)
     site.world.faults += [(ProduceRequest, "lose")] * 50
     site.send(b"perhaps")
@@ -193,7 +191,7 @@ def test_a_record_that_was_not_acknowledged_in_time_spoils_its_transaction(level
     assert site.committed() == [b"a"]
 
 
-def test_a_topic_that_must_not_be_written_to_is_named() -> None:
+def test_error_names_unauthorized_topic() -> None:
     site = Site(level=1)
     site.world.faults.append((AddPartitionsToTxnRequest, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
     [handle] = site.send(b"a")
@@ -210,7 +208,7 @@ def test_a_topic_that_must_not_be_written_to_is_named() -> None:
 
 
 @BOTH
-def test_a_producer_id_that_was_forgotten_is_replaced_by_an_abort(level: int) -> None:
+def test_abort_replaces_forgotten_producer_id(level: int) -> None:
     """A transactional.id that was not used for transactional.id.expiration.ms."""
     site = Site(level=level)
     site.send(b"a")
@@ -229,7 +227,7 @@ def test_a_producer_id_that_was_forgotten_is_replaced_by_an_abort(level: int) ->
 
 @BOTH
 @pytest.mark.parametrize("kind", [EndTxnRequest, TxnOffsetCommitRequest])
-def test_what_is_refused_for_good_ends_the_producer(level: int, kind: type[ApiMessage]) -> None:
+def test_fatal_error_ends_the_producer(level: int, kind: type[ApiMessage]) -> None:
     site = Site(level=level)
     site.world.faults.append((kind, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED))
     [handle] = site.send(b"a")
@@ -247,7 +245,7 @@ def test_what_is_refused_for_good_ends_the_producer(level: int, kind: type[ApiMe
     site.run(site.core.close())
 
 
-def test_a_transaction_that_has_timed_out_is_begun_anew_in_version_2() -> None:
+def test_timed_out_transaction_can_be_retried_in_version_2() -> None:
     site = Site(level=2)
     site.send(b"late")
     site.flush()
@@ -261,7 +259,7 @@ def test_a_transaction_that_has_timed_out_is_begun_anew_in_version_2() -> None:
     assert site.committed() == [b"a"]
 
 
-def test_a_transaction_that_has_timed_out_fences_its_producer_in_version_1() -> None:
+def test_timed_out_transaction_fences_its_producer_in_version_1() -> None:
     site = Site(level=1)
     site.send(b"late")
     site.flush()
@@ -270,11 +268,11 @@ def test_a_transaction_that_has_timed_out_fences_its_producer_in_version_1() -> 
         site.commit()
 
 
-# -- what is aborted while something is under way ----------------------------------------------
+# -- aborts while requests are in flight --------------------------------------------------------
 
 
 @BOTH
-def test_an_abort_waits_for_what_is_under_way(level: int) -> None:
+def test_abort_waits_for_requests_in_flight(level: int) -> None:
     site = Site(level=level, request_timeout_ms=3000)
     site.send(b"before")
     site.flush()
@@ -290,7 +288,7 @@ def test_an_abort_waits_for_what_is_under_way(level: int) -> None:
     assert site.committed() == [b"a"]
 
 
-def test_an_abort_does_not_wait_for_a_partition_to_be_added() -> None:
+def test_abort_does_not_wait_for_partition_to_be_added() -> None:
     """It may have been; so the coordinator is told of an end, and asked for another epoch."""
     site = Site(level=1)
     site.world.faults.append((AddPartitionsToTxnRequest, "hang"))
@@ -305,7 +303,7 @@ def test_an_abort_does_not_wait_for_a_partition_to_be_added() -> None:
     assert site.committed() == [b"b"]
 
 
-def test_a_coordinator_that_has_not_heard_of_the_transaction_has_none_to_abort() -> None:
+def test_abort_succeeds_when_coordinator_does_not_know_the_transaction() -> None:
     site = Site(level=1)
     site.world.faults += [(AddPartitionsToTxnRequest, "drop")] * 100
     site.send(b"a")
@@ -320,10 +318,10 @@ def test_a_coordinator_that_has_not_heard_of_the_transaction_has_none_to_abort()
 
 
 @BOTH
-def test_offsets_that_were_not_answered_in_time_spoil_the_transaction(level: int) -> None:
+def test_timed_out_offsets_fail_the_transaction(level: int) -> None:
     site = Site(level=level)
     site.world.faults += [(TxnOffsetCommitRequest, "lose")] * 100
-    with pytest.raises(TransactionAbortable, match=r"not within 0.5 s"):
+    with pytest.raises(TransactionAbortable, match=r"did not complete within 0.5 s"):
         site.run(site.core.send_offsets_to_transaction({FIRST: 5}, "billing", 0.5))
     site.world.faults.clear()
     site.abort()
@@ -331,7 +329,7 @@ def test_offsets_that_were_not_answered_in_time_spoil_the_transaction(level: int
 
 
 @BOTH
-def test_a_producer_that_is_closed_does_not_wait_for_ever(level: int) -> None:
+def test_close_does_not_wait_forever(level: int) -> None:
     site = Site(level=level)
     site.send(b"a")
     site.flush()
@@ -344,7 +342,7 @@ def test_a_producer_that_is_closed_does_not_wait_for_ever(level: int) -> None:
 
 
 @BOTH
-def test_who_hears_of_a_failure_and_commits_at_once_is_refused(level: int) -> None:
+def test_commit_from_failure_callback_is_refused(level: int) -> None:
     """A Deferred's callbacks run in the very moment in which the record fails."""
     site = Site(level=level)
     site.world.faults.append((ProduceRequest, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
@@ -363,7 +361,7 @@ def test_who_hears_of_a_failure_and_commits_at_once_is_refused(level: int) -> No
 
 
 @BOTH
-def test_offsets_of_two_calls_at_once_are_both_committed(level: int) -> None:
+def test_offsets_of_concurrent_calls_are_all_committed(level: int) -> None:
     site = Site(level=level)
     second = TopicPartition(TOPIC, 1)
 
@@ -381,7 +379,7 @@ def test_offsets_of_two_calls_at_once_are_both_committed(level: int) -> None:
 
 
 @BOTH
-def test_offsets_whose_caller_was_cancelled_spoil_the_transaction(level: int) -> None:
+def test_cancelled_offsets_call_fails_the_transaction(level: int) -> None:
     site = Site(level=level)
     site.world.faults += [(TxnOffsetCommitRequest, "hang")]
     call = site.core.send_offsets_to_transaction({FIRST: 5}, "billing")
@@ -397,7 +395,7 @@ def test_offsets_whose_caller_was_cancelled_spoil_the_transaction(level: int) ->
 
 
 @BOTH
-def test_a_commit_whose_caller_was_cancelled_goes_on(level: int) -> None:
+def test_commit_continues_when_caller_is_cancelled(level: int) -> None:
     site = Site(level=level)
     site.send(b"a")
     site.flush()
@@ -405,14 +403,14 @@ def test_a_commit_whose_caller_was_cancelled_goes_on(level: int) -> None:
     task = site.world.network.spawn(site.core.commit_transaction(), "a call that is given up")
     site.world.network.advance(5)
     task.cancel()
-    with pytest.raises(IllegalState, match=r"how commit_transaction\(\) has ended"):
+    with pytest.raises(IllegalState, match=r"outcome of commit_transaction\(\) is unknown"):
         site.begin()
     site.commit()
     site.begin()
     assert site.committed() == [b"a"]
 
 
-def test_a_coordinator_that_knows_nothing_of_version_2_either_has_none_to_abort() -> None:
+def test_abort_succeeds_when_coordinator_does_not_know_the_transaction_in_version_2() -> None:
     site = Site(level=2)
     site.send(b"a")
     site.flush()

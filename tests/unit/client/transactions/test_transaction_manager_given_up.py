@@ -51,7 +51,7 @@ def test_offsets_that_come_late_are_not_the_next_transactions(level: int) -> Non
     assert site.world.offsets == {("billing", SECOND): 7}
 
 
-def test_close_aborts_what_a_commit_has_left_that_failed_after_its_time() -> None:
+def test_close_aborts_transaction_when_timed_out_commit_failed() -> None:
     site = Site(delivery_timeout_ms=5_000, request_timeout_ms=1_000, linger_ms=0)
     site.send(b"written")
     site.flush()
@@ -69,7 +69,7 @@ def test_close_aborts_what_a_commit_has_left_that_failed_after_its_time() -> Non
     assert site.world.producers[NAME].state == "aborted"
 
 
-def test_a_close_that_is_given_up_leaves_no_record_without_an_outcome() -> None:
+def test_cancelled_close_leaves_no_record_pending() -> None:
     site = Site(linger_ms=0)
     site.world.faults += [(ProduceRequest, "hang")] * 50
     [handle] = site.send(b"a")
@@ -85,7 +85,7 @@ def test_a_close_that_is_given_up_leaves_no_record_without_an_outcome() -> None:
         handle.metadata()
 
 
-def test_next_transaction_waits_for_an_abort_that_took_too_long() -> None:
+def test_next_transaction_waits_for_timed_out_abort() -> None:
     site = Site(linger_ms=0)
     site.send(b"aborted")
     site.flush()

@@ -119,7 +119,7 @@ class Story:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_what_was_committed_is_there_once_and_nothing_else_is(seed: int) -> None:
+def test_exactly_the_committed_records_are_visible_once(seed: int) -> None:
     story = Story(seed)
     for _ in range(15):
         story.transaction()

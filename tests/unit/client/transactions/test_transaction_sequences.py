@@ -25,7 +25,7 @@ def sent(sequences: TransactionSequences[Batch], batch: Batch) -> Batch:
     return batch
 
 
-def test_numbers_go_on_while_the_epoch_stays_and_begin_anew_in_the_next() -> None:
+def test_numbers_continue_within_an_epoch_and_restart_in_the_next() -> None:
     sequences, state = begun()
     for number in range(2):
         batch = sent(sequences, Batch())
@@ -39,25 +39,25 @@ def test_numbers_go_on_while_the_epoch_stays_and_begin_anew_in_the_next() -> Non
     assert (batch.identity, batch.base_sequence) == ((7, 4), 0)
 
 
-def test_nothing_is_sent_outside_of_a_transaction() -> None:
+def test_nothing_is_sent_outside_a_transaction() -> None:
     sequences, state = begun()
     state.begin_abort()
     assert not sequences.may_send(Batch())
 
 
-def test_what_is_out_of_order_fails_and_nothing_is_renumbered() -> None:
+def test_out_of_order_batch_fails_and_none_is_renumbered() -> None:
     sequences, _ = begun()
     sequences.written(sent(sequences, Batch()))
     first, second = sent(sequences, Batch()), sent(sequences, Batch())
     assert sequences.out_of_order(second), "the one before it may come yet"
     assert not sequences.out_of_order(first)
-    assert sequences.mend() == ([first], [])
-    assert sequences.mend() == ([], [])
+    assert sequences.recover() == ([first], [])
+    assert sequences.recover() == ([], [])
     assert not sequences.may_send(second)
     assert not sequences.may_send(Batch())
 
 
-def test_a_batch_of_a_producer_that_is_not_known_fails() -> None:
+def test_batch_of_unknown_producer_fails() -> None:
     sequences, state = begun()
     batch = sent(sequences, Batch())
     assert not sequences.unknown_producer(batch)

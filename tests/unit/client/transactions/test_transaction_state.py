@@ -25,13 +25,13 @@ def begun(*, is_v2: bool = False) -> tuple[TransactionState, list[int]]:
     return state, told
 
 
-def test_a_partition_waits_until_it_is_added_in_version_1() -> None:
+def test_partition_waits_until_added_in_version_1() -> None:
     state, told = begun()
     assert not state.admits(FIRST)
     assert not state.admits(FIRST)
     assert not state.admits(SECOND)
     assert (told, state.new_partitions) == ([1, 2], [FIRST, SECOND])
-    state.asking_to_add()
+    state.begin_adding()
     assert state.begun is Begun.PERHAPS
     state.added([FIRST])
     assert state.begun is Begun.YES
@@ -40,7 +40,7 @@ def test_a_partition_waits_until_it_is_added_in_version_1() -> None:
     assert state.new_partitions == [SECOND]
 
 
-def test_a_partition_is_in_it_by_being_written_to_in_version_2() -> None:
+def test_partition_is_added_by_writing_in_version_2() -> None:
     state, told = begun(is_v2=True)
     assert state.begun is Begun.NO
     assert state.admits(FIRST)
@@ -49,7 +49,7 @@ def test_a_partition_is_in_it_by_being_written_to_in_version_2() -> None:
 
 
 @pytest.mark.parametrize("is_v2", [False, True])
-def test_the_next_transaction_begins_with_nothing(is_v2: bool) -> None:
+def test_next_transaction_starts_empty(is_v2: bool) -> None:
     state, _ = begun(is_v2=is_v2)
     state.admits(FIRST)
     state.added([FIRST])
@@ -65,17 +65,17 @@ def test_the_next_transaction_begins_with_nothing(is_v2: bool) -> None:
     assert state.number == 2
 
 
-def test_version_1_has_the_last_produce_before_version_2() -> None:
+def test_version_1_uses_last_produce_version_without_implicit_add() -> None:
     for is_v2, highest, sent in ((False, 12, 11), (False, 9, 9), (True, 12, 12)):
         state, _ = begun(is_v2=is_v2)
         assert state.produce_version(highest) == sent
 
 
-def test_a_spoiled_transaction_can_only_be_aborted() -> None:
+def test_failed_transaction_can_only_be_aborted() -> None:
     state, _ = begun()
     state.added([FIRST])
-    state.spoil(InvalidRequest("the first reason"))
-    state.spoil(InvalidRequest("another"))
+    state.fail_transaction(InvalidRequest("the first reason"))
+    state.fail_transaction(InvalidRequest("another"))
     for call in (state.check_may_send, state.check_may_commit, state.check_may_begin):
         with pytest.raises(TransactionAbortable, match="the first reason") as told:
             call()
@@ -83,43 +83,43 @@ def test_a_spoiled_transaction_can_only_be_aborted() -> None:
     assert not state.admits(FIRST)
     assert not state.may_retry
     state.begin_abort()
-    state.spoil(InvalidRequest("too late"))
+    state.fail_transaction(InvalidRequest("too late"))
     assert state.phase is Phase.ABORTING
     state.ended(OURS)
     state.raise_error()
     state.check_may_begin()
 
 
-def test_what_may_have_begun_needs_another_epoch_behind_its_abort() -> None:
+def test_abort_of_possibly_begun_transaction_needs_new_epoch() -> None:
     state, _ = begun()
-    state.asking_to_add()
+    state.begin_adding()
     state.begin_abort()
     assert state.needs_new_epoch
 
 
-def test_nothing_follows_a_fatal_error() -> None:
+def test_fatal_error_is_final() -> None:
     state, _ = begun()
-    state.lose(ProducerFenced("by somebody"))
-    state.lose(InvalidRequest("later"))
-    state.spoil(InvalidRequest("later still"))
+    state.fail_producer(ProducerFenced("by somebody"))
+    state.fail_producer(InvalidRequest("later"))
+    state.fail_transaction(InvalidRequest("later still"))
     for call in (state.check_may_send, state.begin_commit, state.begin_abort, state.begin_init):
         with pytest.raises(ProducerFenced, match="by somebody"):
             call()
 
 
-def test_there_may_be_nothing_to_do_something_with() -> None:
+def test_calls_out_of_order_raise_illegal_state() -> None:
     state = TransactionState("shop")
     for call in (state.check_may_send, state.begin_commit, state.begin_abort):
-        with pytest.raises(IllegalState, match=r"shop.*init_transactions\(\) was not called yet"):
+        with pytest.raises(IllegalState, match=r"shop.*init_transactions\(\) has not been called"):
             call()
     state.begin_init()
-    with pytest.raises(IllegalState, match="under way"):
+    with pytest.raises(IllegalState, match="in progress"):
         state.begin_init()
     state.init_failed()
     state.begin_init()
 
 
-def test_a_send_that_failed_counts_for_its_own_transaction_only() -> None:
+def test_failed_send_affects_only_its_transaction() -> None:
     state, _ = begun()
     state.send_failed(InvalidRequest("no record"))
     with pytest.raises(TransactionAbortable, match="no record"):

@@ -27,7 +27,7 @@ FIRST = TopicPartition(TOPIC, 0)
 
 
 @BOTH
-def test_what_is_committed_is_seen_and_what_is_aborted_is_not(level: int) -> None:
+def test_committed_records_are_visible_and_aborted_ones_are_not(level: int) -> None:
     site = Site(level=level, partitions=2)
     site.send(b"a", b"b")
     site.send(b"c", partition=1)
@@ -44,7 +44,7 @@ def test_what_is_committed_is_seen_and_what_is_aborted_is_not(level: int) -> Non
 
 
 @BOTH
-def test_a_commit_has_every_record_acknowledged_before(level: int) -> None:
+def test_commit_waits_for_every_record(level: int) -> None:
     site = Site(level=level, linger_ms=60_000)
     handles = site.send(b"a", b"b")
     site.commit()
@@ -52,7 +52,7 @@ def test_a_commit_has_every_record_acknowledged_before(level: int) -> None:
 
 
 @BOTH
-def test_an_abort_fails_what_was_not_sent(level: int) -> None:
+def test_abort_fails_unsent_records(level: int) -> None:
     site = Site(level=level, linger_ms=60_000)
     [handle] = site.send(b"a")
     site.abort()
@@ -62,7 +62,7 @@ def test_an_abort_fails_what_was_not_sent(level: int) -> None:
     assert not site.world.count(EndTxnRequest), "the coordinator has never heard of it"
 
 
-def test_a_partition_is_added_once_before_its_first_batch_in_version_1() -> None:
+def test_partition_is_added_once_before_first_batch_in_version_1() -> None:
     """That it comes before is the world's to say."""
     site = Site(level=1, partitions=2)
     site.send(b"a", partition=0)
@@ -74,7 +74,7 @@ def test_a_partition_is_added_once_before_its_first_batch_in_version_1() -> None
     assert site.world.count(InitProducerIdRequest) == 1, "the epoch stays"
 
 
-def test_version_2_adds_nothing_and_has_an_epoch_for_each_transaction() -> None:
+def test_version_2_uses_an_epoch_per_transaction_and_adds_no_partitions() -> None:
     site = Site(level=2)
     for value in (b"a", b"b"):
         site.send(value)
@@ -85,7 +85,7 @@ def test_version_2_adds_nothing_and_has_an_epoch_for_each_transaction() -> None:
     assert site.world.count(InitProducerIdRequest) == 1
 
 
-def test_a_cluster_that_is_raised_to_version_2_begins_with_a_new_epoch() -> None:
+def test_upgrade_to_version_2_starts_a_new_epoch() -> None:
     site = Site(level=1)
     site.send(b"a")
     site.commit()
@@ -103,7 +103,7 @@ def test_a_cluster_that_is_raised_to_version_2_begins_with_a_new_epoch() -> None
 
 
 @BOTH
-def test_offsets_count_when_the_transaction_commits(level: int) -> None:
+def test_offsets_are_committed_with_the_transaction(level: int) -> None:
     site = Site(level=level)
     site.run(site.core.send_offsets_to_transaction({FIRST: 5}, "billing"))
     site.abort()
@@ -117,11 +117,11 @@ def test_offsets_count_when_the_transaction_commits(level: int) -> None:
 
 
 @BOTH
-def test_a_member_that_has_lost_its_place_has_to_abort(level: int) -> None:
+def test_offsets_of_removed_member_fail_the_transaction(level: int) -> None:
     site = Site(level=level)
     site.world.generation["billing"] = 4
     site.send(b"a")
-    with pytest.raises(TransactionAbortable, match=r"abort_transaction.*generation 3"):
+    with pytest.raises(TransactionAbortable, match=r"generation 3.*abort_transaction"):
         site.run(site.core.send_offsets_to_transaction({FIRST: 5}, GroupMetadata("billing", 3)))
     with pytest.raises(TransactionAbortable):
         site.commit()
@@ -135,7 +135,7 @@ def test_a_member_that_has_lost_its_place_has_to_abort(level: int) -> None:
 
 
 @BOTH
-def test_no_offsets_are_nothing_to_do(level: int) -> None:
+def test_empty_offsets_send_no_request(level: int) -> None:
     site = Site(level=level)
     site.run(site.core.send_offsets_to_transaction({}, "billing"))
     site.commit()
@@ -143,12 +143,12 @@ def test_no_offsets_are_nothing_to_do(level: int) -> None:
 
 
 @BOTH
-def test_a_second_producer_fences_the_first_and_aborts_its_transaction(level: int) -> None:
+def test_second_producer_fences_first_and_aborts_its_transaction(level: int) -> None:
     site = Site(level=level)
     site.send(b"zombie")
     site.flush()
     other = Site(site.world)
-    with pytest.raises(ProducerFenced, match=r"a newer producer.*Close this producer"):
+    with pytest.raises(ProducerFenced, match=r"a newer producer.*close this producer"):
         site.commit()
     for call in (site.abort, site.begin, site.commit, lambda: site.send(b"more")):
         with pytest.raises(ProducerFenced):
@@ -159,43 +159,43 @@ def test_a_second_producer_fences_the_first_and_aborts_its_transaction(level: in
     site.run(site.core.close())
 
 
-def test_what_the_order_of_calls_does_not_allow_is_told() -> None:
+def test_calls_in_wrong_order_raise_illegal_state() -> None:
     site = Site(is_begun=False)
     core = site.core
     with pytest.raises(IllegalState, match=r"begin_transaction\(\).*init_transactions\(\)"):
         site.begin()
     site.run(core.init_transactions())
-    with pytest.raises(IllegalState, match=r"init_transactions\(\) is not possible"):
+    with pytest.raises(IllegalState, match=r"cannot call init_transactions\(\)"):
         site.run(core.init_transactions())
     for call in (site.commit, site.abort, lambda: site.send(b"x")):
-        with pytest.raises(IllegalState, match="no transaction was begun"):
+        with pytest.raises(IllegalState, match="no transaction has begun"):
             call()
-    with pytest.raises(IllegalState, match="no transaction was begun"):
+    with pytest.raises(IllegalState, match="no transaction has begun"):
         site.run(core.send_offsets_to_transaction({FIRST: 1}, "billing"))
     site.begin()
-    with pytest.raises(IllegalState, match="a transaction is under way"):
+    with pytest.raises(IllegalState, match="a transaction is in progress"):
         site.begin()
 
 
-def test_a_producer_without_an_id_has_no_transactions() -> None:
+def test_transactions_require_a_transactional_id() -> None:
     site = ProducerSite()
-    with pytest.raises(IllegalState, match="give it a transactional_id"):
+    with pytest.raises(IllegalState, match="create it with a transactional_id"):
         site.run(site.core.init_transactions())
 
 
-def test_a_broker_without_transactions_says_so_at_once() -> None:
+def test_broker_without_transactions_fails_init_immediately() -> None:
     site = ProducerSite(transactional_id="shop")
     from plog.client.transactions.transactional_producer import producer_core
 
     core = producer_core(site.cluster, site.sim, site.settings)
     with pytest.raises(
-        UnsupportedVersion, match=r"has no transactions.*leave transactional.id out"
+        UnsupportedVersion, match=r"does not support transactions.*remove transactional.id"
     ):
         site.run(core.init_transactions())
 
 
 @BOTH
-def test_a_record_that_send_refuses_spoils_the_transaction(level: int) -> None:
+def test_record_refused_by_send_fails_the_transaction(level: int) -> None:
     site = Site(level=level)
     site.send(b"a")
     with pytest.raises(RecordTooLarge):
@@ -210,7 +210,7 @@ def test_a_record_that_send_refuses_spoils_the_transaction(level: int) -> None:
 
 
 @BOTH
-def test_a_commit_waits_for_what_waits_for_its_topic(level: int) -> None:
+def test_commit_waits_for_records_waiting_for_their_topic(level: int) -> None:
     site = Site(level=level)
     sends: list[object] = []
 
@@ -224,7 +224,7 @@ def test_a_commit_waits_for_what_waits_for_its_topic(level: int) -> None:
     assert site.world.committed("later") == [b"x"]
 
 
-def test_an_abort_does_not_wait_for_what_waits_for_its_topic() -> None:
+def test_abort_does_not_wait_for_records_waiting_for_their_topic() -> None:
     site = Site()
     errors: list[Exception] = []
 
@@ -243,7 +243,7 @@ def test_an_abort_does_not_wait_for_what_waits_for_its_topic() -> None:
     assert site.world.committed("later") == []
 
 
-def test_a_commit_that_takes_too_long_goes_on_and_is_waited_for_by_the_next() -> None:
+def test_timed_out_commit_continues_and_is_awaited_by_next_call() -> None:
     site = Site()
     site.send(b"a")
     site.flush()
@@ -251,7 +251,7 @@ def test_a_commit_that_takes_too_long_goes_on_and_is_waited_for_by_the_next() ->
     with pytest.raises(RequestTimedOut, match="call it again"):
         site.commit(0.001)
     for call in (site.abort, site.begin):
-        with pytest.raises(IllegalState, match=r"how commit_transaction\(\) has ended"):
+        with pytest.raises(IllegalState, match=r"outcome of commit_transaction\(\) is unknown"):
             call()
     site.world.network.advance(60_000)
     site.commit(0)
@@ -260,7 +260,7 @@ def test_a_commit_that_takes_too_long_goes_on_and_is_waited_for_by_the_next() ->
 
 
 @BOTH
-def test_the_end_of_a_producer_aborts_its_transaction(level: int) -> None:
+def test_close_aborts_open_transaction(level: int) -> None:
     site = Site(level=level, linger_ms=60_000)
     [handle] = site.send(b"a")
     site.run(site.core.close())
@@ -271,7 +271,7 @@ def test_the_end_of_a_producer_aborts_its_transaction(level: int) -> None:
     assert site.world.producers[NAME].state != "ongoing"
 
 
-def test_the_end_of_a_producer_waits_for_its_commit() -> None:
+def test_close_waits_for_commit() -> None:
     site = Site()
     site.send(b"a")
     site.flush()
