@@ -133,7 +133,7 @@ OLD_REQUESTS = {
 def test_an_old_client_is_told_of(own_broker: BrokerProcess, line: str) -> None:
     body = bytes.fromhex(OLD_REQUESTS[line]) + b"\x00\x06kafka8" + bytes(20)
     send_raw(own_broker.bootstrap_servers, len(body).to_bytes(4, "big") + body)
-    assert_one_line(own_broker, line, "the client 'kafka8' (software unknown)", "2.1 or newer")
+    assert_one_line(own_broker, line, "client 'kafka8' (software unknown)", "2.1 or newer")
 
 
 def test_old_kafka_python_is_told_of(own_broker: BrokerProcess, topic: str) -> None:
