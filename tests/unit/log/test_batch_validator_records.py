@@ -64,7 +64,7 @@ def test_conversion_ends_as_soon_as_its_result_is_too_large() -> None:
     assert 0 < len(steps) < 6
 
 
-def test_validation_can_be_ended_between_steps() -> None:
+def test_validation_can_be_aborted_between_steps() -> None:
     def stop() -> None:
         raise InterruptedError
 
@@ -75,7 +75,7 @@ def test_validation_can_be_ended_between_steps() -> None:
         )
 
 
-def test_each_record_passes_the_check_of_its_topic() -> None:
+def test_each_record_is_checked_by_the_topics_record_check() -> None:
     checked: list[tuple[bytes | None, bytes | None]] = []
     reading = RecordReading(check_record=lambda key, value: checked.append((key, value)))
     validate(client_batch(2, key=b"k", value=b"v"), reading=reading)
@@ -94,7 +94,7 @@ def test_each_record_passes_the_check_of_its_topic() -> None:
 
 
 @pytest.mark.parametrize("compression", CODECS)
-def test_bytes_to_read_tells_what_needs_a_job(compression: Compression) -> None:
+def test_bytes_to_read_decides_whether_a_job_is_needed(compression: Compression) -> None:
     batch = client_batch(2, timestamp=T0, compression=compression)
     size = len(batch) - HEADER_SIZE if compression is Compression.NONE else FAR_TOO_MANY
     assert bytes_to_read(batch, BatchRules.of(PLAIN), T0) == 0

@@ -50,7 +50,7 @@ def operations_of_a_life() -> int:
 
 
 @pytest.mark.parametrize("how", ["kill", "power loss"])
-def test_a_crash_at_any_operation_loses_and_doubles_nothing(how: str) -> None:
+def test_crash_at_any_operation_neither_loses_nor_duplicates_records(how: str) -> None:
     for number in range(1, operations_of_a_life() + 1):
         site = begun()
         acknowledged = dict(values(site.log()))
@@ -71,7 +71,9 @@ def test_a_crash_at_any_operation_loses_and_doubles_nothing(how: str) -> None:
 
 
 @pytest.mark.parametrize("number_of_kind", range(0, 60, 2))
-def test_a_disk_full_from_any_operation_on_refuses_and_then_goes_on(number_of_kind: int) -> None:
+def test_disk_full_from_any_operation_on_refuses_appends_until_space_returns(
+    number_of_kind: int,
+) -> None:
     """Records, indexes, checkpoints, new segments: whatever it is that has no room."""
     site = begun()
     log = site.log()
@@ -107,7 +109,7 @@ def test_a_disk_full_from_any_operation_on_refuses_and_then_goes_on(number_of_ki
     assert list(values(again.log()).values())[-1] == b"new"
 
 
-def test_an_append_is_refused_at_each_of_its_operations_and_then_taken() -> None:
+def test_append_refused_at_any_operation_succeeds_when_retried() -> None:
     for number in range(1, 8):
         site = begun()
         log = site.log()

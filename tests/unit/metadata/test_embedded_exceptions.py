@@ -71,7 +71,7 @@ def test_unexpected_error_of_an_append_fails_its_group_and_not_the_next(
     assert _names(store) == _names(disk.open(disk.files.kill())) == {"a"}
 
 
-def test_store_that_cannot_apply_its_records_takes_no_more_writes(
+def test_store_refuses_writes_when_it_cannot_apply_its_records(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     disk = Disk()
@@ -88,7 +88,7 @@ def test_store_that_cannot_apply_its_records_takes_no_more_writes(
 
 
 @pytest.mark.parametrize("when", list(When))
-def test_exception_at_any_port_call_answers_every_write(when: When) -> None:
+def test_exception_at_any_port_call_completes_every_write(when: When) -> None:
     number = 0
     is_over = False
     while not is_over:

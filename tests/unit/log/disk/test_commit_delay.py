@@ -64,19 +64,19 @@ def rounds() -> Rounds:
     return Rounds()
 
 
-def test_at_first_nobody_is_waited_for(rounds: Rounds) -> None:
+def test_first_rounds_do_not_wait(rounds: Rounds) -> None:
     rounds.come(5)
     assert rounds.come()
 
 
-def test_a_round_waits_for_all_that_the_last_one_answered(rounds: Rounds) -> None:
+def test_round_waits_for_all_requests_that_the_last_one_answered(rounds: Rounds) -> None:
     rounds.learn_to_wait()
     assert not rounds.come(3)
     assert rounds.come()
     assert rounds.sizes[-1] == 4
 
 
-def test_those_who_asked_during_a_round_count_as_well() -> None:
+def test_requests_during_a_round_are_expected_again() -> None:
     """Else two halves of one client's requests would take turns for ever."""
     rounds = Rounds()
     rounds.learn_to_wait()
@@ -97,7 +97,7 @@ def test_one_request_in_flight_never_waits(rounds: Rounds) -> None:
         assert rounds.sizes[-1] == 1
 
 
-def test_a_wait_ends_when_nobody_comes(rounds: Rounds) -> None:
+def test_wait_ends_when_no_request_arrives(rounds: Rounds) -> None:
     rounds.learn_to_wait()
     rounds.come(4)
     assert not rounds.come()
@@ -107,7 +107,7 @@ def test_a_wait_ends_when_nobody_comes(rounds: Rounds) -> None:
     assert rounds.sizes[-1] == 1
 
 
-def test_many_are_waited_for_as_long_as_some_come(rounds: Rounds) -> None:
+def test_wait_continues_while_requests_arrive(rounds: Rounds) -> None:
     rounds.learn_to_wait()
     rounds.come(60)
     assert not rounds.come()
@@ -118,7 +118,7 @@ def test_many_are_waited_for_as_long_as_some_come(rounds: Rounds) -> None:
     assert rounds.come(58)
 
 
-def test_a_wait_ends_when_it_is_longer_than_so_many_need(rounds: Rounds) -> None:
+def test_wait_ends_when_it_exceeds_the_expected_time(rounds: Rounds) -> None:
     """They are others then, and waiting for them would only make the rounds longer and longer."""
     rounds.learn_to_wait()
     rounds.come(4)
@@ -130,14 +130,14 @@ def test_a_wait_ends_when_it_is_longer_than_so_many_need(rounds: Rounds) -> None
     assert rounds.sizes[-1] == 3
 
 
-def test_a_round_after_a_pause_begins_at_once(rounds: Rounds) -> None:
+def test_round_after_a_pause_begins_immediately(rounds: Rounds) -> None:
     rounds.learn_to_wait()
     rounds.come(4)
     rounds.ports.advance(1.0)
     assert rounds.come()
 
 
-def test_after_each_wait_in_vain_more_rounds_begin_at_once(rounds: Rounds) -> None:
+def test_each_fruitless_wait_makes_more_rounds_begin_immediately(rounds: Rounds) -> None:
     rounds.learn_to_wait()
     at_once: list[int] = []
     for _ in range(12):
@@ -152,7 +152,7 @@ def test_after_each_wait_in_vain_more_rounds_begin_at_once(rounds: Rounds) -> No
     assert at_once[-2:] == [255, 255]
 
 
-def test_waits_that_were_not_in_vain_restore_trust(rounds: Rounds) -> None:
+def test_successful_waits_make_later_rounds_wait_again(rounds: Rounds) -> None:
     rounds.learn_to_wait()
     rounds.come(4)
     rounds.come()

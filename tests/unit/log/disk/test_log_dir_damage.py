@@ -51,7 +51,7 @@ def next_site(site: LogSite, contents: dict[str, bytes]) -> LogSite:
 
 @pytest.mark.parametrize("clean", [True, False])
 @pytest.mark.parametrize("name", CHECKPOINTS)
-def test_a_checkpoint_damaged_from_any_byte_on_costs_no_record(name: str, clean: bool) -> None:
+def test_checkpoint_damaged_from_any_byte_on_loses_no_record(name: str, clean: bool) -> None:
     site, contents = stopped(clean)
     path = f"/a/{name}"
     original = contents[path]
@@ -67,7 +67,7 @@ def test_a_checkpoint_damaged_from_any_byte_on_costs_no_record(name: str, clean:
 
 
 @pytest.mark.parametrize("name", CHECKPOINTS)
-def test_a_garbled_checkpoint_never_keeps_a_broker_from_starting(name: str) -> None:
+def test_broker_starts_with_a_garbled_checkpoint(name: str) -> None:
     """A wrong digit may be believed; what that costs is told."""
     site, contents = stopped(clean=False)
     path = f"/a/{name}"
@@ -88,7 +88,7 @@ def test_a_garbled_checkpoint_never_keeps_a_broker_from_starting(name: str) -> N
             assert after.offline == []
 
 
-def test_the_identity_damaged_from_any_byte_on_refuses_the_start_or_is_right() -> None:
+def test_identity_damaged_from_any_byte_on_refuses_the_start_or_is_right() -> None:
     site, contents = stopped(clean=True)
     path = f"/a/{file_names.META_PROPERTIES}"
     original = contents[path]
@@ -108,7 +108,7 @@ def test_the_identity_damaged_from_any_byte_on_refuses_the_start_or_is_right() -
                 assert after.manager.cluster_id == site.manager.cluster_id
 
 
-def test_the_topic_of_a_directory_damaged_from_any_byte_on_is_taken_by_its_name() -> None:
+def test_directory_with_damaged_topic_id_is_assigned_by_name() -> None:
     site, contents = stopped(clean=True)
     path = f"/a/t-0/{file_names.PARTITION_METADATA}"
     original = contents[path]

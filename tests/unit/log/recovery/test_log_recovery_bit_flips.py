@@ -70,7 +70,7 @@ def check(loaded: LoadedLog, whole: LogImage, bit: int, name: str, number: int) 
 
 
 @pytest.mark.parametrize("number", range(5))
-def test_any_flipped_bit_of_an_acknowledged_batch_costs_that_batch_at_most(number: int) -> None:
+def test_flipped_bit_damages_at_most_its_batch(number: int) -> None:
     whole = image()
     name = max(name for name in whole.content_by_name if name.endswith(file_names.LOG_SUFFIX))
     start, end, _ = whole_batches(whole.content_by_name[name])[number]
@@ -80,7 +80,7 @@ def test_any_flipped_bit_of_an_acknowledged_batch_costs_that_batch_at_most(numbe
 
 
 @pytest.mark.parametrize("number", range(3))
-def test_the_same_in_a_segment_that_others_follow(number: int) -> None:
+def test_flipped_bit_in_an_older_segment_damages_at_most_its_batch(number: int) -> None:
     whole = image()
     name = min(name for name in whole.content_by_name if name.endswith(file_names.LOG_SUFFIX))
     start, end, _ = whole_batches(whole.content_by_name[name])[number]

@@ -36,7 +36,7 @@ def _strays(site: LogSite, log: Log) -> list[str]:
     return [name for name in site.files.listdir(log.directory) if name.endswith(".stray")]
 
 
-def test_what_follows_a_cut_segment_is_kept_as_stray_if_nothing_of_it_was_acknowledged() -> None:
+def test_unacknowledged_segments_after_a_truncated_one_become_stray() -> None:
     """Later pages may reach the disk before earlier ones."""
     site, log = _unsealed()
     site.flip(site.path(log, 5), -1)
@@ -56,7 +56,7 @@ def test_what_follows_a_cut_segment_is_kept_as_stray_if_nothing_of_it_was_acknow
         assert site.files.read_file(f"{site.path(log, base)}.stray") == content
 
 
-def test_what_follows_a_segment_that_was_lost_as_a_whole_is_kept_as_stray_too() -> None:
+def test_segments_after_a_lost_one_become_stray() -> None:
     """Of two segments never synced, a power loss may keep the second one only."""
     site, log = _unsealed()
     site.files.overwrite(site.path(log, 0), b"")
@@ -67,7 +67,7 @@ def test_what_follows_a_segment_that_was_lost_as_a_whole_is_kept_as_stray_too() 
     assert len(_strays(site, log)) == 9
 
 
-def test_a_stray_segment_survives_starts_retention_and_another_of_its_offset() -> None:
+def test_stray_segment_survives_starts_retention_and_a_namesake() -> None:
     site, log = _unsealed()
     site.flip(site.path(log, 5), -1)
     first = site.files.read_file(site.path(log, 10))
@@ -118,7 +118,7 @@ def test_no_segment_below_a_snapshot_is_rejected_without_checkpoints(base: int, 
 
 
 @pytest.mark.parametrize("clean", [True, False])
-def test_nothing_below_a_clean_stop_is_cut_without_a_high_watermark(clean: bool) -> None:
+def test_clean_log_is_not_truncated_without_a_high_watermark(clean: bool) -> None:
     """The stop wrote a snapshot of the log's end; an index is missing, so recovery reads it all."""
     site, log = four_segments()
     site.stop()
@@ -133,7 +133,7 @@ def test_nothing_below_a_clean_stop_is_cut_without_a_high_watermark(clean: bool)
 
 
 @pytest.mark.parametrize("high_watermark", [7, 8, 10, 11, 17])
-def test_no_segment_behind_damage_below_the_high_watermark_is_dropped(high_watermark: int) -> None:
+def test_segments_after_damage_below_the_high_watermark_are_kept(high_watermark: int) -> None:
     """R14: what is missing was durable, so that what follows may have been acknowledged."""
     site, log = _unsealed()
     log.high_watermark = high_watermark
@@ -160,7 +160,7 @@ def _shortened(keep_bytes: int, *, clean: bool) -> LogSite:
 
 @pytest.mark.parametrize("clean", [True, False])
 @pytest.mark.parametrize("keep_bytes", [0, 1, 60, 61, 172, 173, 174, 345])
-def test_offsets_that_were_durable_are_never_given_out_again(keep_bytes: int, clean: bool) -> None:
+def test_durable_offsets_are_never_reassigned(keep_bytes: int, clean: bool) -> None:
     """R14, a file cut short at any place: consumers have seen what stood there (G2)."""
     site = _shortened(keep_bytes, clean=clean)
     log = site.log()
@@ -181,7 +181,7 @@ def test_offsets_that_were_durable_are_never_given_out_again(keep_bytes: int, cl
 
 @pytest.mark.parametrize("clean", [True, False])
 @pytest.mark.parametrize("lost", [[15], [10, 15], [0, 5, 10, 15]])
-def test_nor_are_those_of_files_that_were_removed(lost: list[int], clean: bool) -> None:
+def test_offsets_of_removed_files_are_never_reassigned(lost: list[int], clean: bool) -> None:
     site, log = four_segments()
     site.write_checkpoints()
     if clean:
@@ -199,7 +199,7 @@ def test_nor_are_those_of_files_that_were_removed(lost: list[int], clean: bool) 
     assert values(site.log(), 17) == {17: b"new"}
 
 
-def test_a_reader_inside_what_is_lost_goes_on_behind_it() -> None:
+def test_reader_in_a_lost_range_continues_after_it() -> None:
     site = _shortened(0, clean=False)
     log = site.log()
     assert log.read(15, 1000, end_offset=17).region is None
@@ -220,7 +220,7 @@ def _damaged(position: int, high_watermark: int, *, sealed: bool = True) -> tupl
 
 
 @pytest.mark.parametrize("position", [0, 8, 16, 20, 61, 100])
-def test_damage_below_the_high_watermark_is_kept_and_served_around(position: int) -> None:
+def test_damage_below_the_high_watermark_is_kept_and_other_records_served(position: int) -> None:
     """R14: base offset, length, magic, checksum, records: whatever it hits."""
     site, log = _damaged(position, high_watermark=17)
     assert (log.log_start_offset, log.log_end_offset) == (0, 17)
@@ -233,7 +233,7 @@ def test_damage_below_the_high_watermark_is_kept_and_served_around(position: int
     assert f"cannot read offsets 2 to 2, bytes {start} to {end} of {path};" in report
 
 
-def test_an_index_is_rebuilt_around_damage() -> None:
+def test_index_is_rebuilt_around_damage() -> None:
     site, log = _damaged(8, high_watermark=17)
     site.write_checkpoints()
     site.stop()
@@ -244,7 +244,7 @@ def test_an_index_is_rebuilt_around_damage() -> None:
         site.log().read(2, 1000, end_offset=17)
 
 
-def test_producers_and_epochs_behind_damage_are_known() -> None:
+def test_producers_and_epochs_after_damage_are_known() -> None:
     """Else a producer's next batch would be out of order, which ends it for good."""
     site = LogSite().start()
     log = site.create("t-0")
@@ -266,7 +266,7 @@ def test_producers_and_epochs_behind_damage_are_known() -> None:
     assert (new.duplicate, new.first_offset) == (False, 5)
 
 
-def test_a_read_that_begins_before_damage_ends_there() -> None:
+def test_read_that_begins_before_damage_ends_there() -> None:
     _, log = _damaged(100, high_watermark=17)
     data = log.read(0, 1 << 20, end_offset=17)
     assert data.region is not None
@@ -274,14 +274,14 @@ def test_a_read_that_begins_before_damage_ends_there() -> None:
 
 
 @pytest.mark.parametrize("position", [0, 8, 16, 20, 61, 100])
-def test_damage_at_the_high_watermark_is_cut(position: int) -> None:
+def test_damage_at_the_high_watermark_is_truncated(position: int) -> None:
     _, log = _damaged(position, high_watermark=2, sealed=False)
     assert log.log_end_offset == 2
     assert batch_offsets(log) == [0, 1]
 
 
 @pytest.mark.parametrize("position", [0, 8, 16, 20, 100])
-def test_the_log_goes_on_in_a_segment_that_begins_with_damage(position: int) -> None:
+def test_log_continues_in_a_segment_that_begins_with_damage(position: int) -> None:
     site, log = four_segments()
     site.write_checkpoints()
     site.flip(site.path(log, 15), position)
@@ -291,7 +291,7 @@ def test_the_log_goes_on_in_a_segment_that_begins_with_damage(position: int) -> 
     assert batch_offsets(site.log(), 16) == [16, 17]
 
 
-def test_the_log_goes_on_behind_damage_at_its_very_end() -> None:
+def test_log_continues_in_a_new_segment_after_damage_at_its_end() -> None:
     site, log = four_segments()
     site.write_checkpoints()
     site.flip(site.path(log, 15), -1)
@@ -314,7 +314,7 @@ def _orphan(site: LogSite, log: Log, base_offset: int) -> None:
 
 
 @pytest.mark.parametrize("clean", [True, False])
-def test_an_empty_segment_the_log_has_overtaken_is_removed(clean: bool) -> None:
+def test_overtaken_empty_segment_is_removed(clean: bool) -> None:
     """It would be taken for the end of the log, and its offsets be given out twice."""
     site, log = four_segments(4)
     site.write_checkpoints()
@@ -328,7 +328,7 @@ def test_an_empty_segment_the_log_has_overtaken_is_removed(clean: bool) -> None:
 
 
 @pytest.mark.parametrize("clean", [True, False])
-def test_an_empty_segment_among_others_is_removed(clean: bool) -> None:
+def test_empty_segment_among_others_is_removed(clean: bool) -> None:
     site, log = four_segments()
     if clean:
         site.stop()
@@ -339,7 +339,7 @@ def test_an_empty_segment_among_others_is_removed(clean: bool) -> None:
     assert batch_offsets(log) == list(range(17))
 
 
-def test_the_segment_before_an_empty_one_is_looked_at_whatever_the_recovery_point() -> None:
+def test_segment_before_an_empty_one_is_always_recovered() -> None:
     """After a clean stop at 3 the recovery point is 3; then a roll failed, and appends went on."""
     site, log = four_segments(3)
     site = site.restart()
@@ -360,7 +360,7 @@ def test_the_segment_before_an_empty_one_is_looked_at_whatever_the_recovery_poin
 
 
 @pytest.mark.parametrize("clean", [True, False])
-def test_an_empty_active_segment_is_kept(clean: bool) -> None:
+def test_empty_active_segment_is_kept(clean: bool) -> None:
     site, log = four_segments(4)
     log.roll()
     site.settle()

@@ -121,13 +121,13 @@ def check_every_byte(whole: LogImage, positions: range) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_last_batch_damaged_from_any_byte_on_is_cut_and_nothing_else(kind: str) -> None:
+def test_only_the_last_batch_is_truncated_when_damaged_from_any_byte_on(kind: str) -> None:
     whole = image(**KINDS[kind])
     original = whole.content_by_name[last_of(whole)]
     check_every_byte(whole, range(whole_batches(original)[-1][0], len(original)))
 
 
-def test_a_large_last_batch_damaged_at_some_bytes_is_cut_and_nothing_else() -> None:
+def test_only_a_large_last_batch_is_truncated_when_damaged_at_some_bytes() -> None:
     whole = image(last_value_bytes=20_000)
     original = whole.content_by_name[last_of(whole)]
     start = whole_batches(original)[-1][0]
@@ -137,14 +137,14 @@ def test_a_large_last_batch_damaged_at_some_bytes_is_cut_and_nothing_else() -> N
 
 
 @pytest.mark.long
-def test_a_large_last_batch_damaged_from_any_byte_on_is_cut_and_nothing_else() -> None:
+def test_only_a_large_last_batch_is_truncated_when_damaged_from_any_byte_on() -> None:
     whole = image(last_value_bytes=20_000, idempotent=True)
     original = whole.content_by_name[last_of(whole)]
     check_every_byte(whole, range(whole_batches(original)[-1][0], len(original)))
 
 
 @pytest.mark.parametrize("kind", ["plain", "idempotent", "gzip"])
-def test_damage_in_a_last_batch_that_was_acknowledged_costs_it_alone(kind: str) -> None:
+def test_damage_in_an_acknowledged_last_batch_affects_only_that_batch(kind: str) -> None:
     """Below the high watermark: its offsets are never given out again (G2, R14)."""
     records = KINDS[kind].get("records", 1)
     acknowledged = replace(image(**KINDS[kind]), high_watermark=10 * records)
@@ -192,7 +192,7 @@ def beside(whole: LogImage) -> list[str]:
 
 
 @pytest.mark.parametrize("clean", [False, True])
-def test_the_files_beside_the_records_damaged_from_any_byte_on_change_nothing(clean: bool) -> None:
+def test_damage_of_other_files_from_any_byte_on_loses_no_record(clean: bool) -> None:
     """After a crash they are made anew and equal; after a clean stop they mislead nobody."""
     whole = replace(image(idempotent=True), recovery_point=10 if clean else 0)
     expected = whole.load(clean=clean)

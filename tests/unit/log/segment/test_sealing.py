@@ -28,7 +28,7 @@ def _rolled(site: LogSite | None = None) -> tuple[LogSite, Log]:
     return site, log
 
 
-def test_a_roll_seals_records_indexes_snapshot_and_epochs_in_a_job() -> None:
+def test_roll_seals_records_indexes_snapshot_and_epochs_in_a_job() -> None:
     site, log = _rolled()
     synced: list[str] = []
 
@@ -49,7 +49,7 @@ def test_a_roll_seals_records_indexes_snapshot_and_epochs_in_a_job() -> None:
     assert [entry.epoch for entry in read_leader_epochs(site.files, log.directory)] == [0]
 
 
-def test_the_recovery_point_waits_for_the_oldest_seal() -> None:
+def test_recovery_point_waits_for_the_oldest_seal() -> None:
     site, log = _rolled()
     site.append(log)
     log.roll()
@@ -60,7 +60,7 @@ def test_the_recovery_point_waits_for_the_oldest_seal() -> None:
     assert log.recovery_point == 6
 
 
-def test_the_snapshot_is_of_the_moment_of_the_roll() -> None:
+def test_snapshot_has_the_state_at_the_roll() -> None:
     site, log = _rolled()
     site.append(log, producer_id=8, producer_epoch=0, base_sequence=0)
     site.settle()
@@ -68,7 +68,7 @@ def test_the_snapshot_is_of_the_moment_of_the_roll() -> None:
     assert list(log.producer_state.producers) == [7]
 
 
-def test_an_epoch_assigned_while_a_seal_writes_is_written_by_the_next() -> None:
+def test_epoch_assigned_while_a_seal_writes_is_written_by_the_next() -> None:
     site, log = _rolled()
     site.epoch = 1
     site.append(log)
@@ -81,7 +81,7 @@ def test_an_epoch_assigned_while_a_seal_writes_is_written_by_the_next() -> None:
 
 
 @pytest.mark.parametrize("what", [".index", ".timeindex", ".snapshot.tmp", "checkpoint.tmp"])
-def test_a_seal_the_disk_fails_takes_the_directory_offline(what: str) -> None:
+def test_failed_seal_takes_the_directory_offline(what: str) -> None:
     site, log = _rolled()
     site.files.fail_when(
         lambda operation: operation.name == "sync" and operation.path.endswith(what), errno.EIO
@@ -92,7 +92,7 @@ def test_a_seal_the_disk_fails_takes_the_directory_offline(what: str) -> None:
 
 
 @pytest.mark.parametrize("what", [".snapshot.tmp", "checkpoint.tmp"])
-def test_a_seal_a_full_disk_refuses_is_tried_again(what: str) -> None:
+def test_seal_is_retried_when_the_disk_is_full(what: str) -> None:
     site, log = _rolled()
     site.files.fail_when(lambda operation: operation.path.endswith(what), errno.ENOSPC)
     site.settle()
@@ -108,7 +108,7 @@ def test_a_seal_a_full_disk_refuses_is_tried_again(what: str) -> None:
     assert [entry.epoch for entry in read_leader_epochs(site.files, log.directory)] == [0]
 
 
-def test_a_sync_that_fails_for_want_of_space_is_a_failed_sync() -> None:
+def test_sync_that_fails_on_a_full_disk_takes_the_directory_offline() -> None:
     """The kernel found no place for bytes it had taken: they are gone (R15)."""
     site, log = _rolled()
     site.files.fail_when(
@@ -120,7 +120,7 @@ def test_a_sync_that_fails_for_want_of_space_is_a_failed_sync() -> None:
     assert log.recovery_point == 0
 
 
-def test_a_seal_of_a_deleted_log_costs_nothing() -> None:
+def test_seal_of_a_deleted_log_is_skipped() -> None:
     """Its directory has another name when the job comes to write the snapshot."""
     site, log = _rolled()
     log.close()
@@ -130,7 +130,7 @@ def test_a_seal_of_a_deleted_log_costs_nothing() -> None:
 
 
 @pytest.mark.parametrize("end", ["closed", "offline"])
-def test_a_seal_put_off_is_given_up_when_the_log_is_gone(end: str) -> None:
+def test_postponed_seal_is_dropped_when_the_log_is_deleted(end: str) -> None:
     site, log = _rolled()
     site.files.fail_when(lambda operation: operation.path.endswith(".tmp"), errno.ENOSPC)
     site.settle()
@@ -145,7 +145,7 @@ def test_a_seal_put_off_is_given_up_when_the_log_is_gone(end: str) -> None:
     assert site.listing(log, ".snapshot") == []
 
 
-def test_of_a_segment_that_is_deleted_the_producers_are_noted_all_the_same() -> None:
+def test_producer_snapshot_of_a_deleted_segment_is_written() -> None:
     site, log = _rolled()
     site.files.fail_when(lambda operation: operation.path.endswith(".tmp"), errno.ENOSPC)
     site.settle()
@@ -160,9 +160,7 @@ def test_of_a_segment_that_is_deleted_the_producers_are_noted_all_the_same() -> 
 
 
 @pytest.mark.parametrize("where", ["sync", "epochs", "snapshot"])
-def test_a_bug_costs_one_seal_which_is_tried_again(
-    where: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_seal_is_retried_after_a_bug(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
     site = LogSite().start()
     other = site.create("u-0")
     site, log = _rolled(site)
@@ -191,7 +189,7 @@ def test_a_bug_costs_one_seal_which_is_tried_again(
 
 
 @pytest.mark.parametrize("deleted_segment", [False, True])
-def test_a_recreated_topic_never_gets_the_snapshot_of_the_old_one(deleted_segment: bool) -> None:
+def test_recreated_topic_does_not_get_the_old_snapshot(deleted_segment: bool) -> None:
     """The seal is put off, and the topic is deleted and created again before it is tried."""
     site, log = _rolled()
     site.files.fail_when(lambda operation: operation.path.endswith(".snapshot.tmp"), errno.ENOSPC)
@@ -221,7 +219,7 @@ def _put_off() -> tuple[LogSite, Log]:
     return site, log
 
 
-def test_seal_without_descriptors_for_its_indexes_is_tried_again() -> None:
+def test_seal_is_retried_when_descriptors_run_out() -> None:
     site, log = _put_off()
     records, index, _ = log.segments.first.sync_files()
     opened = open_file(records)
@@ -266,7 +264,7 @@ def test_epochs_that_a_refused_seal_has_not_written_are_written_by_the_next() ->
     assert not log.leader_epochs.is_dirty
 
 
-def test_files_of_a_seal_whose_job_is_not_taken_are_closed() -> None:
+def test_files_are_closed_when_the_seal_job_is_rejected() -> None:
     site = LogSite().start()
     log = site.create("t-0")
     site.fill(log, 4)
@@ -282,7 +280,7 @@ def test_files_of_a_seal_whose_job_is_not_taken_are_closed() -> None:
     assert [file._holders for file in files] == [count - 1 for count in held]
 
 
-def test_files_are_held_until_the_seal_is_done() -> None:
+def test_files_are_retained_until_the_seal_is_done() -> None:
     site, log = _rolled()
     files = [open_file(file) for file in log.segments.first.sync_files()]
     log.close()
@@ -291,7 +289,7 @@ def test_files_are_held_until_the_seal_is_done() -> None:
     assert not any(file.is_open for file in files)
 
 
-def test_a_sealed_segment_is_left_out_of_the_next_sync_round() -> None:
+def test_sealed_segment_is_left_out_of_the_next_sync_round() -> None:
     """It is durable, and may have lost its descriptor: a round on the reactor must not open it."""
     site = LogSite().start()
     site.files.sync_fs_supported = False
@@ -336,7 +334,7 @@ def test_snapshot_of_a_later_segment_is_not_written_before_an_earlier_seal_is_do
     assert log.offline == (code == errno.EIO)
 
 
-def test_clean_stop_waits_for_seals_that_begin_after_one_another() -> None:
+def test_clean_stop_waits_for_sequential_seals() -> None:
     site, log = _rolled()
     site.append(log)
     log.roll()
