@@ -1,4 +1,4 @@
-"""Which batches a log takes, which it refuses and with what error, and what it makes of them."""
+"""The batches that a log accepts or refuses, with which error, and their conversion."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _validate(
 
 
 def _with_header(batch: memoryview, **fields: int) -> memoryview:
-    """The batch with other header fields and a checksum that fits them."""
+    """Return the batch with other header fields and a matching checksum."""
     header = parse_header(batch)._replace(**fields)
     changed = bytearray(batch)
     HEADER.pack_into(changed, 0, *header)
@@ -129,7 +129,7 @@ def test_flipped_bit_is_detected_outside_fields_that_the_broker_sets(bit: int) -
     batch = client_batch(3)
     batch[bit // 8] ^= 1 << bit % 8
     if 12 <= bit // 8 < 16:
-        _validate(batch)  # The leader epoch is the broker's to set.
+        _validate(batch)  # The broker sets the leader epoch.
     else:
         with pytest.raises(KafkaError):
             _validate(batch)
@@ -237,7 +237,7 @@ def test_timestamps_in_the_past_are_refused_even_in_the_middle_of_a_batch(
 def test_records_are_not_read_without_a_lower_timestamp_bound() -> None:
     config = replace(PLAIN, message_timestamp_before_max_ms=T0)
     damaged = client_batch(3)
-    damaged[-1] ^= 1  # With a checksum that fits, only a walk would notice.
+    damaged[-1] ^= 1  # With a matching checksum, only a walk would detect it.
     _validate(_with_header(damaged), config)
 
 
@@ -353,7 +353,8 @@ def test_decompression_bomb_is_refused_when_it_must_be_read(
         tracemalloc.stop()
     assert peak < 4 * 16 * config.max_message_bytes
     _validate(batch, replace(config, max_message_bytes=(2 << 20) // 16 + 100))
-    _validate(batch, replace(PLAIN, max_message_bytes=100_000))  # Nobody looks into this one.
+    # The broker does not read this one.
+    _validate(batch, replace(PLAIN, max_message_bytes=100_000))
 
 
 def test_batch_of_too_many_records_is_refused_when_each_is_read() -> None:

@@ -1,4 +1,4 @@
-"""Batches whose records have to be read: limits, steps, checks, and when that takes a job."""
+"""Batches whose records must be read: limits, steps, checks, and when that takes a job."""
 
 from __future__ import annotations
 
@@ -52,7 +52,8 @@ def test_conversion_ends_as_soon_as_its_result_is_too_large() -> None:
     batch = client_batch(value=value, timestamp=T0, compression=Compression.NONE)
     steps: list[None] = []
     config = replace(PLAIN, compression_type="gzip", max_message_bytes=200_000)
-    rules = BatchRules.of(config)._replace(max_bytes=1 << 30)  # As if the limit were lowered now.
+    # As if the limit had just been lowered.
+    rules = BatchRules.of(config)._replace(max_bytes=1 << 30)
     with pytest.raises(MessageTooLarge, match=r"max\.message\.bytes=200000"):
         validate_batch(
             batch,

@@ -1,4 +1,4 @@
-"""New logs: durable when they are there, nothing left when they are not."""
+"""New logs: durable when created, and nothing left after a failure."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ FILES_OF_A_LOG = [
 
 @pytest.fixture(autouse=True, params=["each by itself", "together"])
 def _made(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """How logs become durable: whatever holds of one way holds of the other."""
+    """Both ways to make logs durable: each test runs with each of them."""
     monkeypatch.setattr(creation, "_SYNC_FS_FROM", 1 if request.param == "together" else 1000)
 
 
 class Spy(SimFiles):
-    """Remembers every file that was opened for append."""
+    """Records every file that was opened for append."""
 
     opened: list[File]
 
@@ -41,7 +41,7 @@ class Spy(SimFiles):
         return file
 
     def still_open(self) -> list[str]:
-        """The paths of the files nobody closed; closes them."""
+        """Close the files that are still open and return their paths."""
         left = []
         for file in self.opened:
             try:
@@ -67,7 +67,7 @@ def _create(files: SimFiles, *new_logs: NewLog) -> list[LogState]:
 
 
 def _create_and_use(files: SimFiles, new_log: NewLog | None = None) -> None:
-    """Make one log, and write something to it."""
+    """Create one log and write to it."""
     [state] = _create(files, *([] if new_log is None else [new_log]))
     state.segments[0].records_file.append(b"something")
 
@@ -111,7 +111,7 @@ def test_each_log_is_synced_without_reliable_syncfs() -> None:
 
 
 def test_directory_with_a_topic_id_is_complete_after_any_crash() -> None:
-    """Recovery takes a directory with the topic's id for the log, one without for a stray."""
+    """Recovery loads a directory with the topic's id, and considers one without it stray."""
     total = _files()
     _create(total)
     for number in range(1, total.operations + 1):
@@ -143,7 +143,7 @@ def test_earlier_stray_directory_stays() -> None:
 
 
 def test_each_stray_directory_gets_a_unique_name() -> None:
-    """Crash after crash may leave something in the way."""
+    """Repeated crashes may leave a directory of the same name."""
     files = _files()
     for _ in range(4):
         _create_and_use(files)

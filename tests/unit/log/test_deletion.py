@@ -1,4 +1,4 @@
-"""Segments and whole logs go: renamed at once, unlinked later, never with a hole in a log."""
+"""Deletion of segments and logs: renamed first, unlinked later, without gaps in a log."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ KEY = TopicPartition("t", 0)
 
 
 def _delete_below(site: LogSite, log: Log, offset: int) -> int:
-    """As DeleteRecords and retention would; the number of segments that go."""
+    """Delete as DeleteRecords and retention do; return the number of deleted segments."""
     log.log_start_offset = offset
     return log.apply_retention(site.ports.clock.now_ms())
 
@@ -112,7 +112,7 @@ def test_deletions_of_one_turn_share_one_write_of_log_starts() -> None:
 
 @pytest.mark.parametrize("full", [False, True])
 def test_crash_during_a_deletion_leaves_no_gap(full: bool) -> None:
-    """With or without room for the checkpoint: what is left is one piece, up to the end."""
+    """With or without space for the checkpoint, the rest is contiguous, up to the end."""
     total, log = four_segments()
     before = total.files.operations
     _delete_below(total, log, 15)
@@ -139,7 +139,7 @@ def test_crash_during_a_deletion_leaves_no_gap(full: bool) -> None:
 
 
 def test_segments_are_renamed_one_by_one_on_a_full_disk() -> None:
-    """Retention must free space where there is none, even for a checkpoint."""
+    """Retention must free space even if there is none for a checkpoint."""
     site, log = four_segments()
     site.files.fail_when(lambda operation: operation.name == "append", errno.ENOSPC)
     operations: list[str] = []
@@ -179,7 +179,7 @@ def test_disk_that_cannot_delete_goes_offline(what: str) -> None:
 
 @pytest.mark.parametrize("partly", [False, True])
 def test_refused_rename_is_retried(partly: bool) -> None:
-    """Else the files would stay open, and their room be taken, until the next start."""
+    """Otherwise the files would stay open, and their space allocated, until the next start."""
     site, log = four_segments()
     retired = list(log.segments)[:2]
     refused = ".index" if partly else "t-0/"
@@ -199,7 +199,7 @@ def test_refused_rename_is_retried(partly: bool) -> None:
 
 @pytest.mark.parametrize("what", ["rename", "unlink"])
 def test_segments_that_cannot_be_deleted_are_closed(what: str) -> None:
-    """What a failed disk does not delete, the next start does."""
+    """The next start deletes the files that a failed disk did not."""
     site, log = four_segments()
     retired = list(log.segments)[:3]
     site.files.fail_when(
@@ -278,7 +278,7 @@ def test_next_start_removes_files_marked_for_deletion() -> None:
 
 @pytest.mark.parametrize("at", ["rename", "unlink"])
 def test_log_may_be_deleted_while_its_segments_wait(at: str) -> None:
-    """Neither the directory, nor open files, nor a log made anew under the same name."""
+    """Neither the directory, nor open files, nor a recreated log of the same name."""
     site, log = four_segments()
     retired = list(log.segments)[:2]
     _delete_below(site, log, 10)
@@ -296,7 +296,7 @@ def test_log_may_be_deleted_while_its_segments_wait(at: str) -> None:
 
 
 def test_log_may_be_deleted_during_its_first_round() -> None:
-    """The round was to sync a directory that has another name by then."""
+    """The round was to sync a directory that has been renamed."""
     site, log = four_segments()
     log.roll()
     site.append(log)
@@ -311,7 +311,7 @@ def test_log_may_be_deleted_during_its_first_round() -> None:
 
 
 def test_failed_rename_takes_the_directory_offline_and_completes_the_deletion() -> None:
-    """The topic is gone from the metadata already; nobody may wait for it for ever."""
+    """The topic is no longer in the metadata; no request may wait forever."""
     site, _ = four_segments()
     site.files.fail_when(lambda operation: operation.name == "rename", errno.EIO)
     site.delete("t-0")
@@ -394,7 +394,7 @@ def test_segment_that_cannot_be_unlinked_does_not_block_others(
 
 
 def test_directory_that_cannot_be_renamed_does_not_block_others() -> None:
-    """An operator has removed one of them by hand."""
+    """The operator has removed one of them."""
     site = LogSite().start()
     logs = [site.create(f"t-{number}") for number in range(3)]
     remove_tree(site.files, logs[0].directory)

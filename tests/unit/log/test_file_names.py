@@ -1,4 +1,4 @@
-"""Names of files and directories: what Kafka writes is parsed, what is parsed is written again."""
+"""Names of files and directories: names that Kafka writes survive a round trip."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Passes over all logs: each log's error is its own, and the pass is sliced."""
+"""Passes over all logs: errors affect one log, and passes run in slices."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which errors break a log directory, and which do not."""
+"""Which errors take a log directory offline, and which do not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Leader epochs: which offsets each wrote, kept in step with a log that is cut at both ends."""
+"""Leader epochs: which offsets each wrote, in a log that is truncated at both ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One log: appends, and what becomes durable when (R1, R7, R9, R11)."""
+"""One log: appends, and when they become durable (R1, R7, R9, R11)."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_coordinator_batches_are_appended_one_by_one() -> None:
 
 
 def test_append_with_an_old_leader_epoch_fails_an_assertion() -> None:
-    """R6: two records of one epoch and offset would be two truths."""
+    """R6: an offset must not have two records in one epoch."""
     _, log = _site()
     _append(log, client_batch(), epoch=3)
     with pytest.raises(AssertionError, match="deposed"):
@@ -109,7 +109,7 @@ def test_append_with_an_old_leader_epoch_fails_an_assertion() -> None:
 
 
 def test_duplicate_gets_the_offsets_of_the_first_and_is_not_written() -> None:
-    """R7: known again right after the append, durable or not."""
+    """R7: recognized right after the append, durable or not."""
     site, log = _site()
     first = site.append(log, 2, producer_id=7, producer_epoch=0, base_sequence=0)
     before = site.state(log)
@@ -183,7 +183,7 @@ def test_directory_is_synced_in_the_round_that_passes_a_new_segments_base() -> N
 
 
 def test_round_syncs_all_segments_with_unsynced_bytes() -> None:
-    """Rolled ones too: their seal may come later than the round."""
+    """Rolled segments, too: they may be sealed later than the round."""
     site, log = _site()
     synced = spied(site.files, "sync")
     site.fill(log, 12)
@@ -205,7 +205,7 @@ def test_segment_rolled_during_a_round_is_synced_by_the_next() -> None:
     site.settle()
     assert log.durable_end_offset == 6
     assert log.directory in directories()
-    assert synced() == []  # The last spy has taken its place.
+    assert synced() == []  # The last spy has replaced it.
 
 
 def test_sync_is_requested_after_flush_messages_records() -> None:
@@ -284,7 +284,7 @@ def test_append_is_synced_when_it_has_waited_for_flush_ms() -> None:
 
 
 def test_flush_ms_restarts_after_each_sync() -> None:
-    """Under load there is always an unsynced append; that must not mean a sync at every look."""
+    """Under load there is always an unsynced append; that must not mean a sync at every check."""
     site, log = _flushing(100)
     flushed_at = []
     for now_ms in range(1000, 1400, 10):

@@ -1,4 +1,4 @@
-"""One log: rolls, and appends, rolls and syncs that the disk refuses or fails (R15)."""
+"""One log: appends, rolls and syncs that the disk refuses or fails (R15)."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_failed_roll_on_a_full_disk_changes_nothing(what: str, number: int) -> N
         site.fill(log, 1)
     assert site.offline == []
     assert base_offsets(log) == site.listing(log) == [0]
-    # A batch that still fits goes where the log was; a start must not find a younger segment.
+    # A batch that still fits stays in the old segment; a start must not find a newer segment.
     site.append(log, value=b"small")
     site.files.fail_no_more()
     site.settle()
@@ -158,7 +158,7 @@ def test_failed_append_takes_the_directory_offline() -> None:
 
 @pytest.mark.parametrize(("number", "offline"), [(errno.EIO, ["/a"]), (errno.EMFILE, [])])
 def test_append_is_refused_when_it_cannot_read_the_segment(number: int, offline: list[str]) -> None:
-    """The first one after a start looks for the age of its segment."""
+    """The first one after a start reads the age of its segment."""
     site, log = _site()
     site.fill(log, 2)
     site.settle()
@@ -184,7 +184,7 @@ def test_failed_sync_never_moves_the_durable_end() -> None:
 
 
 def test_sync_round_has_no_effect_after_a_failed_seal() -> None:
-    """The kernel tells the error only once: who hears it must not be the only one to know."""
+    """The kernel reports the error only once, so the job that gets it must tell the others."""
     site, log = _site()
     site.fill(log, 6)
     site.ports.timers.run_due()

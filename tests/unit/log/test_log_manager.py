@@ -1,4 +1,4 @@
-"""All logs of a broker: where they are made, how they are loaded, what a failed disk costs."""
+"""All logs of a broker: where they are created, how they are loaded, effects of a failed disk."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _directories(site: LogSite, path: str) -> list[str]:
 
 
 def _break(site: LogSite, path: str, name: str = "") -> None:
-    """Every operation below `path`, or those called `name`, fails from now on."""
+    """From now on, fail every operation below `path`, or those called `name`."""
     site.files.fail_when(
         lambda operation: operation.path.startswith(path) and operation.name.startswith(name),
         errno.EIO,
@@ -82,7 +82,7 @@ def test_remains_of_a_crashed_creation_are_renamed_by_the_next() -> None:
 
 
 def test_recreated_log_does_not_inherit_checkpoints() -> None:
-    """Else the checkpoints of the old one would have recovery delete what is in the new one."""
+    """Otherwise the old log's checkpoints would make recovery delete records of the new one."""
     for seed in range(5):
         site, log = four_segments()
         log.log_start_offset = 12
@@ -117,7 +117,7 @@ def test_disk_that_fails_at_a_creation_goes_offline() -> None:
 
 
 def test_logs_created_in_other_directories_stay_when_one_fails() -> None:
-    """The controller takes the topic back, and with it those logs."""
+    """The controller removes the topic again, and those logs with it."""
     site = LogSite(("/a", "/b")).start()
     _break(site, "/a/")
     with pytest.raises(KafkaStorageError):
@@ -196,7 +196,7 @@ def test_every_start_reports_existing_stray_directories() -> None:
 
 
 def test_directory_of_an_earlier_topic_of_the_same_name_is_renamed() -> None:
-    """F26: never old data in a new topic."""
+    """F26: a new topic never contains old data."""
     site, _ = four_segments()
     key = partition_of("t-0")
     site.topics[key] = (b"\7" * 16, CONFIG)
@@ -227,7 +227,7 @@ def test_other_directories_are_ignored() -> None:
 
 
 def test_partition_in_two_directories_refuses_the_start() -> None:
-    """Which one is right only its owner can tell; a wrong guess would lose the other."""
+    """Only the operator knows which one is right; a wrong guess would lose the other."""
     site = LogSite(("/a", "/b")).start()
     log = site.create("t-0")
     site.files.mkdir("/b/t-0")
@@ -248,7 +248,7 @@ def test_stray_directory_is_not_a_second_copy_of_the_partition() -> None:
 
 
 def test_unused_stray_directory_is_removed() -> None:
-    """As a kill leaves the partitions that a CreatePartitions has made and not yet written down."""
+    """A kill leaves these partitions, created by CreatePartitions but not in the metadata yet."""
     site = LogSite().start()
     site.create("t-0")
     site.create("t-1")
@@ -260,7 +260,7 @@ def test_unused_stray_directory_is_removed() -> None:
 
 
 def test_stray_whose_records_were_all_deleted_stays() -> None:
-    """It says by its files how far the offsets have come."""
+    """Its files show how far its offsets had risen."""
     site = LogSite().start()
     site.files.mkdir("/a/t-0")
     site.files.open_append("/a/t-0/00000000000000000017.log").close()
@@ -332,7 +332,7 @@ def test_metadata_log_is_not_created_while_a_directory_is_offline() -> None:
 
 
 def test_metadata_log_is_not_created_where_partitions_exist() -> None:
-    """One of log.dirs was forgotten, or is not mounted: no reason to call every partition stray."""
+    """One of log.dirs is missing or not mounted; the partitions must not all become stray."""
     site = LogSite(("/a", "/b"))
     _load_metadata(site)
     site.create("t-0")

@@ -1,4 +1,4 @@
-"""Logs within the descriptors they may have."""
+"""Logs within their limit of descriptors."""
 
 from __future__ import annotations
 

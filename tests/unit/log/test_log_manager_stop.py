@@ -1,4 +1,4 @@
-"""The stop of a broker's logs: all durable, and a mark of it that is never a lie."""
+"""Stopping the logs of a broker: everything is durable, and clean marks are true."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.helpers.log_site import (
 
 
 def _break(site: LogSite, path: str, name: str = "") -> None:
-    """Every operation below `path`, or those called `name`, fails from now on."""
+    """From now on, fail every operation below `path`, or those called `name`."""
     site.files.fail_when(
         lambda operation: operation.path.startswith(path) and operation.name.startswith(name),
         errno.EIO,
@@ -70,7 +70,7 @@ def test_stop_on_a_full_disk_leaves_no_clean_mark() -> None:
 
 
 def test_stop_waits_for_seals_in_progress() -> None:
-    """One that fails must not be overlooked because its log is closed already."""
+    """A failed seal must not be overlooked because its log is closed already."""
     site, log = four_segments()
     log.roll()
     site.files.fail_when(

@@ -1,4 +1,4 @@
-"""One log: reads up to what may be shown, look-ups by time."""
+"""One log: reads up to a bound."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ END = 1 << 62
 
 
 def _offsets(log: Log, offset: int, max_bytes: int, **how: int) -> list[int]:
-    """Base offsets of the whole batches a read gives; -1 for a last one that is cut."""
+    """Return the base offsets of the whole batches in a read; -1 for a last one that is cut."""
     data = log.read(
         offset,
         max_bytes,
@@ -59,14 +59,14 @@ def test_read_ends_at_max_bytes_but_its_first_batch_is_whole() -> None:
 
 
 def test_read_of_no_bytes_retains_no_file() -> None:
-    """Nothing would be sent of such a region, so nobody would close it."""
+    """Nothing would be sent of such a region, so it would never be closed."""
     _, log = four_segments()
     data = log.read(0, 0, end_offset=log.high_watermark, at_least_one=False)
     assert data is NO_DATA
 
 
 def test_offset_within_a_batch_returns_the_whole_batch() -> None:
-    """F38: clients drop what they did not ask for."""
+    """F38: clients drop records before the requested offset."""
     site = LogSite().start()
     log = site.create("t-0")
     for _ in range(3):
@@ -92,7 +92,7 @@ def test_offsets_outside_the_log_are_out_of_range(offset: int) -> None:
 
 
 def test_read_returns_nothing_at_or_above_the_bound() -> None:
-    """Neither what is not durable yet nor, with a lower bound, what is."""
+    """Neither records that are not durable nor, with a lower bound, durable ones."""
     site, log = four_segments()
     site.fill(log, 2)
     assert _offsets(log, 15, 1 << 20) == [15, 16]
@@ -103,7 +103,7 @@ def test_read_returns_nothing_at_or_above_the_bound() -> None:
 
 
 def test_durable_end_of_an_earlier_segment_is_found_too() -> None:
-    """The position of the last round's end belongs to one segment; a roll leaves it behind."""
+    """The position of the last round's end belongs to one segment; a roll makes it obsolete."""
     site, log = four_segments()
     site.fill(log, 6)
     assert base_offsets(log)[-1] == 20
@@ -112,7 +112,7 @@ def test_durable_end_of_an_earlier_segment_is_found_too() -> None:
 
 
 def test_offset_in_a_gap_returns_the_next_batch() -> None:
-    """A file cut short between two batches leaves such a gap."""
+    """A file truncated between two batches leaves such a gap."""
     site, log = four_segments()
     site.write_checkpoints()
     content = site.files.read_file(site.path(log, 5))

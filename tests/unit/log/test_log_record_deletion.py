@@ -1,4 +1,4 @@
-"""Records deleted from the front of a log: refused at once, gone by whole segments, for good."""
+"""Records deleted from the start of a log: unreadable immediately, removed by whole segments."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_offline_or_closed_log_refuses_record_deletion() -> None:
 
 
 def test_record_deletion_does_not_apply_retention() -> None:
-    """Only the log's start decides here, not the age of the segments."""
+    """Only the log start decides here, not the age of the segments."""
     site = LogSite().start()
     log = site.create("t-0")
     site.fill(log, 17)
@@ -97,7 +97,7 @@ def test_record_deletion_does_not_apply_retention() -> None:
 
 @pytest.mark.parametrize("offset", [5, 12, 15, 17])
 def test_crash_restores_no_deleted_record_and_loses_no_other(offset: int) -> None:
-    """At every file operation: the start is the old one or the new one, the new one once told."""
+    """At every file operation: the start is the old or the new one; once acknowledged, the new."""
     total, log = four_segments()
     before = total.files.operations
     _delete_all_of_it(total, offset)

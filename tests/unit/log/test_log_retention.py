@@ -1,4 +1,4 @@
-"""One log: what retention deletes, and what a full or failing disk changes about it."""
+"""One log: which segments retention deletes, also on a full or failing disk."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _keeping(**limits: Any) -> tuple[LogSite, Log]:
 
 
 def test_segments_older_than_retention_ms_are_deleted() -> None:
-    """The newest record decides, as the time index tells it."""
+    """The newest record decides, as recorded in the time index."""
     site, log = _keeping(retention_ms=HOUR_MS)
     assert log.apply_retention(T0 + 4 * 60_000 + HOUR_MS) == 0
     assert log.apply_retention(T0 + 4 * 60_000 + HOUR_MS + 1) == 1
@@ -39,7 +39,7 @@ def test_segments_older_than_retention_ms_are_deleted() -> None:
 
 @pytest.mark.parametrize("clean", [True, False])
 def test_retention_after_a_start_reads_no_file(clean: bool) -> None:
-    """It is the reactor's thread that looks, at every segment of every log."""
+    """Retention runs on the reactor, over every segment of every log."""
     site, _ = _keeping(retention_ms=HOUR_MS)
     if clean:
         site.stop()
@@ -126,7 +126,7 @@ def test_epochs_begin_at_the_log_start() -> None:
 
 
 def test_recovery_point_is_never_below_the_first_segment() -> None:
-    """Seals of segments that are gone do not hold it back."""
+    """Seals of deleted segments do not hold it back."""
     site, log = _keeping(retention_bytes=0)
     site.settle()
     log.roll()
@@ -152,7 +152,7 @@ def test_deleted_segment_is_not_synced() -> None:
 
 
 def test_retention_deletes_older_segments_when_a_roll_fails_on_a_full_disk() -> None:
-    """It is just then that space is needed."""
+    """Space is needed most on a full disk."""
     site, log = _keeping(retention_ms=HOUR_MS)
     site.files.fail_when(lambda operation: operation.name in ("create", "append"), errno.ENOSPC)
     assert log.apply_retention(T0 + 100 * HOUR_MS) == 3

@@ -1,4 +1,4 @@
-"""F12 and F8: a roll, a seal, retention and the checkpoints, ended or refused at each operation."""
+"""F12 and F8: a roll, a seal, retention and checkpoints, crashed or refused at each operation."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.helpers.sim_files import SimCrash
 
 
 def begun() -> LogSite:
-    """A log of two segments that has everything durable."""
+    """A log of two segments, completely durable."""
     site = LogSite().start()
     log = site.create("t-0")
     site.fill(log, 8)
@@ -25,7 +25,7 @@ def begun() -> LogSite:
 def live(site: LogSite, acknowledged: dict[int, bytes | None]) -> None:
     """Rolls with their seals, retention with its renames and removals, and the checkpoints.
 
-    `acknowledged` has the records that are durable.
+    `acknowledged` has the durable records.
     """
     log = site.log()
     for _ in range(3):
@@ -74,7 +74,7 @@ def test_crash_at_any_operation_neither_loses_nor_duplicates_records(how: str) -
 def test_disk_full_from_any_operation_on_refuses_appends_until_space_returns(
     number_of_kind: int,
 ) -> None:
-    """Records, indexes, checkpoints, new segments: whatever it is that has no room."""
+    """Records, indexes, checkpoints or new segments: whichever finds the disk full."""
     site = begun()
     log = site.log()
     full_from = site.files.operations + 1 + 2 * number_of_kind
@@ -98,7 +98,7 @@ def test_disk_full_from_any_operation_on_refuses_appends_until_space_returns(
     site.ports.advance(2_000)
     assert site.offline == []
     assert site.listing(log)[0] >= 5
-    again = site.next_life().start()  # On a disk that is full still.
+    again = site.next_life().start()  # On a disk that is still full.
     assert again.offline == []
     start = again.log().log_start_offset
     kept = {offset: acknowledged[offset] for offset in acknowledged if offset >= start}

@@ -1,4 +1,4 @@
-"""The snapshot file, byte by byte, and what is taken for damage."""
+"""The snapshot file, byte by byte, and detection of damage."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Idempotent producers: duplicates, gaps, fencing, wrap, expiry, and what snapshots keep."""
+"""Idempotent producers: duplicates, gaps, fencing, wrap, expiration, and snapshots."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_gap_is_refused_and_changes_nothing() -> None:
 
 
 def test_unknown_producer_may_begin_with_any_sequence_number() -> None:
-    """Its batches may have been deleted by retention, and its state with them (KIP-360)."""
+    """Retention may have deleted its batches, and its state may have expired (KIP-360)."""
     manager = _manager()
     _append(manager, _header(500), 100)
     _append(manager, _header(501), 101)
@@ -390,7 +390,7 @@ def test_other_files_are_not_snapshots() -> None:
 def test_repeated_batch_never_gets_two_offsets(
     steps: list[tuple[int, int]],
 ) -> None:
-    """Each step sends the next batch, or one of those before it again."""
+    """Each step sends the next batch, or repeats an earlier one."""
     manager = _manager()
     sent: list[tuple[BatchHeader, int]] = []
     sequence = MAX_SEQUENCE - 10

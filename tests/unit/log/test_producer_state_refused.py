@@ -1,4 +1,4 @@
-"""F8: the first batch of a producer, refused by a full disk, is not overtaken by its second."""
+"""F8: a producer's second batch does not overtake the first, refused by a full disk."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class TestFirstBatchRefused:
 
 @pytest.mark.parametrize("what", ["append", "create"])
 def test_smaller_batch_does_not_overtake_a_refused_one(what: str) -> None:
-    """By want of room for the records, or for the segment they should begin."""
+    """For lack of space for the records, or for their new segment."""
     site = LogSite().start()
     log = site.create("t-0")
     site.fill(log, 5 if what == "create" else 2)  # The next one fills the segment, or does not.

@@ -1,4 +1,4 @@
-"""Which segments may go: by age, by size, by the log's start; never at or above the HW."""
+"""Which segments retention deletes: by age, by size, below the log start; never above the HW."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def test_retention_deletes_the_longest_allowed_prefix(
     log_start_offset: int,
 ) -> None:
     def may_go(count: int) -> bool:
-        """Whether the segment at `count` may go when those before it have."""
+        """Return whether the segment at `count` may be deleted after those before it."""
         segment, left = segments[count], segments[count:]
         size_bytes = sum(one.size_bytes for one in left)
         return (

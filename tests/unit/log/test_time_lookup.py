@@ -164,7 +164,7 @@ def test_records_without_timestamps_are_never_found() -> None:
 
 
 def test_search_continues_after_a_segment_with_a_wrong_header() -> None:
-    """Its newest record may lie below the log's start."""
+    """Its newest record may be below the log start."""
     site = LogSite().start()
     log = site.create("t-0")
     for timestamp in (T0, T0 + 900, T0 + 10, T0 + 20, T0 + 30):
@@ -184,7 +184,7 @@ def test_look_up_in_a_closed_log_is_a_storage_error() -> None:
 
 
 def test_append_during_a_look_up_does_not_suspect_the_index() -> None:
-    """The look-up sees the batches of one moment, and index entries for no others."""
+    """The look-up sees the batches of one moment, and only their index entries."""
     site = LogSite().start()
     log = site.create("t-0", replace(CONFIG, index_interval_bytes=1))
     site.fill(log, 3)

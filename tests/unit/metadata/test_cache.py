@@ -1,4 +1,4 @@
-"""What this broker tells clients of the cluster."""
+"""The cluster's topics as clients see them."""
 
 from __future__ import annotations
 

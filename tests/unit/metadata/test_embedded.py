@@ -1,4 +1,4 @@
-"""The store over a log of its own: compare-and-set, durability, replay."""
+"""The store over its own log: compare-and-set, durability, replay."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ PRODUCERS: Key = ("producer_ids",)
 
 
 class Disk:
-    """A file system over several starts."""
+    """A file system that survives several starts."""
 
     def __init__(self) -> None:
         self.ports = SimPorts()
         self.files = SimFiles(["/"], clock=self.ports.clock)
 
     def open(self, files: SimFiles | None = None, *, faults: Faults | None = None) -> EmbeddedStore:
-        """Start over what is there; a SimFiles from a crash replaces the disk."""
+        """Start over the existing files; a SimFiles from a crash replaces the disk."""
         if files is not None:
             self.ports, self.files = SimPorts(), files
         ports = self.ports
@@ -69,7 +69,7 @@ class Disk:
         return store
 
     def store(self, log: Log) -> EmbeddedStore:
-        """A store over `log` that is not open yet."""
+        """Return a store over `log` that is not open yet."""
         ports = self.ports
         queue = FairQueue(ports.timers)
         return EmbeddedStore(log, clock=ports.clock, turn=ports.turn, fair_queue=queue)
@@ -175,7 +175,7 @@ class TestWriting:
 
 
 class TestDurability:
-    """Nothing is said of a change before it is on the disk."""
+    """A change is not visible before it is on disk."""
 
     def test_outcome_state_and_watchers_wait_for_the_sync(self) -> None:
         disk = Disk()
@@ -211,7 +211,7 @@ class TestDurability:
                     version = written.version
                     told.append(n)
             except SimCrash:
-                pass  # The point of it; what it left is looked at below.
+                pass  # Expected here; its remains are checked below.
             else:
                 break
             survivor = disk.open(disk.files.crash(disk.ports.random))
@@ -243,7 +243,7 @@ class TestDurability:
 
 
 class TestBugsOfOthers:
-    """Whoever hears of a change may fail; nobody else notices."""
+    """A callback of one watcher or writer may raise; the others are not affected."""
 
     def test_watcher(self) -> None:
         disk = Disk()
@@ -274,7 +274,7 @@ class TestBugsOfOthers:
 
 
 class TestStarting:
-    """Replay, and what a start writes."""
+    """Replay, and the records that a start writes."""
 
     def registered(self, disk: Disk, store: EmbeddedStore) -> int:
         registration = BrokerRegistration(broker_id=1, incarnation_id=b"i" * 16)

@@ -1,4 +1,4 @@
-"""The embedded store and exceptions that nobody expects: every write gets an answer, a true one."""
+"""Unexpected exceptions in the embedded store: every write completes with its true outcome."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _names(store: EmbeddedStore) -> set[object]:
 
 
 def _outcomes(laters: list[Later[list[Outcome]]]) -> list[object]:
-    """Of each write its outcomes, or the exception it failed with."""
+    """The outcomes of each write, or the exception it failed with."""
     found: list[object] = []
     for later in laters:
         assert later.done, "a write has no answer"

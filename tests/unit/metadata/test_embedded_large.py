@@ -1,4 +1,4 @@
-"""Writes of many changes: one batch, prepared and applied in slices, with others waiting behind."""
+"""Writes of many changes: one batch, prepared and applied in slices, with other writes queued."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records to state, and changes to records."""
+"""Replaying records, and the records of changes."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ def test_record_that_does_not_fit_the_state_raises(record: MetadataRecord) -> No
 
 
 class TestRecordsFor:
-    """What `records_for` says makes the change when it is replayed."""
+    """Return the records that `records_for` makes of the change, after replaying them."""
 
     def made(self, image: MetadataImage, *changes: Change) -> MetadataImage:
         new_topics = {str(c.key[1]): c.value for c in changes if isinstance(c.value, TopicValue)}

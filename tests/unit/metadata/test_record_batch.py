@@ -1,4 +1,4 @@
-"""Batches of metadata records are the same whether they are made in one go or in slices."""
+"""Batches of metadata records are the same whether built at once or in slices."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ACLs, quotas and SCRAM users: a change as records is the same change again."""
+"""ACLs, quotas and SCRAM users: the records of a change replay to the same change."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ QUOTAS = st.dictionaries(st.sampled_from("xyz"), st.floats(0.5, 9), min_size=1)
 
 
 def write(image: MetadataImage, key: Key, value: Any) -> list[Any]:
-    """Make a change by its records alone; what those were."""
+    """Make a change by its records alone; return the records."""
     change = Change(key=key, value=value, expected=image.get(key)[1])
     records = list(image.records_for(change, {}))
     for record in records:

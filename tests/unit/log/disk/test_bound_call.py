@@ -1,4 +1,4 @@
-"""A function with its argument fixed."""
+"""Functions with a bound argument."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The small files: Kafka's formats, what is damage, and that a crash leaves old or new."""
+"""The small files: Kafka's formats, detection of damage, atomic replacement."""
 
 from __future__ import annotations
 

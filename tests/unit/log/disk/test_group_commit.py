@@ -1,4 +1,4 @@
-"""Group commit: who shares a round, what becomes durable by it, what a failure costs (R9, R10)."""
+"""Group commit: which logs share a round, what it makes durable, effects of failures (R9, R10)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_round_begins_when_the_turn_ends_and_syncs_its_appends() -> None:
 
 
 def test_round_waits_briefly_for_clients_of_the_last_round() -> None:
-    """Else five requests in flight would be one and four, and four and one, for ever."""
+    """Otherwise five requests in flight would alternate between one and four forever."""
     site = Site()
     log = site.log()
     ends: list[list[int]] = []
@@ -287,7 +287,7 @@ def test_cheaper_kind_of_round_is_chosen_from_measured_costs() -> None:
 
 
 def test_syncfs_far_over_its_prediction_is_not_used_for_a_while() -> None:
-    """Strangers write to the file system, too, and syncfs waits for all of it."""
+    """Other programs write to the file system, too, and syncfs waits for all of it."""
     site = Site()
     log = site.log(file_count=200)
     site.let_take(sync=0.3, sync_fs=25.0)
@@ -363,7 +363,7 @@ def test_appends_wait_in_order_while_too_many_bytes_are_unsynced() -> None:
     assert order == []
     site.end_turn()
     site.ports.jobs.run_one()
-    # Two of them fill it again; the third waits for their round.
+    # Two of them exhaust the limit again; the third waits for their round.
     assert order == ["x", "y"]
     assert not site.rounds.has_room
     site.ports.settle()
@@ -439,7 +439,7 @@ STEPS = st.lists(
 def test_durable_records_were_synced_after_their_append(
     steps: list[tuple[str, int]], sync_fs: bool
 ) -> None:
-    """And one round at a time; nothing of a failed directory is ever called durable again."""
+    """Also: one round at a time, and a failed directory never becomes durable again."""
     site = Site(sync_fs=sync_fs)
     logs = [site.log(f"t-{number}", "/b" if number % 2 else "/a") for number in range(5)]
     synced_ends: dict[str, int] = {}

@@ -1,4 +1,4 @@
-"""A bug in whoever hears of a sync round: the others hear of it all the same, and rounds go on."""
+"""Bugs in callbacks of a sync round: the other callbacks run, and rounds continue."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.unit.log.disk.test_group_commit import DirtyLog, Site
 
 
 def _breaks(log: DirtyLog, *messages: str) -> None:
-    """The next times `log` is told that something is durable, that raises."""
+    """Make the next notifications of `log` raise."""
     left = list(messages)
 
     def complete_sync(ticket: SyncTicket) -> None:

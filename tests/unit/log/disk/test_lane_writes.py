@@ -1,4 +1,4 @@
-"""Appends to a slow directory: prepared at once, written by jobs, forgotten if the disk says no."""
+"""Appends to a slow directory: prepared immediately, written by jobs, failed with the disk."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BIG = TopicConfig(retention_ms=-1)
 
 
 def _slow_site(config: TopicConfig = CONFIG, **settings: Any) -> tuple[LogSite, Log]:
-    """A log with one record at offset 0, in a directory that has just shown to be slow."""
+    """A log with one record at offset 0, in a directory that has just become slow."""
     site = LogSite(**settings).start()
     log = site.create("t-0", config)
     site.files.append_ms = lambda path: 25.0
@@ -101,7 +101,7 @@ def test_written_batches_are_readable_only_after_the_outcome_of_their_job() -> N
         assert data.nbytes == writing.written_bytes
         assert data.region is not None
         data.region.close()
-        ticket = log.begin_sync()  # Which notes where the log ends, for the reads to come.
+        ticket = log.begin_sync()  # Which records the log end for later reads.
         assert ticket is not None
         assert ticket.end_offset == 1
         ticket.release()

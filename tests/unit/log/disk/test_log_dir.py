@@ -1,4 +1,4 @@
-"""One log directory: its lock, its identity, its clean mark, its checkpoints."""
+"""One log directory: its lock, identity, clean shutdown file and checkpoints."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def test_unclean_stop_releases_the_directory() -> None:
 
 
 def test_opening_the_directory_keeps_the_clean_mark() -> None:
-    """A start that refuses the directory (wrong node.id) must not cost a full recovery."""
+    """A start that refuses the directory (wrong node.id) must not cause a full recovery."""
     files = SimFiles()
     _taken_over(files).close(clean=True)
     _opened(files).release()

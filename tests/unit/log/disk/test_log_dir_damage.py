@@ -1,7 +1,7 @@
-"""F6: every small file of a log directory cut, zeroed or garbled at every byte.
+"""F6: every small file of a log directory truncated, zeroed or garbled at every byte.
 
-A checkpoint that cannot be read is told and counts as none; the records are all there. Whose a
-directory is, is never guessed.
+A checkpoint that cannot be read is reported and treated as missing; no record is lost. The identity
+of a directory is never guessed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ CHECKPOINTS = [
 
 
 def stopped(clean: bool) -> tuple[LogSite, dict[str, bytes]]:
-    """A site with everything written, and its files."""
+    """A site with all files written, and its files."""
     site, _ = four_segments()
     site.write_checkpoints()
     site.settle(site.manager.write_log_starts())
@@ -40,7 +40,7 @@ def stopped(clean: bool) -> tuple[LogSite, dict[str, bytes]]:
 
 
 def next_site(site: LogSite, contents: dict[str, bytes]) -> LogSite:
-    """The next life over files like these."""
+    """Restart over these files."""
     files = SimFiles(["/a/t-0"])
     for path, content in contents.items():
         file = files.open_append(path)
@@ -68,7 +68,7 @@ def test_checkpoint_damaged_from_any_byte_on_loses_no_record(name: str, clean: b
 
 @pytest.mark.parametrize("name", CHECKPOINTS)
 def test_broker_starts_with_a_garbled_checkpoint(name: str) -> None:
-    """A wrong digit may be believed; what that costs is told."""
+    """A wrong digit may be accepted; its effects are reported."""
     site, contents = stopped(clean=False)
     path = f"/a/{name}"
     original = contents[path]

@@ -1,4 +1,4 @@
-"""What lies in each log directory, and the room of its file system."""
+"""The logs of each log directory, and the free space of its file system."""
 
 from __future__ import annotations
 

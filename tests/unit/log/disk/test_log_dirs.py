@@ -1,4 +1,4 @@
-"""Several log directories: whose they are, which ones work, which file system they are on."""
+"""Several log directories: their identity, state and file systems."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_directory_of_another_broker_is_refused() -> None:
 
 
 def test_refused_start_changes_nothing_and_holds_no_lock() -> None:
-    """Above all it leaves the clean mark: nobody has to recover because of a wrong setting."""
+    """In particular, the clean shutdown file stays: a wrong setting must not cause recovery."""
     files = SimFiles(PATHS)
     for log_dir in _open(files):
         log_dir.close(clean=True)
@@ -169,7 +169,7 @@ def test_start_is_refused_when_the_last_directory_fails() -> None:
 
 
 def test_cluster_id_is_not_generated_while_a_directory_is_offline() -> None:
-    """The new id would be written down, and later contradict the directory that is back."""
+    """The new id would be written, and later contradict the repaired directory."""
     files = SimFiles(PATHS)
     _belongs_to(files, "/a", "one")
     files.fail_when(_fails("/a"), errno.EIO)

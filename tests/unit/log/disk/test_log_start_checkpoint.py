@@ -1,4 +1,4 @@
-"""Who deleted records waits for the log's start, and shares the writing of it."""
+"""Waiting for log starts on disk, and sharing the write."""
 
 from __future__ import annotations
 

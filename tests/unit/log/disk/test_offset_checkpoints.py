@@ -1,4 +1,4 @@
-"""The three checkpoints of a log directory: what they say, when they are written, when not."""
+"""The three checkpoints of a log directory: their offsets, and when they are written."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ def _site() -> LogSite:
 
 
 def test_recovery_point_is_where_the_oldest_unsealed_segment_begins() -> None:
-    """R12: not the durable end, for the active segment's indexes are never synced."""
+    """R12: not the durable end, because the active segment's indexes are never synced."""
     site = _site()
     site.settle(site.manager.write_recovery_points())
     assert _on_disk(site, file_names.RECOVERY_POINT_CHECKPOINT) == {T0: 5, U0: 0}
 
 
 def test_high_watermark_is_written_only_as_far_as_it_is_durable() -> None:
-    """R12: with a relaxed flush.messages it runs ahead of the disk."""
+    """R12: with a relaxed flush.messages, it is ahead of the disk."""
     site = _site()
     log = site.log("t-0")
     log.config = replace(CONFIG, flush_messages=1000)
@@ -67,7 +67,7 @@ def test_checkpoint_is_written_only_when_an_offset_has_changed() -> None:
 
 
 def test_checkpoint_of_an_earlier_process_is_written_once() -> None:
-    """So a checkpoint that was damaged, or missing, is there again after the first look."""
+    """So a damaged or missing checkpoint is restored by the first pass."""
     site = _site()
     site.settle(site.manager.write_high_watermarks())
     site = site.kill()

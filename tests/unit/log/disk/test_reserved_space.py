@@ -1,4 +1,4 @@
-"""Room for the metadata on a full disk."""
+"""Reserved space for the metadata on a full disk."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.helpers.sim_broker import SimBroker, create_topic
 
 
 def full_broker() -> SimBroker:
-    """A broker with one topic, whose disk is as full as can be."""
+    """A broker with one topic on a completely full disk."""
     broker = SimBroker().start()
     create_topic(broker, "t")
     broker.produce("t", b"kept")

@@ -1,4 +1,4 @@
-"""When a log directory counts as slow, and when no more."""
+"""When a log directory becomes slow, and fast again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is learned of the cost of syncs, and forgotten again."""
+"""Learning and forgetting the costs of syncs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from plogd.log.disk.sync_costs import SyncCosts
 
 
 def _preferred_after_s(costs: SyncCosts, file_count: int, *, file_system: bool) -> int:
-    """After how many seconds without news that kind of round is chosen."""
+    """Return after how many seconds without observations that kind of round is chosen."""
     for second in range(1000):
         if costs.prefers_file_system(file_count, 1000.0 * second) is file_system:
             return second

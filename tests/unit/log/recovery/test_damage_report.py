@@ -1,4 +1,4 @@
-"""What a start says of files that are gone or contradict each other: what, where, what to do."""
+"""Reports of missing and contradictory files at startup: offsets, file, remedy."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.helpers.log_site import CONFIG, LogSite, base_offsets, batch_offsets,
 
 
 def without(lost: list[int], *, clean: bool, knows_start: bool = True) -> LogSite:
-    """The next life of a log of four segments without the records of some of them."""
+    """Restart a log of four segments without the records of some of them."""
     site, log = four_segments()
     site.write_checkpoints()
     if knows_start:
@@ -52,7 +52,7 @@ def test_removed_log_file_is_reported_with_its_offsets(
 
 
 def test_unknown_log_start_is_not_reported_as_loss() -> None:
-    """Without an entry in the checkpoint: data of Kafka's, or a checkpoint that was damaged."""
+    """The checkpoint has no entry: data of Kafka's, or a damaged checkpoint."""
     site = without([0], clean=False, knows_start=False)
     assert site.reports == []
     assert site.log().log_start_offset == 5
@@ -84,7 +84,7 @@ def test_records_deleted_by_retention_are_not_reported() -> None:
 @pytest.mark.parametrize("start", [18, 10**6])
 @pytest.mark.parametrize("clean", [True, False])
 def test_log_start_beyond_the_end_is_reported_and_files_are_kept(start: int, clean: bool) -> None:
-    """The file has no checksum: one wrong digit must not cost all records."""
+    """The file has no checksum: one wrong digit must not lose all records."""
     site, log = four_segments()
     if clean:
         site.stop()

@@ -1,4 +1,4 @@
-"""Whose a partition's directory is: by its own word, else by its name."""
+"""The topic of a partition's directory: by its topic id, otherwise by its name."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_partition_metadata_determines_the_topic_of_a_directory() -> None:
 
 @pytest.mark.parametrize("damage", [None, b"", b"version: 0\n", b"\0" * 50])
 def test_log_without_topic_id_is_assigned_by_name(damage: bytes | None) -> None:
-    """Put aside, its records would seem to be gone."""
+    """Renamed, its records would seem to be missing."""
     site, log = four_segments()
     path = f"{log.directory}/{file_names.PARTITION_METADATA}"
     if damage is None:
@@ -39,7 +39,7 @@ def test_log_without_topic_id_is_assigned_by_name(damage: bytes | None) -> None:
 
 @pytest.mark.parametrize("with_id", ["/a", "/b"])
 def test_log_with_topic_id_takes_precedence_over_one_without(with_id: str) -> None:
-    """A creation that was cut short has left a directory, and another one was made elsewhere."""
+    """An interrupted creation has left a directory, and another one was created elsewhere."""
     site = LogSite(("/a", "/b")).start()
     log = site.create("t-0")
     site.fill(log, 3)

@@ -1,4 +1,4 @@
-"""Loading a log: little is read after a clean stop; after a crash it is cut and synced."""
+"""Loading a log: little is read after a clean stop; after a crash it is truncated and synced."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_clean_stop_leaves_nothing_to_recover() -> None:
 def test_clean_start_reads_as_little_of_a_long_log_as_of_a_short_one(
     monkeypatch: pytest.MonkeyPatch, with_producer: bool
 ) -> None:
-    """Whether it knows producers or not: a snapshot without any is one, too."""
+    """With or without producers: a snapshot without any is valid, too."""
     pread = SimFile.pread
     bytes_read: list[int] = []
 
@@ -87,7 +87,7 @@ def test_log_continues_at_its_end_after_a_clean_stop() -> None:
 
 
 def test_clean_start_with_a_damaged_end_recovers_the_active_segment() -> None:
-    """Else new batches would be written behind bytes that nobody can get past."""
+    """Otherwise new batches would follow bytes that no reader can skip."""
     site, log = four_segments()
     site.stop()
     path = site.path(log, 15)
@@ -185,7 +185,7 @@ def test_log_is_truncated_at_a_batch_with_a_wrong_checksum() -> None:
 
 
 def test_stale_batch_of_a_reused_file_is_truncated() -> None:
-    """A whole batch with a sound checksum, but not the offset that is next."""
+    """A whole batch with a valid checksum, but not the next offset."""
     site, log = four_segments(3)
     path = site.path(log, 0)
     whole = site.files.read_file(path)
@@ -202,7 +202,7 @@ def test_recovered_records_survive_the_next_power_loss() -> None:
         log = site.create("t-0")
         site.append(log)
         log.roll()
-        site.fill(log, 8)  # Nothing of it is synced.
+        site.fill(log, 8)  # None of it is synced.
         site.ports.jobs.forget_all()
         site = site.kill()
         kept = values(site.log())
@@ -250,7 +250,7 @@ def test_disk_error_is_raised() -> None:
 
 
 def _crashed_at_random(seed: int) -> LogSite:
-    """A power loss in the middle of appends, rolls, rounds and seals; not started again yet."""
+    """A power loss during appends, rolls, rounds and seals; not restarted yet."""
     chance = random.Random(seed)
     site = LogSite().start()
     log = site.create("t-0")

@@ -1,7 +1,7 @@
-"""F4: one bit of a batch that was acknowledged has flipped, and recovery meets it.
+"""F4: recovery meets a flipped bit of an acknowledged batch.
 
-Whichever bit it is: the batch is kept and not served, or its records are right; all other batches
-are read as before, and the log goes on behind its end.
+For any bit, the batch is kept but not served, or its records are valid; all other batches can be
+read, and the log continues after its end.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def flipped(whole: LogImage, name: str, bit: int) -> LogImage:
 
 
 def batches_read(segment: LogSegment, offset: int) -> list[BatchHeader]:
-    """What a read of the segment from `offset` on gives."""
+    """Return the result of reading the segment from `offset` on."""
     region = segment.read(offset, 1 << 20, max_position=segment.size_bytes, at_least_one=True)
     assert region is not None
     payload = region.read()
@@ -50,7 +50,7 @@ def batches_read(segment: LogSegment, offset: int) -> list[BatchHeader]:
 
 
 def check(loaded: LoadedLog, whole: LogImage, bit: int, name: str, number: int) -> None:
-    """Batch `number` of the file called `name` has a wrong bit."""
+    """Flip a bit of batch `number` in the file `name`."""
     state = loaded.state
     assert (state.log_start_offset, state.high_watermark) == (0, whole.high_watermark)
     assert state.log_end_offset == whole.high_watermark

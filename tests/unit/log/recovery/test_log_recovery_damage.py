@@ -1,4 +1,4 @@
-"""Loading a log with gaps, with damage below the high watermark (R14), with a roll that failed."""
+"""Loading a log with gaps, with damage below the high watermark (R14), with a failed roll."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ BATCH_BYTES = 173
 
 
 def _unsealed() -> tuple[LogSite, Log]:
-    """Four segments of which nothing proves that any was made durable."""
+    """Four segments, none of which is known to have been durable."""
     site, log = four_segments()
     site.forget(file_names.RECOVERY_POINT_CHECKPOINT, file_names.HIGH_WATERMARK_CHECKPOINT)
     for offset in site.listing(log, ".snapshot"):
@@ -57,7 +57,7 @@ def test_unacknowledged_segments_after_a_truncated_one_become_stray() -> None:
 
 
 def test_segments_after_a_lost_one_become_stray() -> None:
-    """Of two segments never synced, a power loss may keep the second one only."""
+    """Of two segments never synced, a power loss may keep only the second."""
     site, log = _unsealed()
     site.files.overwrite(site.path(log, 0), b"")
     site = site.kill()
@@ -119,7 +119,9 @@ def test_no_segment_below_a_snapshot_is_rejected_without_checkpoints(base: int, 
 
 @pytest.mark.parametrize("clean", [True, False])
 def test_clean_log_is_not_truncated_without_a_high_watermark(clean: bool) -> None:
-    """The stop wrote a snapshot of the log's end; an index is missing, so recovery reads it all."""
+    """The stop wrote a snapshot at the log's end; an index is missing, so recovery reads
+    everything.
+    """
     site, log = four_segments()
     site.stop()
     site.forget(file_names.HIGH_WATERMARK_CHECKPOINT, file_names.RECOVERY_POINT_CHECKPOINT)
@@ -134,7 +136,7 @@ def test_clean_log_is_not_truncated_without_a_high_watermark(clean: bool) -> Non
 
 @pytest.mark.parametrize("high_watermark", [7, 8, 10, 11, 17])
 def test_segments_after_damage_below_the_high_watermark_are_kept(high_watermark: int) -> None:
-    """R14: what is missing was durable, so that what follows may have been acknowledged."""
+    """R14: the missing records were durable, so later ones may have been acknowledged."""
     site, log = _unsealed()
     log.high_watermark = high_watermark
     site.settle(site.manager.write_high_watermarks())
@@ -148,7 +150,7 @@ def test_segments_after_damage_below_the_high_watermark_are_kept(high_watermark:
 
 
 def _shortened(keep_bytes: int, *, clean: bool) -> LogSite:
-    """After a start on a log of 17 records whose last file has only `keep_bytes` left of two."""
+    """Start on a log of 17 records whose last file has only `keep_bytes` of two records left."""
     site, log = four_segments()
     site.write_checkpoints()
     if clean:
@@ -161,7 +163,7 @@ def _shortened(keep_bytes: int, *, clean: bool) -> LogSite:
 @pytest.mark.parametrize("clean", [True, False])
 @pytest.mark.parametrize("keep_bytes", [0, 1, 60, 61, 172, 173, 174, 345])
 def test_durable_offsets_are_never_reassigned(keep_bytes: int, clean: bool) -> None:
-    """R14, a file cut short at any place: consumers have seen what stood there (G2)."""
+    """R14, a file truncated anywhere: consumers have seen the records after that (G2)."""
     site = _shortened(keep_bytes, clean=clean)
     log = site.log()
     assert (log.log_start_offset, log.log_end_offset, log.high_watermark) == (0, 17, 17)
@@ -195,7 +197,7 @@ def test_offsets_of_removed_files_are_never_reassigned(lost: list[int], clean: b
     assert f"has lost offsets {lost[0]} to 16, which were durable" in site.reports[-1]
     site.append(log, value=b"new")
     site.settle()
-    site = site.kill()  # Before any checkpoint knows of the new record.
+    site = site.kill()  # Before any checkpoint has the new record.
     assert values(site.log(), 17) == {17: b"new"}
 
 
@@ -209,7 +211,7 @@ def test_reader_in_a_lost_range_continues_after_it() -> None:
 
 
 def _damaged(position: int, high_watermark: int, *, sealed: bool = True) -> tuple[LogSite, Log]:
-    """The log after a crash that finds one byte of the third batch of segment 0 wrong."""
+    """The log after a crash, when one byte of the third batch of segment 0 is wrong."""
     site, log = four_segments() if sealed else _unsealed()
     log.high_watermark = high_watermark
     site.settle(site.manager.write_high_watermarks())
@@ -221,7 +223,7 @@ def _damaged(position: int, high_watermark: int, *, sealed: bool = True) -> tupl
 
 @pytest.mark.parametrize("position", [0, 8, 16, 20, 61, 100])
 def test_damage_below_the_high_watermark_is_kept_and_other_records_served(position: int) -> None:
-    """R14: base offset, length, magic, checksum, records: whatever it hits."""
+    """R14: base offset, length, magic, checksum, records: wherever the damage is."""
     site, log = _damaged(position, high_watermark=17)
     assert (log.log_start_offset, log.log_end_offset) == (0, 17)
     assert batch_offsets(log, 3) == list(range(3, 17))
@@ -245,7 +247,7 @@ def test_index_is_rebuilt_around_damage() -> None:
 
 
 def test_producers_and_epochs_after_damage_are_known() -> None:
-    """Else a producer's next batch would be out of order, which ends it for good."""
+    """Otherwise a producer's next batch would be out of order, which is fatal for it."""
     site = LogSite().start()
     log = site.create("t-0")
     for number in range(4):
@@ -315,7 +317,7 @@ def _orphan(site: LogSite, log: Log, base_offset: int) -> None:
 
 @pytest.mark.parametrize("clean", [True, False])
 def test_overtaken_empty_segment_is_removed(clean: bool) -> None:
-    """It would be taken for the end of the log, and its offsets be given out twice."""
+    """It would be taken for the log's end, and its offsets be assigned twice."""
     site, log = four_segments(4)
     site.write_checkpoints()
     if clean:
@@ -340,7 +342,7 @@ def test_empty_segment_among_others_is_removed(clean: bool) -> None:
 
 
 def test_segment_before_an_empty_one_is_always_recovered() -> None:
-    """After a clean stop at 3 the recovery point is 3; then a roll failed, and appends went on."""
+    """After a clean stop at 3 the recovery point is 3; then a roll failed and appends continued."""
     site, log = four_segments(3)
     site = site.restart()
     site.write_checkpoints()

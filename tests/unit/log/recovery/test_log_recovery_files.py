@@ -1,4 +1,4 @@
-"""Loading a log whose indexes, epochs or snapshots are missing or wrong, or with stray files."""
+"""Loading a log with missing or wrong indexes, epochs or snapshots, or with stray files."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_missing_or_damaged_index_is_rebuilt(
         else:
             site.files.overwrite(path, damage)
     site = site.kill()
-    if (suffix, damage) != (".index", b""):  # An index without entries is a true one, but slow.
+    if (suffix, damage) != (".index", b""):  # An index without entries is valid, but slow.
         assert site.contents(site.log()) == content
     assert batch_offsets(site.log()) == list(range(17))
 
@@ -62,7 +62,7 @@ def test_damaged_epoch_file_is_rebuilt_from_the_batches() -> None:
 
 
 def test_epochs_survive_repeated_crashes() -> None:
-    """The batches that recovery reads again do not move the start of their epoch."""
+    """Batches that recovery reads again do not move the start of their epoch."""
     site = LogSite().start()
     site.create("t-0")
     for _ in range(4):
@@ -87,7 +87,7 @@ def test_epoch_whose_segment_was_not_sealed_is_known_after_two_crashes(is_full: 
     site = site.kill()
     site.fill(site.log(), 4)
     site.ports.timers.run_due()
-    site.ports.jobs.run_one("sync:1")  # The new segment lasts, but the old one is not sealed.
+    site.ports.jobs.run_one("sync:1")  # The new segment is durable, but the old one is not sealed.
     site = site.next_life()
     if is_full:
         site.files.fail_when(
@@ -112,7 +112,7 @@ def test_epochs_of_truncated_batches_are_removed() -> None:
 
 
 def test_batches_without_an_epoch_have_none() -> None:
-    """Kafka wrote such ones before it knew leader epochs."""
+    """Kafka wrote such batches before it had leader epochs."""
     site = LogSite().start()
     log = site.create("t-0")
     append(log.segments.active, client_batch(), 0, leader_epoch=-1)
@@ -168,7 +168,7 @@ def test_truncated_batches_do_not_change_producer_state() -> None:
 
 
 def test_inactive_producer_expires_at_startup() -> None:
-    """Silence counts from when the segment of its newest batch was last written."""
+    """Inactivity counts from the modification time of the newest batch's segment."""
     site, log = _with_producers()
     log.roll()
     site.settle()
@@ -180,7 +180,7 @@ def test_inactive_producer_expires_at_startup() -> None:
 
 
 def test_producer_of_recent_records_is_kept_whatever_the_file_date() -> None:
-    """A backup may give a file any date, and Kafka goes by the records alone."""
+    """A backup may give a file any date, and Kafka uses only the timestamps of records."""
     site, log = _with_producers()
     before = _states(log)
     site.files._find(site.path(log, base_offsets(log)[-1])).modified_ms = 0
@@ -262,7 +262,7 @@ def test_log_truncated_below_its_start_offset_restarts_there() -> None:
 
 
 def test_high_watermark_is_the_checkpointed_one_but_not_below_the_start() -> None:
-    """KAFKA-3978 and others: never back to 0 because of a restart."""
+    """KAFKA-3978 and others: a restart must not reset it to 0."""
     for written, expected in [(0, 12), (13, 13), (17, 17)]:
         site, log = four_segments()
         log.log_start_offset = 12

@@ -1,4 +1,4 @@
-"""What a broker that was killed still knows of producers whose records have been deleted."""
+"""The producer state after a kill, when the producers' records have been deleted."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_kill_before_the_snapshot_of_a_roll_keeps_all_producers(broker: SimBroke
     roll(broker)
     again = SimBroker(files=broker.files.kill()).start()
     assert "00000000000000000000.log" not in files_of(again)
-    for _ in range(2):  # What is known now survives the next kill, too.
+    for _ in range(2):  # The current state survives the next kill, too.
         assert again.produce("t", b"a", b"b", base_sequence=0, **_ID).base_offset == 0
         again = SimBroker(files=again.files.kill()).start()
     assert again.produce("t", b"c", base_sequence=2, **_ID).base_offset == 2

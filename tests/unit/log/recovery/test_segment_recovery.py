@@ -1,4 +1,4 @@
-"""What recovery makes of a segment, whatever a crash or the disk did to it."""
+"""Recovery of a segment after any crash or damage."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_garbage_after_the_last_batch_is_truncated(tail: str) -> None:
 
 @pytest.mark.parametrize("stale_offset", [BASE - 5, BASE, BASE + 9, BASE + 2**31])
 def test_stale_batch_after_the_last_one_is_truncated(stale_offset: int) -> None:
-    """A sound batch whose offset cannot come next is old data in a reused block."""
+    """A valid batch with an impossible offset is old data in a reused block."""
     files, _ = _segment()
     content = files.read_file(LOG)
     stale = client_batch()
@@ -172,7 +172,7 @@ def test_bit_flip_below_the_high_watermark_damages_only_its_batch(byte: int, num
 
 
 def test_batch_inside_a_damaged_payload_is_not_the_next_batch() -> None:
-    """A producer may send anything, also what looks like a batch of ours."""
+    """A producer may send anything, even bytes that look like a batch."""
     files, segment = _segment(2)
     inner = client_batch(value=b"forged")
     set_base_offset_and_epoch(inner, 0, BASE + 3, 0)
@@ -199,7 +199,7 @@ def test_damaged_last_batch_below_the_high_watermark_is_kept_if_its_header_is_va
 
 
 def test_garbage_tail_covers_all_offsets_below_the_high_watermark() -> None:
-    """R14. Nothing is appended behind it: log_recovery.py begins a new segment."""
+    """R14. Nothing is appended after it: log_recovery.py begins a new segment."""
     files, segment = _segment()
     place = segment.find_offset(BASE + 8)
     assert place is not None
@@ -342,7 +342,7 @@ def test_replay_of_other_control_records_completes_no_transaction() -> None:
 
 
 def test_segment_is_recovered_on_a_full_disk() -> None:
-    """Indexes are hints; what they cannot say for want of room is found by walking the log."""
+    """Indexes are hints; offsets without an entry are found by walking the log."""
     files, _ = _segment()
     files.fail_when(lambda operation: operation.name == "append", errno.ENOSPC)
     segment = _open(files)

@@ -1,4 +1,4 @@
-"""Batches in a file: walks, regions, and appends that fail."""
+"""Batches in a file: walks, regions, and failed appends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Damage that a look-up meets is looked for once, in jobs; later look-ups are led around it."""
+"""A segment with damage is scanned once, in jobs; later look-ups skip the damage."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ def _restarted(index_interval_bytes: int = 150) -> tuple[LogSite, Log]:
 
 
 def _damaged_header(base_offset: int = 0) -> tuple[LogSite, Log]:
-    """The third batch of a segment has a wrong length, and its index no entry behind that."""
+    """The third batch of a segment has a wrong length, and its index no entry after it."""
     site, log = _restarted(index_interval_bytes=900)
     site.flip(site.path(log, base_offset), 2 * BATCH_BYTES + 8)
     return site, log
 
 
 def _look_up(site: LogSite, log: Log, offset: int) -> UncheckedSegment:
-    """The check that a fetch at `offset` waits for, after the index was opened for it."""
+    """Return the check that a fetch at `offset` waits for, after its index was opened."""
     for _ in range(5):
         with pytest.raises(ColdRead) as raised:
             log.read(offset, 1, end_offset=log.high_watermark, nowait=True)
@@ -52,7 +52,7 @@ def _look_up(site: LogSite, log: Log, offset: int) -> UncheckedSegment:
 
 
 def _read(site: LogSite, log: Log, offset: int) -> int:
-    """The base offset of the batch that a fetch finds, which waits as often as it must."""
+    """Return the base offset of the batch that a fetch finds, after all its waits."""
     for _ in range(5):
         try:
             data = log.read(offset, 1, end_offset=log.high_watermark, nowait=True)
@@ -95,7 +95,7 @@ def test_look_up_in_damage_reads_nothing_on_the_reactor(
         return pread(file, length, position)
 
     monkeypatch.setattr(SimFile, "pread", spy)
-    monkeypatch.setattr(SimFile, "pread_nowait", pread)  # All is in the page cache.
+    monkeypatch.setattr(SimFile, "pread_nowait", pread)  # Everything is in the page cache.
     assert _look_up(site, log, 3).segment is cold.segment
     done = site.manager.begin_read(log, cold)
     assert reads == []
@@ -286,7 +286,7 @@ def test_scan_of_a_deleted_segment_leaves_no_files(end: str, after_jobs: int) ->
 
 
 def test_no_crash_while_indexes_are_replaced_misleads_a_reader() -> None:
-    """Each rename may be lost or not; whichever index is there, look-ups check it."""
+    """Each rename may be lost or not; look-ups check either index."""
     site, log = _damaged_header()
     operations: list[Operation] = []
     site.files.on_operation = operations.append
@@ -305,7 +305,7 @@ def test_no_crash_while_indexes_are_replaced_misleads_a_reader() -> None:
 
 
 def test_empty_index_of_a_large_segment_is_rebuilt() -> None:
-    """Each fetch would walk far otherwise, if only through the page cache."""
+    """Otherwise each fetch would walk far, if only through the page cache."""
     site = LogSite().start()
     log = site.create("t-0", replace(CONFIG, segment_bytes=64 << 20, index_interval_bytes=1 << 20))
     site.fill(log, 36, value_bytes=1_000_000)

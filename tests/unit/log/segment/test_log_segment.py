@@ -1,4 +1,4 @@
-"""One segment: appends and their index entries, rolling, cutting, checks, renames."""
+"""One segment: appends and their index entries, rolls, truncation, checks, renames."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _open(files: SimFiles, config: TopicConfig = SMALL) -> LogSegment:
 
 
 def _offsets(segment: LogSegment, offset: int, max_bytes: int = 1 << 30, **how: int) -> list[int]:
-    """Base offsets of the whole batches a read gives."""
+    """Return the base offsets of the whole batches in a read."""
     region = segment.read(
         offset,
         max_bytes,
@@ -139,8 +139,10 @@ def test_creation_that_fails_keeps_no_file_open() -> None:
 
 
 def test_index_entries_equal_those_of_kafka() -> None:
-    """An entry before the batch that follows more than index.interval.bytes: its last offset, its
-    own position, and the largest timestamp so far, its own included (LogSegment.append)."""
+    """An entry precedes each batch that begins more than index.interval.bytes later: its last
+    offset, its own position, and the largest timestamp so far, its own included
+    (LogSegment.append).
+    """
     files = SimFiles()
     segment = _create(files, replace(SMALL, index_interval_bytes=300))
     positions = []
@@ -149,7 +151,7 @@ def test_index_entries_equal_those_of_kafka() -> None:
         assert len(batch) == 141
         positions.append(segment.size_bytes)
         append(segment, batch, BASE + 2 * number)
-    # Batch 3 begins at 423, the first position more than 300 behind 0.
+    # Batch 3 begins at 423, the first position more than 300 after 0.
     assert segment.offset_index.count == 1
     assert segment.offset_index.entry(0) == (BASE + 7, positions[3])
     assert segment.time_index.entry(0) == (T0 + 3, BASE + 7)
@@ -382,7 +384,7 @@ def test_index_that_ends_long_before_the_log_fails_the_sanity_check() -> None:
 
 
 def test_time_index_without_its_last_entry_fails_the_sanity_check() -> None:
-    """Retention would take the segment for older than it is."""
+    """Retention would consider the segment older than it is."""
     files = SimFiles()
     fill(_create(files), 40)
     with pytest.raises(CorruptIndex, match="last entry"):

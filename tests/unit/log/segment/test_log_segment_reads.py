@@ -1,4 +1,4 @@
-"""One segment: reads, look-ups by offset and by time, also with wrong indexes and damage."""
+"""One segment: reads, look-ups by offset and time, also with wrong indexes and damage."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _open(files: SimFiles, config: TopicConfig = SMALL) -> LogSegment:
 
 
 def _offsets(segment: LogSegment, offset: int, max_bytes: int = 1 << 30, **how: int) -> list[int]:
-    """Base offsets of the whole batches a read gives."""
+    """Return the base offsets of the whole batches in a read."""
     region = segment.read(
         offset,
         max_bytes,

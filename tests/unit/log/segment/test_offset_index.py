@@ -1,4 +1,4 @@
-"""The offset index: look-ups, truncation and what the sanity check sees."""
+"""The offset index: look-ups, truncation and the sanity check."""
 
 from __future__ import annotations
 

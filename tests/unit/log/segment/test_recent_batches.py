@@ -1,4 +1,4 @@
-"""The batches a segment remembers: right where it answers, silent where it cannot know."""
+"""The recent batches of a segment: known offsets are right, others are not found."""
 
 from __future__ import annotations
 

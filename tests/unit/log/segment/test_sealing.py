@@ -1,4 +1,4 @@
-"""Sealing: all of a rolled segment on disk before recovery may skip it (R11, R12)."""
+"""Sealing: a rolled segment is durable before recovery may skip it (R11, R12)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.helpers.sim_files import Operation
 
 
 def _rolled(site: LogSite | None = None) -> tuple[LogSite, Log]:
-    """A log whose second segment has just begun, with the round done and the seal waiting."""
+    """A log whose second segment has just begun, with the round done and the seal pending."""
     site = site or LogSite().start()
     log = site.create("t-0")
     site.fill(log, 4)
@@ -109,7 +109,7 @@ def test_seal_is_retried_when_the_disk_is_full(what: str) -> None:
 
 
 def test_sync_that_fails_on_a_full_disk_takes_the_directory_offline() -> None:
-    """The kernel found no place for bytes it had taken: they are gone (R15)."""
+    """The kernel found no space for bytes it had accepted: they are lost (R15)."""
     site, log = _rolled()
     site.files.fail_when(
         lambda operation: operation.name == "sync" and operation.path.endswith(".index"),
@@ -121,7 +121,7 @@ def test_sync_that_fails_on_a_full_disk_takes_the_directory_offline() -> None:
 
 
 def test_seal_of_a_deleted_log_is_skipped() -> None:
-    """Its directory has another name when the job comes to write the snapshot."""
+    """Its directory has another name when the job writes the snapshot."""
     site, log = _rolled()
     log.close()
     site.files.rename(log.directory, f"{log.directory}.0-delete")
@@ -190,7 +190,7 @@ def test_seal_is_retried_after_a_bug(where: str, monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.parametrize("deleted_segment", [False, True])
 def test_recreated_topic_does_not_get_the_old_snapshot(deleted_segment: bool) -> None:
-    """The seal is put off, and the topic is deleted and created again before it is tried."""
+    """The seal is postponed; before its retry, the topic is deleted and created again."""
     site, log = _rolled()
     site.files.fail_when(lambda operation: operation.path.endswith(".snapshot.tmp"), errno.ENOSPC)
     site.settle()
@@ -208,13 +208,13 @@ def test_recreated_topic_does_not_get_the_old_snapshot(deleted_segment: bool) ->
 
 
 def _put_off() -> tuple[LogSite, Log]:
-    """A seal that a full disk has refused; meanwhile the indexes have lost their descriptors."""
+    """A seal that a full disk has refused; meanwhile the pool has closed the indexes."""
     site, log = _rolled()
     site.files.fail_when(lambda operation: operation.path.endswith(".snapshot.tmp"), errno.ENOSPC)
     site.settle()
     site.files.fail_no_more()
     site.files.descriptors.set_limit(16, 1 << 31)
-    site.create("u-0")  # Its files take the place of the idle ones.
+    site.create("u-0")  # Its files replace the idle ones.
     assert [file.is_open for file in log.segments.first.sync_files()[1:]] == [False, False]
     return site, log
 
@@ -241,7 +241,7 @@ def test_seal_is_retried_when_descriptors_run_out() -> None:
     site.files.fail_no_more()
     site.ports.advance(RETRY_MS)
     assert (site.offline, log.recovery_point) == ([], 5)
-    site.create("v-0")  # The pool closes what is idle, and nothing else holds it open.
+    site.create("v-0")  # The pool closes idle files, and nothing else retains it.
     assert not opened.is_open
     assert not opened_index.is_open
 
@@ -290,7 +290,7 @@ def test_files_are_retained_until_the_seal_is_done() -> None:
 
 
 def test_sealed_segment_is_left_out_of_the_next_sync_round() -> None:
-    """It is durable, and may have lost its descriptor: a round on the reactor must not open it."""
+    """It is durable, and may have been closed: a round on the reactor must not open it."""
     site = LogSite().start()
     site.files.sync_fs_supported = False
     log = site.create("t-0", TopicConfig(segment_bytes=1000, flush_messages=1000))
@@ -317,7 +317,7 @@ def test_snapshot_of_a_later_segment_is_not_written_before_an_earlier_seal_is_do
     site, log = _rolled()
     site.append(log)
     log.roll()
-    # The disk fails once: with a sync, or because it has no room for a snapshot.
+    # The disk fails once: a sync, or the write of a snapshot for lack of space.
     failing = ".log" if code == errno.EIO else f"{5:020}.snapshot.tmp"
     attempts: list[Operation] = []
 
@@ -340,7 +340,7 @@ def test_clean_stop_waits_for_sequential_seals() -> None:
     log.roll()
     site.append(log)
     log.roll()
-    # The second seal fails: what it should have made durable may be lost.
+    # The second seal fails: the data that it should have synced may be lost.
     site.files.fail_when(
         lambda operation: operation.path.endswith(f"{6:020}.snapshot.tmp"), errno.EIO
     )
