@@ -106,7 +106,7 @@ def test_a_number_is_shown_as_java_shows_it(plog: Plog, run: RunTool, topic: str
     refusal = plog.refusal(
         "consume", *_all(topic, "--value-deserializer", as_long.replace("Long", "Integer"))
     )
-    assert "8 bytes are nothing for IntegerDeserializer" in refusal
+    assert "IntegerDeserializer cannot read 8 bytes" in refusal
     assert "Processed a total of 1 messages" in refusal
 
 
@@ -178,7 +178,7 @@ def test_a_record_that_is_refused_is_told_with_its_line_and_others_go_on(
     told = plog.refusal(
         "produce", "--topic", topic, *options, stdin=b"a\n" + large + b"\nb\n"
     )  # fmt: skip
-    assert told.startswith("plog: line 2 was not delivered: a record of about 20000")
+    assert told.startswith("plog: line 2 was not delivered: cannot send a record of about 20000")
     assert len(told.splitlines()) == 1
     assert _values(plog, topic) == [b"a", b"b"]
 

@@ -14,7 +14,7 @@ from tests.helpers.sim_ports import SimPorts
 @pytest.mark.parametrize(
     ("data", "words"),
     [
-        (b"\0\0\0\x23\0\x12\0\3", "a Kafka request: connect Kafka clients to advertised"),
+        (b"\0\0\0\x23\0\x12\0\3", "a Kafka request: connect Kafka clients to an address"),
         (b"\x16\x03\x01", "a TLS handshake: plog.http.port does not support HTTPS"),
     ],
 )

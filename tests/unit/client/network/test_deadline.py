@@ -218,7 +218,7 @@ def test_init_transactions_keeps_its_timeout(sim: SimNetwork, fault: Fault) -> N
     check_limit(sim, core.init_transactions(LIMIT_S))
 
 
-def test_impatient_caller_leaves_the_connection_to_others(sim: SimNetwork) -> None:
+def test_call_with_short_deadline_keeps_the_connection_open(sim: SimNetwork) -> None:
     cluster = Cluster(sim, AdminSettings(bootstrap_servers=sim.bootstrap_servers))
     [node] = sim.run(cluster.refresh(())).brokers
     connection = sim.run(cluster.connection(node))
@@ -233,7 +233,7 @@ def test_impatient_caller_leaves_the_connection_to_others(sim: SimNetwork) -> No
     assert not connection.is_open, "request.timeout.ms is the limit of the connection"
 
 
-def test_attempt_to_connect_outlives_the_call_that_began_it(sim: SimNetwork) -> None:
+def test_connection_attempt_outlives_the_call_that_started_it(sim: SimNetwork) -> None:
     cluster = Cluster(sim, AdminSettings(bootstrap_servers=sim.bootstrap_servers))
     sim.on_request = None
     [node] = sim.run(cluster.refresh(())).brokers

@@ -20,7 +20,7 @@ MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
         (";", {}),
     ],
 )
-def test_options_are_words_or_quoted(options: str, expected: dict[str, str]) -> None:
+def test_option_values_may_be_quoted(options: str, expected: dict[str, str]) -> None:
     entry = parse_jaas(f"{MODULE} required {options}")
     assert entry.module == MODULE
     assert entry.module_name == "ScramLoginModule"
@@ -44,7 +44,7 @@ def test_options_are_words_or_quoted(options: str, expected: dict[str, str]) -> 
         (f"{MODULE} required; {MODULE} required;", "use a single login module"),
     ],
 )
-def test_what_is_wrong_is_said_without_secrets(text: str, problem: str) -> None:
+def test_errors_do_not_contain_secrets(text: str, problem: str) -> None:
     with pytest.raises(JaasError, match=problem) as caught:
         parse_jaas(text)
     assert "secret" not in str(caught.value)

@@ -26,7 +26,7 @@ def _settings(**keywords: object) -> ClientSettings:
         ("SASL_SSL", True, True),
     ],
 )
-def test_the_protocol_is_of_two_parts(protocol: str, tls: bool, sasl: bool) -> None:
+def test_protocol_selects_tls_and_sasl(protocol: str, tls: bool, sasl: bool) -> None:
     settings = _settings(
         security_protocol=protocol,
         sasl_mechanism="PLAIN",
@@ -56,13 +56,13 @@ def test_the_protocol_is_of_two_parts(protocol: str, tls: bool, sasl: bool) -> N
         ({"ssl_enabled_protocols": "TLSv1.1"}, "allowed: any of TLSv1.2, TLSv1.3"),
     ],
 )
-def test_what_is_wrong_with_tls(keywords: dict[str, object], problem: str) -> None:
+def test_invalid_tls_settings_are_refused(keywords: dict[str, object], problem: str) -> None:
     with pytest.raises(ConfigError, match=problem):
         _settings(security_protocol="SSL", **keywords)
 
 
 @pytest.mark.parametrize("given", ["", "none", "NONE"])
-def test_the_host_name_is_checked_unless_it_is_switched_off(given: str) -> None:
+def test_host_name_is_checked_unless_disabled(given: str) -> None:
     on = _settings(security_protocol="SSL")
     assert on.ssl_endpoint_identification_algorithm == "https"
     off = _settings(security_protocol="SSL", ssl_endpoint_identification_algorithm=given)
@@ -96,7 +96,7 @@ def test_the_host_name_is_checked_unless_it_is_switched_off(given: str) -> None:
         ),
     ],
 )
-def test_what_is_wrong_with_a_log_in(keywords: dict[str, object], problem: str) -> None:
+def test_invalid_sasl_settings_are_refused(keywords: dict[str, object], problem: str) -> None:
     with pytest.raises(ConfigError, match=problem):
         _settings(security_protocol="SASL_PLAINTEXT", **keywords)
 
@@ -113,11 +113,11 @@ def test_what_is_wrong_with_a_log_in(keywords: dict[str, object], problem: str) 
         },
     ],
 )
-def test_a_complete_log_in_is_taken(keywords: dict[str, object]) -> None:
+def test_complete_sasl_settings_are_accepted(keywords: dict[str, object]) -> None:
     assert _settings(security_protocol="SASL_SSL", **keywords).warnings == ()
 
 
-def test_settings_of_another_protocol_are_idle_and_warned_of() -> None:
+def test_settings_of_another_protocol_cause_a_warning() -> None:
     settings = _settings(ssl_truststore_location="ca.pem", sasl_jaas_config=PLAIN)
     assert settings.warnings == (
         "ssl.truststore.location: no effect, because security.protocol is PLAINTEXT; set it to"
