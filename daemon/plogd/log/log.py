@@ -447,7 +447,7 @@ class Log:
                 return self._lane.roll()
             try:
                 self.roll()
-            except KafkaStorageError as error:  # Older segments are deleted all the same.
+            except KafkaStorageError as error:  # Delete older segments anyway.
                 self._hooks.report("cannot roll a segment for retention: {error}", error=str(error))
 
     def _delete_first(self, count: int, new_start_offset: int) -> None:

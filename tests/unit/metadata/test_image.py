@@ -173,7 +173,7 @@ def test_record_that_does_not_fit_the_state_raises(record: MetadataRecord) -> No
 
 
 class TestRecordsFor:
-    """Return the records that `records_for` makes of the change, after replaying them."""
+    """The records of `records_for` make the change when they are replayed."""
 
     def made(self, image: MetadataImage, *changes: Change) -> MetadataImage:
         new_topics = {str(c.key[1]): c.value for c in changes if isinstance(c.value, TopicValue)}
