@@ -84,7 +84,7 @@ def _create_log(
     topic_partition, topic_id = new_log.topic_partition, new_log.topic_id
     directory = posixpath.join(log_dir, file_names.partition_dir_name(topic_partition))
     if files.exists(directory):
-        put_aside(files, log_dir, topic_partition, topic_id.hex())
+        rename_as_stray(files, log_dir, topic_partition, topic_id.hex())
     try:
         files.mkdir(directory)
         segment = LogSegment.create(files, directory, 0, new_log.config)
@@ -109,7 +109,7 @@ def _create_log(
     )
 
 
-def put_aside(
+def rename_as_stray(
     files: Files, log_dir: str, topic_partition: TopicPartition, unique_id: str
 ) -> str | None:
     """Rename a partition's directory to a ``-stray`` name, and return that. Raises OSError.

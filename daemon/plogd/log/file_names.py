@@ -76,7 +76,7 @@ class PartitionDirName(NamedTuple):
 
 
 def segment_file_name(base_offset: int, suffix: str, state: str = "") -> str:
-    """The name of one file of a segment.
+    """Return the name of a file of a segment.
 
     >>> segment_file_name(42, LOG_SUFFIX)
     '00000000000000000042.log'
@@ -100,12 +100,12 @@ def stray_state(number: int) -> str:
 
 
 def segment_path(directory: str, base_offset: int, suffix: str, state: str = "") -> str:
-    """The path of one file of a segment in `directory`."""
+    """Return the path of a file of a segment in `directory`."""
     return posixpath.join(directory, segment_file_name(base_offset, suffix, state))
 
 
 def parse_segment_file_name(name: str) -> SegmentFileName | None:
-    """Take a segment file's name apart; None if it is not one.
+    """Parse a segment file's name; None if it is not one.
 
     >>> parse_segment_file_name("00000000000000000042.timeindex.deleted")
     SegmentFileName(base_offset=42, suffix='.timeindex', state='.deleted')
@@ -118,7 +118,7 @@ def parse_segment_file_name(name: str) -> SegmentFileName | None:
 
 
 def partition_dir_name(topic_partition: TopicPartition) -> str:
-    """The name of a partition's directory.
+    """Return the name of a partition's directory.
 
     >>> partition_dir_name(TopicPartition("page-views", 3))
     'page-views-3'
@@ -127,7 +127,7 @@ def partition_dir_name(topic_partition: TopicPartition) -> str:
 
 
 def is_metadata_dir(directory: str) -> bool:
-    """Whether a directory holds the log of the embedded metadata store.
+    """Return whether a directory holds the log of the embedded metadata store.
 
     >>> is_metadata_dir("/data/__cluster_metadata-0"), is_metadata_dir("/data/orders-0")
     (True, False)
@@ -136,9 +136,9 @@ def is_metadata_dir(directory: str) -> bool:
 
 
 def deleted_dir_name(topic_partition: TopicPartition, unique_id: str) -> str:
-    """The name a partition's directory gets while it waits to be deleted.
+    """Return the name of a partition's directory that is to be deleted.
 
-    The topic is cut where the whole would not fit into a file name. `unique_id` is 32 hex digits.
+    Shortens the topic if the name would be too long for a file. `unique_id` is 32 hex digits.
 
     >>> deleted_dir_name(TopicPartition("page-views", 3), "0123456789abcdef0123456789abcdef")
     'page-views-3.0123456789abcdef0123456789abcdef-delete'
@@ -147,7 +147,7 @@ def deleted_dir_name(topic_partition: TopicPartition, unique_id: str) -> str:
 
 
 def stray_dir_name(topic_partition: TopicPartition, unique_id: str) -> str:
-    """The name a partition's directory gets when no known topic owns it; cut as the one above.
+    """Return the name of a stray partition directory; shortens the topic as above.
 
     >>> stray_dir_name(TopicPartition("page-views", 3), "0123456789abcdef0123456789abcdef")
     'page-views-3.0123456789abcdef0123456789abcdef-stray'
@@ -161,7 +161,7 @@ def _marked_dir_name(topic_partition: TopicPartition, unique_id: str, suffix: st
 
 
 def parse_partition_dir_name(name: str) -> PartitionDirName | None:
-    """Take a partition directory's name apart; None if it is not one.
+    """Parse a partition directory's name; None if it is not one.
 
     >>> parse_partition_dir_name("page-views-3")
     PartitionDirName(topic_partition=TopicPartition(topic='page-views', partition=3), state='')

@@ -1,18 +1,16 @@
 """A partition's log: an append-only sequence of record batches in segment files.
 
-`Log` assigns offsets, requests syncs, and maps a read to a slice of a segment file. The rules for
-one batch are in batch_validator.py, producers' sequence numbers in producer_state.py, the files of
-one segment in segment/log_segment.py, truncation after a crash in recovery/log_recovery.py, and
-operations on several logs in log_manager.py. replica/partition.py decides when an append is allowed
-and which offsets consumers may read.
+`Log` assigns offsets, requests syncs, and maps a read to a slice of a segment file. Not here: the
+rules for a batch (batch_validator.py), producer state, single segments, truncation after a crash
+(recovery/), and several logs (log_manager.py). replica/partition.py decides when an append is
+allowed and which offsets consumers may read.
 
 Called on the reactor's thread. Three offsets rise in step: the high watermark, the durable end D
-and the log end offset (docs/architecture.md, "Group commit"). Appends write, and rolls create the
-new segment, synchronously, unless the disk is slow (disk/lane_writes.py). Syncing, sealing and
-deleting run as jobs.
+and the log end offset (docs/architecture.md, "Group commit"). Appends and rolls write synchronously
+unless the disk is slow (disk/lane_writes.py); syncing, sealing and deleting are jobs.
 
-Source: Kafka 3.9 UnifiedLog and LocalLog; the paper, section 3.1. Invariant: an append that raises
-any exception leaves no bytes in the file and no changed state.
+Source: Kafka 3.9 UnifiedLog and LocalLog; the paper, section 3.1.
+Invariant: an append that raises any exception leaves no bytes in the file and no changed state.
 """
 
 from __future__ import annotations
@@ -37,11 +35,7 @@ from plogd.topic_config import TopicConfig
 
 
 class Log:
-    """A partition's log on disk: its segments, offsets, leader epochs and producer state.
-
-    Always, `log_start_offset` <= `high_watermark` <= `log_end_offset`. Used on the reactor's thread
-    only, except where a method is documented as a job.
-    """
+    """A log on disk, with `log_start_offset` <= `high_watermark` <= `log_end_offset`."""
 
     def __init__(
         self,
@@ -66,13 +60,11 @@ class Log:
         self.high_watermark = state.high_watermark
         self.recovery_point = state.recovery_point
         self.on_durable: Callable[[], None] = lambda: None
-        """Called when more of the log is durable, and when writes to a slow disk have completed or
-        failed."""
+        """Called when more is durable, and when writes to a slow disk have completed or failed."""
         self.offline = False
         self.closed = False
         self.refuses_writes = False
-        """Set while the leader epoch this broker started with is not on disk for lack of space
-        (rule R6)."""
+        """Set while the disk is too full to record this broker's leader epoch (rule R6)."""
         self._segments = Segments(state.segments)
         self._files = files
         self._rounds = rounds
@@ -272,9 +264,7 @@ class Log:
         self._requested_end_offset, self._unflushed_since_ms = self.log_end_offset, None
 
     def begin_sync(self) -> SyncTicket | None:
-        """Return the files to sync and the end that will then be durable; None if the log is
-        closed.
-        """
+        """Return the files to sync and the end they make durable; None if the log is closed."""
         if self.closed or self.offline:
             return None
         files = [segment.records_file.retain() for segment in self._dirty]
@@ -350,10 +340,9 @@ class Log:
     ) -> FetchData:
         """Return the batches from the one containing `offset` on, as a slice of one segment file.
 
-        `end_offset` is the first offset not to return (the high watermark, or the log end offset
-        for a follower). With `at_least_one` the first batch is returned whole even if it exceeds
-        `max_bytes`. Takes one index look-up. Raises OffsetOutOfRange, KafkaStorageError; with
-        `nowait`, ColdRead.
+        `end_offset` is the first offset not to return: the high watermark, or for followers the log
+        end offset. With `at_least_one`, the first batch is whole even if it exceeds `max_bytes`.
+        One index look-up. Raises OffsetOutOfRange, KafkaStorageError; ColdRead, with `nowait`.
         """
         if not self.log_start_offset <= offset <= self.log_end_offset:
             raise OffsetOutOfRange(
@@ -405,11 +394,7 @@ class Log:
     # -- retention ----------------------------------------------------------------------------
 
     def apply_retention(self, now_ms: int) -> int:
-        """Delete segments that exceed ``retention.ms`` or ``retention.bytes``, or precede the log
-        start.
-
-        Returns the number of deleted segments.
-        """
+        """Delete segments that retention allows or that precede the log start; return how many."""
         policy = RetentionPolicy.of(self.config)
         self._roll_if_expired(policy, now_ms)
         if self.closed or self.offline:
@@ -419,8 +404,8 @@ class Log:
     def delete_records_before(self, offset: int) -> None:
         """Move the log start offset up to `offset`, and delete the segments below it.
 
-        A crash may undo this until the log start is on disk: see `LogManager.write_log_start_of`.
-        Raises KafkaStorageError, and OffsetOutOfRange if `offset` is above the high watermark.
+        A crash may undo this until `LogManager.write_log_start_of`. Raises KafkaStorageError, and
+        OffsetOutOfRange above the high watermark.
         """
         if self.offline or self.closed:
             raise self.not_open()
@@ -462,8 +447,7 @@ class Log:
                 return self._lane.roll()
             try:
                 self.roll()
-            except KafkaStorageError as error:
-                # A full disk must not keep retention from deleting the older segments.
+            except KafkaStorageError as error:  # Delete older segments anyway.
                 self._hooks.report("cannot roll a segment for retention: {error}", error=str(error))
 
     def _delete_first(self, count: int, new_start_offset: int) -> None:

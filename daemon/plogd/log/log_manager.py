@@ -195,9 +195,7 @@ class LogManager:
     def load_metadata_log(
         self, topic_partition: TopicPartition, topic_id: Uuid, config: TopicConfig
     ) -> Later[Log]:
-        """Load the embedded store's log from the directory that holds it, or create it in the
-        first.
-        """
+        """Load the embedded store's log where it exists, or create it in the first directory."""
         return spawn(self._load_metadata_log(topic_partition, topic_id, config))
 
     async def _load_metadata_log(
@@ -228,8 +226,7 @@ class LogManager:
         return log
 
     def load_logs(self, topic_of: TopicOf) -> Later[None]:
-        """Load every other log; move the directories of topics unknown to `topic_of` to ``-stray``
-        names.
+        """Load every other log; rename the directories of unknown topics to ``-stray`` names.
 
         Removes directories that are marked for deletion. A stray directory (its topic id is
         unknown) stays on disk for the operator to inspect. A log directory that cannot be read goes
@@ -376,9 +373,7 @@ class LogManager:
         return self._write_everywhere(file_names.RECOVERY_POINT_CHECKPOINT)
 
     def write_high_watermarks(self) -> Later[None]:
-        """Write replication-offset-checkpoint in every directory; offsets are capped at the durable
-        end.
-        """
+        """Write replication-offset-checkpoint in every directory, at most the durable ends."""
         return self._write_everywhere(file_names.HIGH_WATERMARK_CHECKPOINT)
 
     def write_log_starts(self) -> Later[None]:
@@ -386,10 +381,7 @@ class LogManager:
         return self._write_everywhere(file_names.LOG_START_OFFSET_CHECKPOINT)
 
     def write_log_start_of(self, log: Log) -> Later[bool]:
-        """Make the start of `log` durable and return whether that succeeded.
-
-        Until it succeeds, a crash may undo deletions.
-        """
+        """Make the start of `log` durable, or else a crash may undo deletions; return success."""
         written = self._dirs[log.log_dir].log_starts.get(log.topic_partition, 0)
         if written >= log.log_start_offset:
             return ready(True)
@@ -413,9 +405,7 @@ class LogManager:
             self.storage_failed(log_dir, error)
 
     def _operation_failed(self, path: str, error: OSError) -> None:
-        """Take the directory offline, unless the disk is only full: then report it, at a limited
-        rate.
-        """
+        """Take the directory offline; if the disk is only full, report that at a limited rate."""
         if not is_refusal(error):
             self.storage_failed(path, error)
             return

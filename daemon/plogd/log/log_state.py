@@ -1,4 +1,4 @@
-"""What passes between a `Log` and its `LogManager`: the state on disk, and callbacks.
+"""The interface between a `Log` and its `LogManager`: the loaded state, and callbacks.
 
 Recovery (recovery/log_recovery.py) or creation (creation.py) builds a `LogState`; `LogManager`
 opens a `Log` over it and passes it its `LogHooks`.

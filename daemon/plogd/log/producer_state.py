@@ -253,8 +253,7 @@ class ProducerStateManager:
             )
 
     def note_refused(self, header: BatchHeader) -> None:
-        """Record that a batch was refused for lack of space, so that its producer must send it
-        first.
+        """Record a batch refused for lack of space: its producer must send it first.
 
         Does nothing for a known producer, whose next sequence number is known.
         """

@@ -37,9 +37,7 @@ class RetentionPolicy:
 
     @classmethod
     def of(cls, config: TopicConfig) -> RetentionPolicy:
-        """Return the policy of a topic's settings; no limits unless ``cleanup.policy`` has
-        ``delete``.
-        """
+        """Return a topic's policy; without limits unless ``cleanup.policy`` has ``delete``."""
         if not config.deletes_old_segments:
             return KEEP_EVERYTHING
         return cls(retention_ms=config.retention_ms, retention_bytes=config.retention_bytes)

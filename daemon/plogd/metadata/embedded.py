@@ -282,9 +282,7 @@ class EmbeddedStore:
                 notify_all([*self._outcomes([write]), self._pump])
 
     def _append_group(self, group: list[PendingWrite]) -> Iterable[Callable[[], None]]:
-        """Append the next writes, which are added to `group`; return the callbacks that are due
-        now.
-        """
+        """Append the next writes, and add them to `group`; return the callbacks due now."""
         records: list[MetadataRecord] = []
         try:
             self._take_group(group, records)
@@ -302,9 +300,7 @@ class EmbeddedStore:
         return ()
 
     def _take_group(self, group: list[PendingWrite], records: list[MetadataRecord]) -> None:
-        """Add the writes that may share a batch to `group`, in order, and their records to
-        `records`.
-        """
+        """Move writes that may share a batch to `group`, in order, and add their records."""
         touched: set[Key] = set()
         while self._queue and len(records) < _GROUP_RECORDS:
             write = self._queue[0]

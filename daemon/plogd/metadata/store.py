@@ -107,9 +107,7 @@ class Written:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conflict:
-    """The change was not made, because the key had another version; these are its value and
-    version.
-    """
+    """The change was not made, because the key had another version: these are its contents."""
 
     value: Any
     version: int

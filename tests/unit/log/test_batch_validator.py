@@ -1,4 +1,4 @@
-"""Which batches a log takes, which it refuses and with what error, and what it makes of them."""
+"""The batches that a log accepts or refuses, with which error, and their conversion."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _validate(
 
 
 def _with_header(batch: memoryview, **fields: int) -> memoryview:
-    """The batch with other header fields and a checksum that fits them."""
+    """Return the batch with other header fields and a matching checksum."""
     header = parse_header(batch)._replace(**fields)
     changed = bytearray(batch)
     HEADER.pack_into(changed, 0, *header)
@@ -75,7 +75,7 @@ def _with_header(batch: memoryview, **fields: int) -> memoryview:
 
 
 @pytest.mark.parametrize("compression", CODECS)
-def test_plain_batch_is_taken_where_it_lies(compression: Compression) -> None:
+def test_plain_batch_is_accepted_without_a_copy(compression: Compression) -> None:
     batch = client_batch(timestamps=[T0 - 5, T0 - 1, T0 - 3], compression=compression)
     before = bytes(batch)
     validated = _validate(batch)
@@ -85,13 +85,13 @@ def test_plain_batch_is_taken_where_it_lies(compression: Compression) -> None:
     assert validated.max_timestamp_offset_delta == 2
 
 
-def test_records_without_timestamps_are_taken() -> None:
+def test_records_without_timestamps_are_accepted() -> None:
     config = replace(PLAIN, message_timestamp_before_max_ms=HOUR_MS)
     assert _validate(client_batch(timestamp=-1), config).max_timestamp == -1
     assert _validate(client_batch(timestamps=[-1, T0]), config).max_timestamp == T0
 
 
-def test_idempotent_batch_is_taken() -> None:
+def test_idempotent_batch_is_accepted() -> None:
     batch = client_batch(3, producer_id=5, producer_epoch=0, base_sequence=2**31 - 1)
     assert _validate(batch).header.last_sequence == 1
 
@@ -113,11 +113,11 @@ def _refuse(
     assert caught.value.code is error.code
 
 
-def test_no_batch_at_all_is_refused() -> None:
+def test_empty_data_is_refused() -> None:
     _refuse(InvalidRecord, b"")
 
 
-def test_bytes_cut_short_are_corrupt() -> None:
+def test_truncated_batch_is_corrupt() -> None:
     batch = bytes(client_batch())
     for end in range(1, len(batch)):
         _refuse(CorruptMessage, batch[:end])
@@ -125,11 +125,11 @@ def test_bytes_cut_short_are_corrupt() -> None:
 
 @settings(deadline=None)
 @given(st.integers(0, len(client_batch(3)) * 8 - 1))
-def test_a_flipped_bit_is_noticed_wherever_the_broker_does_not_overwrite_it(bit: int) -> None:
+def test_flipped_bit_is_detected_outside_fields_that_the_broker_sets(bit: int) -> None:
     batch = client_batch(3)
     batch[bit // 8] ^= 1 << bit % 8
     if 12 <= bit // 8 < 16:
-        _validate(batch)  # The leader epoch is the broker's to set.
+        _validate(batch)  # The broker sets the leader epoch.
     else:
         with pytest.raises(KafkaError):
             _validate(batch)
@@ -156,11 +156,11 @@ def test_unknown_magic_is_corrupt(magic: int) -> None:
 
 
 @pytest.mark.parametrize("length", [-1, 0, 48, 2**31 - 1, -(2**31)])
-def test_a_length_that_lies_is_corrupt(length: int) -> None:
+def test_wrong_length_is_corrupt(length: int) -> None:
     _refuse(CorruptMessage, _with_header(client_batch(), batch_length=length))
 
 
-def test_a_batch_larger_than_the_topic_takes_is_refused_before_its_checksum() -> None:
+def test_batch_above_max_message_bytes_is_refused_before_its_checksum() -> None:
     batch = client_batch(value=b"v" * 1000)
     _validate(batch, replace(PLAIN, max_message_bytes=len(batch)))
     batch[-1] ^= 1
@@ -191,7 +191,7 @@ def test_two_batches_are_refused() -> None:
         {"producer_id": 5, "producer_epoch": 0, "base_sequence": -2},
     ],
 )
-def test_headers_that_contradict_themselves_are_refused(fields: dict[str, int]) -> None:
+def test_inconsistent_headers_are_refused(fields: dict[str, int]) -> None:
     _refuse(InvalidRecord, _with_header(client_batch(3), **fields))
 
 
@@ -204,7 +204,7 @@ def test_records_without_bytes_are_refused() -> None:
         )
 
 
-def test_broker_time_is_not_the_clients_to_claim() -> None:
+def test_log_append_time_of_a_client_is_refused() -> None:
     _refuse(InvalidTimestamp, _with_header(client_batch(), attributes=0x08))
 
 
@@ -234,15 +234,15 @@ def test_timestamps_in_the_past_are_refused_even_in_the_middle_of_a_batch(
     _refuse(InvalidTimestamp, too_old, config)
 
 
-def test_a_bound_that_no_timestamp_can_fall_below_needs_no_look_at_the_records() -> None:
+def test_records_are_not_read_without_a_lower_timestamp_bound() -> None:
     config = replace(PLAIN, message_timestamp_before_max_ms=T0)
     damaged = client_batch(3)
-    damaged[-1] ^= 1  # With a checksum that fits, only a walk would notice.
+    damaged[-1] ^= 1  # With a matching checksum, only a walk would detect it.
     _validate(_with_header(damaged), config)
 
 
 @pytest.mark.parametrize("compression", CODECS)
-def test_log_append_time_is_given_to_the_whole_batch(compression: Compression) -> None:
+def test_log_append_time_applies_to_the_whole_batch(compression: Compression) -> None:
     config = replace(
         PLAIN,
         message_timestamp_type="LogAppendTime",
@@ -261,7 +261,7 @@ def test_log_append_time_is_given_to_the_whole_batch(compression: Compression) -
 
 
 @pytest.mark.parametrize("compression", CODECS)
-def test_compacted_topic_needs_keys(compression: Compression) -> None:
+def test_compacted_topic_requires_keys(compression: Compression) -> None:
     for policy in (("compact",), ("delete", "compact")):
         config = replace(PLAIN, cleanup_policy=policy)
         _validate(client_batch(3, compression=compression), config)
@@ -269,13 +269,13 @@ def test_compacted_topic_needs_keys(compression: Compression) -> None:
         _refuse(InvalidRecord, client_batch(3, key=None, compression=compression), config)
 
 
-def test_compacted_topic_with_broker_time_needs_keys_too() -> None:
+def test_compacted_topic_with_log_append_time_requires_keys() -> None:
     config = replace(PLAIN, cleanup_policy=("compact",), message_timestamp_type="LogAppendTime")
     _validate(client_batch(timestamp=5), config)
     _refuse(InvalidRecord, client_batch(key=None), config)
 
 
-def test_records_that_cannot_be_read_are_refused_where_they_must_be() -> None:
+def test_unreadable_records_are_refused_when_they_must_be_read() -> None:
     config = replace(PLAIN, cleanup_policy=("compact",))
     for compression in CODECS:
         batch = client_batch(3, compression=compression)
@@ -290,7 +290,7 @@ def test_records_that_cannot_be_read_are_refused_where_they_must_be() -> None:
 
 @pytest.mark.parametrize("target", ["uncompressed", "gzip", "snappy", "lz4", "zstd"])
 @pytest.mark.parametrize("source", CODECS)
-def test_topics_codec_is_applied(source: Compression, target: str) -> None:
+def test_batch_is_recompressed_with_the_topics_codec(source: Compression, target: str) -> None:
     wanted = Compression.NONE if target == "uncompressed" else Compression[target.upper()]
     batch = client_batch(
         timestamps=[T0 - 9, T0 - 3, T0 - 5],
@@ -321,7 +321,7 @@ def test_batch_that_grows_too_large_in_another_codec_is_refused() -> None:
     _refuse(MessageTooLarge, batch, config)
 
 
-def test_other_codec_and_broker_time_go_together() -> None:
+def test_recompression_and_log_append_time_can_be_combined() -> None:
     config = replace(PLAIN, compression_type="gzip", message_timestamp_type="LogAppendTime")
     validated = _validate(client_batch(timestamp=5), config)
     assert validated.header.compression is Compression.GZIP
@@ -337,7 +337,9 @@ LOOKED_INTO = {
 
 @pytest.mark.parametrize("setting", LOOKED_INTO)
 @pytest.mark.parametrize("compression", CODECS[1:])
-def test_a_bomb_is_refused_where_it_would_go_off(setting: str, compression: Compression) -> None:
+def test_decompression_bomb_is_refused_when_it_must_be_read(
+    setting: str, compression: Compression
+) -> None:
     batch = client_batch(2, value=bytes(1 << 20), timestamp=T0, compression=compression)
     assert len(batch) < 100_000
     config = replace(LOOKED_INTO[setting], max_message_bytes=100_000)
@@ -351,10 +353,11 @@ def test_a_bomb_is_refused_where_it_would_go_off(setting: str, compression: Comp
         tracemalloc.stop()
     assert peak < 4 * 16 * config.max_message_bytes
     _validate(batch, replace(config, max_message_bytes=(2 << 20) // 16 + 100))
-    _validate(batch, replace(PLAIN, max_message_bytes=100_000))  # Nobody looks into this one.
+    # The broker does not read this one.
+    _validate(batch, replace(PLAIN, max_message_bytes=100_000))
 
 
-def test_a_batch_of_too_many_records_is_refused_where_each_is_looked_at() -> None:
+def test_batch_of_too_many_records_is_refused_when_each_is_read() -> None:
     count = MAX_WALKED_RECORDS + 1
     batch = client_batch(2, compression=Compression.ZSTD)
     batch = _with_header(batch, records_count=count, last_offset_delta=count - 1)
@@ -384,7 +387,7 @@ def _offset(batch: memoryview, base_offset: int) -> bytes:
     return bytes(_with_header(batch, base_offset=base_offset, attributes=0x08))
 
 
-def test_replicated_batches_come_many_at_once_and_as_they_are() -> None:
+def test_replicated_batches_are_split_and_unchanged() -> None:
     data = _offset(client_batch(2, key=None), 70) + _offset(client_batch(3, key=None), 72)
     config = replace(PLAIN, cleanup_policy=("compact",), compression_type="gzip")
     view = memoryview(bytearray(data))
@@ -413,7 +416,7 @@ def test_replicated_batches_are_checked_for_damage() -> None:
     ),
     st.sampled_from([("delete",), ("compact",)]),
 )
-def test_whatever_the_header_says_the_outcome_is_a_batch_or_an_error_for_the_client(
+def test_any_header_results_in_a_batch_or_a_client_error(
     count: int, compression: Compression, fields: dict[str, int], policy: tuple[str, ...]
 ) -> None:
     batch = _with_header(client_batch(count, compression=compression), **fields)

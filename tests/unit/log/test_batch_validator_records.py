@@ -1,4 +1,4 @@
-"""Batches whose records have to be read: limits, steps, checks, and when that takes a job."""
+"""Batches whose records must be read: limits, steps, checks, and when that takes a job."""
 
 from __future__ import annotations
 
@@ -52,7 +52,8 @@ def test_conversion_ends_as_soon_as_its_result_is_too_large() -> None:
     batch = client_batch(value=value, timestamp=T0, compression=Compression.NONE)
     steps: list[None] = []
     config = replace(PLAIN, compression_type="gzip", max_message_bytes=200_000)
-    rules = BatchRules.of(config)._replace(max_bytes=1 << 30)  # As if the limit were lowered now.
+    # As if the limit had just been lowered.
+    rules = BatchRules.of(config)._replace(max_bytes=1 << 30)
     with pytest.raises(MessageTooLarge, match=r"max\.message\.bytes=200000"):
         validate_batch(
             batch,
@@ -64,7 +65,7 @@ def test_conversion_ends_as_soon_as_its_result_is_too_large() -> None:
     assert 0 < len(steps) < 6
 
 
-def test_validation_can_be_ended_between_steps() -> None:
+def test_validation_can_be_aborted_between_steps() -> None:
     def stop() -> None:
         raise InterruptedError
 
@@ -75,7 +76,7 @@ def test_validation_can_be_ended_between_steps() -> None:
         )
 
 
-def test_each_record_passes_the_check_of_its_topic() -> None:
+def test_each_record_is_checked_by_the_topics_record_check() -> None:
     checked: list[tuple[bytes | None, bytes | None]] = []
     reading = RecordReading(check_record=lambda key, value: checked.append((key, value)))
     validate(client_batch(2, key=b"k", value=b"v"), reading=reading)
@@ -94,7 +95,7 @@ def test_each_record_passes_the_check_of_its_topic() -> None:
 
 
 @pytest.mark.parametrize("compression", CODECS)
-def test_bytes_to_read_tells_what_needs_a_job(compression: Compression) -> None:
+def test_bytes_to_read_decides_whether_a_job_is_needed(compression: Compression) -> None:
     batch = client_batch(2, timestamp=T0, compression=compression)
     size = len(batch) - HEADER_SIZE if compression is Compression.NONE else FAR_TOO_MANY
     assert bytes_to_read(batch, BatchRules.of(PLAIN), T0) == 0

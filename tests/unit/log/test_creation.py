@@ -1,4 +1,4 @@
-"""New logs: durable when they are there, nothing left when they are not."""
+"""New logs: durable when created, and nothing left after a failure."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ FILES_OF_A_LOG = [
 
 @pytest.fixture(autouse=True, params=["each by itself", "together"])
 def _made(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """How logs become durable: whatever holds of one way holds of the other."""
+    """Both ways to make logs durable: each test runs with each of them."""
     monkeypatch.setattr(creation, "_SYNC_FS_FROM", 1 if request.param == "together" else 1000)
 
 
 class Spy(SimFiles):
-    """Remembers every file that was opened for append."""
+    """Records every file that was opened for append."""
 
     opened: list[File]
 
@@ -41,7 +41,7 @@ class Spy(SimFiles):
         return file
 
     def still_open(self) -> list[str]:
-        """The paths of the files nobody closed; closes them."""
+        """Close the files that are still open and return their paths."""
         left = []
         for file in self.opened:
             try:
@@ -67,12 +67,12 @@ def _create(files: SimFiles, *new_logs: NewLog) -> list[LogState]:
 
 
 def _create_and_use(files: SimFiles, new_log: NewLog | None = None) -> None:
-    """Make one log, and write something to it."""
+    """Create one log and write to it."""
     [state] = _create(files, *([] if new_log is None else [new_log]))
     state.segments[0].records_file.append(b"something")
 
 
-def test_a_new_log_is_empty_and_knows_whose_it_is() -> None:
+def test_new_log_is_empty_and_has_its_topic_id() -> None:
     files = _files()
     [state] = _create(files)
     assert state.directory == "/a/t-0"
@@ -102,7 +102,7 @@ def test_many_new_logs_cost_two_syncs(monkeypatch: pytest.MonkeyPatch) -> None:
     assert syncs() == ["/a", "/a"]
 
 
-def test_where_the_file_system_cannot_be_trusted_each_log_is_synced() -> None:
+def test_each_log_is_synced_without_reliable_syncfs() -> None:
     files = _files()
     files.sync_fs_supported = False
     syncs = spied(files, "sync", "sync_dir", "sync_fs")
@@ -110,8 +110,8 @@ def test_where_the_file_system_cannot_be_trusted_each_log_is_synced() -> None:
     assert syncs() == [f"/a/t-0/{file_names.PARTITION_METADATA}.tmp", "/a/t-0", "/a"]
 
 
-def test_a_directory_that_says_whose_it_is_is_a_whole_log_after_any_crash() -> None:
-    """Recovery takes a directory with the topic's id for the log, one without for a stray."""
+def test_directory_with_a_topic_id_is_complete_after_any_crash() -> None:
+    """Recovery loads a directory with the topic's id, and considers one without it stray."""
     total = _files()
     _create(total)
     for number in range(1, total.operations + 1):
@@ -125,7 +125,7 @@ def test_a_directory_that_says_whose_it_is_is_a_whole_log_after_any_crash() -> N
                 assert read_topic_id(after, "/a/t-0") in (None, TOPIC_ID)
 
 
-def test_a_directory_in_the_way_is_put_aside() -> None:
+def test_existing_directory_is_renamed_as_stray() -> None:
     files = _files()
     _create_and_use(files)
     _create_and_use(files)
@@ -134,7 +134,7 @@ def test_a_directory_in_the_way_is_put_aside() -> None:
     assert files.listdir(f"/a/{stray}") == FILES_OF_A_LOG
 
 
-def test_what_was_put_aside_before_stays_when_it_happens_again() -> None:
+def test_earlier_stray_directory_stays() -> None:
     files = _files()
     for _ in range(3):
         _create_and_use(files)
@@ -142,8 +142,8 @@ def test_what_was_put_aside_before_stays_when_it_happens_again() -> None:
     assert files.listdir("/a") == ["t-0", stray, stray.replace("-stray", "1-stray")]
 
 
-def test_what_is_put_aside_again_and_again_gets_a_name_each_time() -> None:
-    """Crash after crash may leave something in the way."""
+def test_each_stray_directory_gets_a_unique_name() -> None:
+    """Repeated crashes may leave a directory of the same name."""
     files = _files()
     for _ in range(4):
         _create_and_use(files)
@@ -154,7 +154,7 @@ def test_what_is_put_aside_again_and_again_gets_a_name_each_time() -> None:
         assert file_names.parse_partition_dir_name(name) is not None
 
 
-def test_the_longest_name_of_a_topic_can_be_put_aside() -> None:
+def test_stray_name_of_the_longest_topic_fits() -> None:
     files = _files()
     new = _new("t" * 249)
     _create_and_use(files, new)
@@ -166,7 +166,7 @@ def test_the_longest_name_of_a_topic_can_be_put_aside() -> None:
     assert parsed.state == file_names.STRAY_DIR_SUFFIX
 
 
-def test_a_directory_in_the_way_to_which_nothing_was_written_is_removed() -> None:
+def test_unused_existing_directory_is_removed() -> None:
     files = _files()
     for _ in range(3):
         _create(files)
@@ -175,7 +175,7 @@ def test_a_directory_in_the_way_to_which_nothing_was_written_is_removed() -> Non
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO])
-def test_a_creation_that_fails_anywhere_leaves_nothing_behind(number: int) -> None:
+def test_creation_that_fails_anywhere_leaves_nothing_behind(number: int) -> None:
     total = _files()
     _create(total, _new(partition=0), _new(partition=1))
     for operation in range(1, total.operations + 1):
@@ -210,7 +210,7 @@ def _fails(files: Files) -> bool:
     return False
 
 
-def test_a_creation_can_be_tried_again_and_again_on_a_full_disk() -> None:
+def test_creation_can_be_retried_on_a_full_disk() -> None:
     files = _files()
     files.fail_when(lambda operation: operation.name == "append", errno.ENOSPC)
     for _ in range(3):
@@ -221,7 +221,7 @@ def test_a_creation_can_be_tried_again_and_again_on_a_full_disk() -> None:
     assert files.listdir("/a") == ["t-0"]
 
 
-def test_what_cannot_be_removed_is_removed_by_the_next_creation() -> None:
+def test_remains_of_a_failed_creation_are_removed_by_the_next() -> None:
     files = _files()
     files.fail_when(lambda operation: operation.name in ("append", "unlink"), errno.EIO)
     with pytest.raises(OSError, match="Input/output"):
@@ -232,7 +232,7 @@ def test_what_cannot_be_removed_is_removed_by_the_next_creation() -> None:
     assert files.listdir("/a") == ["t-0"]
 
 
-def test_a_directory_that_cannot_be_put_aside_is_not_removed() -> None:
+def test_directory_that_cannot_be_renamed_is_not_removed() -> None:
     files = _files()
     _create_and_use(files)
     files.fail_when(lambda operation: operation.name == "rename", errno.EIO)

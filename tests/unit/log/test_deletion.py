@@ -1,4 +1,4 @@
-"""Segments and whole logs go: renamed at once, unlinked later, never with a hole in a log."""
+"""Deletion of segments and logs: renamed first, unlinked later, without gaps in a log."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ KEY = TopicPartition("t", 0)
 
 
 def _delete_below(site: LogSite, log: Log, offset: int) -> int:
-    """As DeleteRecords and retention would; the number of segments that go."""
+    """Delete as DeleteRecords and retention do; return the number of deleted segments."""
     log.log_start_offset = offset
     return log.apply_retention(site.ports.clock.now_ms())
 
@@ -43,7 +43,7 @@ def _deleted(site: LogSite, log: Log) -> list[str]:
 # -- segments ---------------------------------------------------------------------------------
 
 
-def test_segments_are_renamed_at_once_and_unlinked_after_a_while() -> None:
+def test_segments_are_renamed_immediately_and_unlinked_later() -> None:
     site, log = four_segments()
     assert _delete_below(site, log, 12) == 2
     assert base_offsets(log) == [10, 15]
@@ -61,7 +61,7 @@ def test_segments_are_renamed_at_once_and_unlinked_after_a_while() -> None:
     assert site.listing(log) == [10, 15]
 
 
-def test_snapshots_below_the_logs_start_go_with_the_segments() -> None:
+def test_snapshots_below_the_log_start_are_deleted_with_the_segments() -> None:
     site, log = four_segments()
     assert site.listing(log, ".snapshot") == [5, 10, 15]
     _delete_below(site, log, 10)
@@ -69,7 +69,7 @@ def test_snapshots_below_the_logs_start_go_with_the_segments() -> None:
     assert site.listing(log, ".snapshot") == [10, 15]
 
 
-def test_a_reader_may_finish_what_it_began() -> None:
+def test_reader_of_a_deleted_segment_may_finish() -> None:
     site, log = four_segments()
     data = log.read(0, 1 << 20, end_offset=log.high_watermark)
     assert data.region is not None
@@ -82,7 +82,7 @@ def test_a_reader_may_finish_what_it_began() -> None:
         data.region.read()
 
 
-def test_the_logs_start_is_on_disk_before_the_first_rename() -> None:
+def test_log_start_is_on_disk_before_the_first_rename() -> None:
     site, log = four_segments()
     starts: list[int] = []
 
@@ -97,7 +97,7 @@ def test_the_logs_start_is_on_disk_before_the_first_rename() -> None:
     assert starts == [10, 10]
 
 
-def test_logs_that_lose_segments_in_one_turn_share_one_writing_of_their_starts() -> None:
+def test_deletions_of_one_turn_share_one_write_of_log_starts() -> None:
     site, log = four_segments()
     other = site.create("u-0")
     site.fill(other, 7)
@@ -111,8 +111,8 @@ def test_logs_that_lose_segments_in_one_turn_share_one_writing_of_their_starts()
 
 
 @pytest.mark.parametrize("full", [False, True])
-def test_no_crash_during_a_deletion_leaves_a_hole(full: bool) -> None:
-    """With or without room for the checkpoint: what is left is one piece, up to the end."""
+def test_crash_during_a_deletion_leaves_no_gap(full: bool) -> None:
+    """With or without space for the checkpoint, the rest is contiguous, up to the end."""
     total, log = four_segments()
     before = total.files.operations
     _delete_below(total, log, 15)
@@ -138,8 +138,8 @@ def test_no_crash_during_a_deletion_leaves_a_hole(full: bool) -> None:
             after.stop()
 
 
-def test_on_a_full_disk_names_change_one_by_one() -> None:
-    """Retention must free space where there is none, even for a checkpoint."""
+def test_segments_are_renamed_one_by_one_on_a_full_disk() -> None:
+    """Retention must free space even if there is none for a checkpoint."""
     site, log = four_segments()
     site.files.fail_when(lambda operation: operation.name == "append", errno.ENOSPC)
     operations: list[str] = []
@@ -157,7 +157,7 @@ def test_on_a_full_disk_names_change_one_by_one() -> None:
     assert site.offline == []
 
 
-def test_a_checkpoint_the_disk_fails_stops_the_deletion() -> None:
+def test_failed_checkpoint_stops_the_deletion() -> None:
     site, log = four_segments()
     site.files.fail_when(lambda operation: operation.path.startswith("/a/log-start"), errno.EIO)
     _delete_below(site, log, 10)
@@ -167,7 +167,7 @@ def test_a_checkpoint_the_disk_fails_stops_the_deletion() -> None:
 
 
 @pytest.mark.parametrize("what", ["rename", "unlink"])
-def test_a_disk_that_cannot_delete_goes_offline(what: str) -> None:
+def test_disk_that_cannot_delete_goes_offline(what: str) -> None:
     site, log = four_segments()
     site.files.fail_when(
         lambda operation: operation.name == what and "t-0/" in operation.path, errno.EIO
@@ -178,8 +178,8 @@ def test_a_disk_that_cannot_delete_goes_offline(what: str) -> None:
 
 
 @pytest.mark.parametrize("partly", [False, True])
-def test_a_rename_that_was_refused_is_tried_again(partly: bool) -> None:
-    """Else the files would stay open, and their room be taken, until the next start."""
+def test_refused_rename_is_retried(partly: bool) -> None:
+    """Otherwise the files would stay open, and their space allocated, until the next start."""
     site, log = four_segments()
     retired = list(log.segments)[:2]
     refused = ".index" if partly else "t-0/"
@@ -199,7 +199,7 @@ def test_a_rename_that_was_refused_is_tried_again(partly: bool) -> None:
 
 @pytest.mark.parametrize("what", ["rename", "unlink"])
 def test_segments_that_cannot_be_deleted_are_closed(what: str) -> None:
-    """What a failed disk does not delete, the next start does."""
+    """The next start deletes the files that a failed disk did not."""
     site, log = four_segments()
     retired = list(log.segments)[:3]
     site.files.fail_when(
@@ -235,7 +235,7 @@ def _all_closed(segments: Sequence[LogSegment]) -> bool:
 # -- whole logs -------------------------------------------------------------------------------
 
 
-def test_a_deleted_log_is_out_of_sight_when_its_deletion_is_done() -> None:
+def test_directory_of_a_deleted_log_is_renamed_when_the_deletion_completes() -> None:
     for seed in range(10):
         site, log = four_segments()
         site.delete("t-0")
@@ -247,7 +247,7 @@ def test_a_deleted_log_is_out_of_sight_when_its_deletion_is_done() -> None:
         assert [name for name in after.listdir("/a") if name.startswith("t-0")] == [doomed]
 
 
-def test_the_files_of_a_deleted_log_go_after_a_while() -> None:
+def test_files_of_a_deleted_log_are_unlinked_later() -> None:
     site, _ = four_segments()
     site.delete("t-0")
     site.ports.advance(DELAY_MS - 1)
@@ -256,7 +256,7 @@ def test_the_files_of_a_deleted_log_go_after_a_while() -> None:
     assert not any(name.startswith("t-0") for name in site.files.listdir("/a"))
 
 
-def test_the_logs_of_a_topic_go_together() -> None:
+def test_logs_of_a_topic_are_deleted_together() -> None:
     site = LogSite().start()
     names_of_logs = [f"big-{number}" for number in range(120)]
     for name in names_of_logs:
@@ -269,7 +269,7 @@ def test_the_logs_of_a_topic_go_together() -> None:
     assert not any(name.startswith("big") for name in site.files.listdir("/a"))
 
 
-def test_the_next_start_removes_what_waited_to_be_removed() -> None:
+def test_next_start_removes_files_marked_for_deletion() -> None:
     site, _ = four_segments()
     site.delete("t-0")
     site = site.kill()
@@ -277,8 +277,8 @@ def test_the_next_start_removes_what_waited_to_be_removed() -> None:
 
 
 @pytest.mark.parametrize("at", ["rename", "unlink"])
-def test_a_log_deleted_while_its_segments_wait_costs_nothing(at: str) -> None:
-    """Neither the directory, nor open files, nor a log made anew under the same name."""
+def test_log_may_be_deleted_while_its_segments_wait(at: str) -> None:
+    """Neither the directory, nor open files, nor a recreated log of the same name."""
     site, log = four_segments()
     retired = list(log.segments)[:2]
     _delete_below(site, log, 10)
@@ -295,8 +295,8 @@ def test_a_log_deleted_while_its_segments_wait_costs_nothing(at: str) -> None:
             segment.records_file.size()
 
 
-def test_a_log_deleted_during_its_first_round_costs_nothing() -> None:
-    """The round was to sync a directory that has another name by then."""
+def test_log_may_be_deleted_during_its_first_round() -> None:
+    """The round was to sync a directory that has been renamed."""
     site, log = four_segments()
     log.roll()
     site.append(log)
@@ -310,8 +310,8 @@ def test_a_log_deleted_during_its_first_round_costs_nothing() -> None:
     assert site.offline == []
 
 
-def test_a_rename_the_disk_fails_takes_the_directory_offline_but_ends_the_deletion() -> None:
-    """The topic is gone from the metadata already; nobody may wait for it for ever."""
+def test_failed_rename_takes_the_directory_offline_and_completes_the_deletion() -> None:
+    """The topic is no longer in the metadata; no request may wait forever."""
     site, _ = four_segments()
     site.files.fail_when(lambda operation: operation.name == "rename", errno.EIO)
     site.delete("t-0")
@@ -319,7 +319,7 @@ def test_a_rename_the_disk_fails_takes_the_directory_offline_but_ends_the_deleti
     assert site.manager.get(KEY) is None
 
 
-def test_a_removal_the_disk_fails_takes_the_directory_offline() -> None:
+def test_failed_removal_takes_the_directory_offline() -> None:
     site, _ = four_segments()
     site.delete("t-0")
     site.files.fail_when(lambda operation: operation.name == "unlink", errno.EIO)
@@ -327,7 +327,7 @@ def test_a_removal_the_disk_fails_takes_the_directory_offline() -> None:
     assert site.offline == ["/a"]
 
 
-def test_a_log_of_a_failed_directory_is_left_alone() -> None:
+def test_log_of_a_failed_directory_is_left_alone() -> None:
     site, log = four_segments()
     site.manager.storage_failed("/a", OSError(errno.EIO, "broken"))
     before = site.files.operations
@@ -337,7 +337,7 @@ def test_a_log_of_a_failed_directory_is_left_alone() -> None:
     assert site.files.operations == before
 
 
-def test_a_directory_that_fails_before_segments_are_renamed_is_left_alone() -> None:
+def test_directory_that_fails_before_segments_are_renamed_is_left_alone() -> None:
     site, log = four_segments()
     _delete_below(site, log, 10)
     site.manager.storage_failed("/a", OSError(errno.EIO, "broken"))
@@ -345,7 +345,7 @@ def test_a_directory_that_fails_before_segments_are_renamed_is_left_alone() -> N
     assert site.listing(log) == [0, 5, 10, 15]
 
 
-def test_a_bug_costs_one_log_and_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_deletion_of_one_log_is_retried_after_a_bug(monkeypatch: pytest.MonkeyPatch) -> None:
     site, log = four_segments()
     other = site.create("u-0")
     site.fill(other, 7)
@@ -371,7 +371,7 @@ def test_a_bug_costs_one_log_and_is_tried_again(monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize("error", [OSError(errno.EMFILE, "none left"), ValueError("a bug")])
-def test_a_segment_that_cannot_be_unlinked_keeps_no_other(
+def test_segment_that_cannot_be_unlinked_does_not_block_others(
     error: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     site, log = four_segments()
@@ -393,8 +393,8 @@ def test_a_segment_that_cannot_be_unlinked_keeps_no_other(
     assert site.listing(log, ".snapshot") == [15]
 
 
-def test_a_directory_that_cannot_be_renamed_keeps_no_other() -> None:
-    """An operator has removed one of them by hand."""
+def test_directory_that_cannot_be_renamed_does_not_block_others() -> None:
+    """The operator has removed one of them."""
     site = LogSite().start()
     logs = [site.create(f"t-{number}") for number in range(3)]
     remove_tree(site.files, logs[0].directory)
@@ -408,7 +408,7 @@ def test_a_directory_that_cannot_be_renamed_keeps_no_other() -> None:
     assert not any(name.startswith("t-") for name in site.files.listdir("/a"))
 
 
-def test_a_refused_removal_is_tried_again() -> None:
+def test_refused_removal_is_retried() -> None:
     site, _ = four_segments()
     site.delete("t-0")
     site.files.fail_when(lambda operation: operation.name == "listdir", errno.EMFILE)
@@ -420,7 +420,7 @@ def test_a_refused_removal_is_tried_again() -> None:
     assert not any(name.startswith("t-0") for name in site.files.listdir("/a"))
 
 
-def test_a_directory_removed_by_hand_is_no_failure_of_the_disk() -> None:
+def test_directory_removed_by_hand_is_not_a_failure() -> None:
     site, _ = four_segments()
     site.delete("t-0")
     [doomed] = [name for name in site.files.listdir("/a") if name.endswith("-delete")]
@@ -430,7 +430,7 @@ def test_a_directory_removed_by_hand_is_no_failure_of_the_disk() -> None:
     assert (site.offline, site.reports) == ([], before)
 
 
-def test_a_tree_is_removed_with_all_it_holds() -> None:
+def test_tree_is_removed_with_all_it_holds() -> None:
     files = SimFiles(["/a/t-0.1-delete"])
     files.open_append("/a/t-0.1-delete/one").close()
     files.open_append("/a/t-0.1-delete/two").close()
@@ -438,5 +438,5 @@ def test_a_tree_is_removed_with_all_it_holds() -> None:
     assert files.listdir("/a") == []
 
 
-def test_a_log_directory_has_one_lane_for_all_such_jobs() -> None:
+def test_log_directory_has_one_lane_for_all_such_jobs() -> None:
     assert lane_of("/a") == "dir:/a"

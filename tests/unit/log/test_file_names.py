@@ -1,4 +1,4 @@
-"""Names of files and directories: what Kafka writes is parsed, what is parsed is written again."""
+"""Names of files and directories: names that Kafka writes survive a round trip."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_segment_file_names_survive_a_round_trip(name: str) -> None:
         "٠٠٠٠٠٠٠٠٠٠٠٠٠٠٠٠٠٠٠٠.log",
     ],
 )
-def test_other_names_are_no_segment_files(name: str) -> None:
+def test_other_names_are_not_segment_files(name: str) -> None:
     assert file_names.parse_segment_file_name(name) is None
 
 
@@ -60,7 +60,7 @@ def test_partition_directories_survive_a_round_trip(topic: str, partition: int) 
 
 @settings(deadline=None)
 @given(topics, partitions)
-def test_deleted_directories_are_known_as_such_and_fit_a_file_name(
+def test_deleted_directory_names_are_recognized_and_fit_a_file_name(
     topic: str, partition: int
 ) -> None:
     name = file_names.deleted_dir_name(TopicPartition(topic, partition), "0123456789abcdef" * 2)
@@ -73,11 +73,11 @@ def test_deleted_directories_are_known_as_such_and_fit_a_file_name(
 
 
 @pytest.mark.parametrize("name", ["lost+found", "plain", "-1", "topic-", "topic-x", "a/b-1", ""])
-def test_other_names_are_no_partition_directories(name: str) -> None:
+def test_other_names_are_not_partition_directories(name: str) -> None:
     assert file_names.parse_partition_dir_name(name) is None
 
 
 @pytest.mark.parametrize("state", ["-future", "-stray"])
-def test_directories_that_move_or_belong_to_nobody_are_told_apart(state: str) -> None:
+def test_future_and_stray_directories_are_recognized(state: str) -> None:
     parsed = file_names.parse_partition_dir_name(f"a.b-c-7.{'0' * 32}{state}")
     assert parsed == (TopicPartition("a.b-c", 7), state)

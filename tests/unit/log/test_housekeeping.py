@@ -1,4 +1,4 @@
-"""Passes over all logs: each log's error is its own, and the pass is sliced."""
+"""Passes over all logs: errors affect one log, and passes run in slices."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _logs(count: int, site: LogSite | None = None) -> tuple[LogSite, list[Log]]:
         (OSError(errno.ENOSPC, "full"), "[Errno 28] full; free space on the disk"),
     ],
 )
-def test_an_error_costs_one_log_and_is_reported_and_counted(error: Exception, text: str) -> None:
+def test_error_affects_one_log_and_is_reported_and_counted(error: Exception, text: str) -> None:
     site, logs = _logs(3)
     visited: list[Log] = []
 
@@ -45,7 +45,7 @@ def test_an_error_costs_one_log_and_is_reported_and_counted(error: Exception, te
     assert site.offline == []
 
 
-def test_an_error_of_the_disk_takes_its_directory_offline() -> None:
+def test_disk_error_takes_its_directory_offline() -> None:
     site, logs = _logs(2, LogSite(("/a", "/b")).start())
 
     def visit(log: Log) -> None:
@@ -56,7 +56,7 @@ def test_an_error_of_the_disk_takes_its_directory_offline() -> None:
     assert site.offline == [logs[0].log_dir]
 
 
-def test_a_missing_file_of_one_log_does_not_end_retention_for_the_others() -> None:
+def test_missing_file_of_one_log_does_not_end_retention_for_the_others() -> None:
     site = LogSite().start()
     config = replace(CONFIG, retention_ms=1000)
     logs = [site.create(name, config) for name in ("a-0", "b-0", "c-0")]
@@ -72,7 +72,7 @@ def test_a_missing_file_of_one_log_does_not_end_retention_for_the_others() -> No
 
 
 @pytest.mark.parametrize("task", ["flush_overdue", "expire_producers"])
-def test_a_bug_in_one_log_ends_no_other_pass(task: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bug_in_one_log_does_not_end_the_pass(task: str, monkeypatch: pytest.MonkeyPatch) -> None:
     site, logs = _logs(2)
     called: list[float] = []
 
@@ -95,7 +95,7 @@ class _Producers:
         self.expire = expire
 
 
-def test_a_pass_over_many_logs_lets_others_run() -> None:
+def test_pass_over_many_logs_lets_other_work_run() -> None:
     site, log = four_segments(1)
     visits: list[Log] = []
     pass_ = site.manager.housekeeping.each("retention", [log] * 1000, visits.append)
@@ -109,7 +109,7 @@ def test_a_pass_over_many_logs_lets_others_run() -> None:
     assert len(visits) == 1000
 
 
-def test_a_slow_visit_ends_the_slice() -> None:
+def test_slow_visit_ends_the_slice() -> None:
     site, log = four_segments(1)
     visits: list[Log] = []
 
@@ -121,7 +121,7 @@ def test_a_slow_visit_ends_the_slice() -> None:
     assert len(visits) == 1
 
 
-def test_work_in_steps_lets_others_run_between_them() -> None:
+def test_other_work_runs_between_steps() -> None:
     site, log = four_segments(1)
     steps: list[int] = []
 
@@ -136,7 +136,7 @@ def test_work_in_steps_lets_others_run_between_them() -> None:
     assert len(steps) == 1000
 
 
-def test_a_log_deleted_during_a_pass_is_left_out() -> None:
+def test_log_deleted_during_a_pass_is_left_out() -> None:
     site, logs = _logs(2)
     visits: list[Log] = []
 
@@ -148,7 +148,7 @@ def test_a_log_deleted_during_a_pass_is_left_out() -> None:
     assert visits == [logs[0]]
 
 
-def test_errors_beyond_so_many_a_minute_are_only_counted() -> None:
+def test_errors_beyond_the_limit_are_only_counted() -> None:
     site, log = four_segments(1)
 
     def die(log: Log) -> None:

@@ -1,4 +1,4 @@
-"""Leader epochs: which offsets each wrote, kept in step with a log that is cut at both ends."""
+"""Leader epochs: which offsets each wrote, in a log that is truncated at both ends."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def _epochs(*entries: tuple[int, int]) -> LeaderEpochs:
     return epochs
 
 
-def test_each_epoch_is_noted_once_with_its_first_offset() -> None:
+def test_each_epoch_is_recorded_with_its_first_offset() -> None:
     epochs = _epochs()
     assert epochs.latest_epoch == -1
     assert epochs.assign(0, 0)
@@ -41,7 +41,7 @@ def test_each_epoch_is_noted_once_with_its_first_offset() -> None:
         ((4, 15), [(1, 0), (2, 10), (4, 15)]),
     ],
 )
-def test_what_a_new_entry_contradicts_goes(
+def test_new_entry_removes_contradicting_ones(
     entry: tuple[int, int], left: list[tuple[int, int]]
 ) -> None:
     epochs = _epochs((1, 0), (2, 10), (4, 20))
@@ -49,7 +49,7 @@ def test_what_a_new_entry_contradicts_goes(
     assert list(epochs.entries) == left
 
 
-def test_telling_of_every_batch_again_changes_nothing() -> None:
+def test_assigning_every_batch_again_changes_nothing() -> None:
     """As recovery does, from the middle of the log on."""
     epochs = _epochs((1, 0), (2, 10), (4, 20))
     for epoch, offset in ((1, 0), (1, 5), (2, 12), (2, 19), (4, 20), (4, 25)):
@@ -69,18 +69,18 @@ def test_telling_of_every_batch_again_changes_nothing() -> None:
         (5, (-1, -1)),
     ],
 )
-def test_end_of_the_largest_epoch_not_above_the_one_asked_for(
+def test_end_offset_is_that_of_the_largest_epoch_not_above_the_requested(
     epoch: int, answer: tuple[int, int]
 ) -> None:
     assert _epochs((1, 5), (2, 10), (4, 20)).end_offset_for(epoch, 30) == answer
 
 
-def test_without_epochs_nothing_is_known() -> None:
+def test_look_ups_without_epochs_return_undefined() -> None:
     assert _epochs().end_offset_for(0, 30) == (-1, -1)
     assert _epochs().epoch_for_offset(3) == -1
 
 
-def test_epoch_of_an_offset() -> None:
+def test_epoch_for_offset_returns_the_epoch_that_wrote_it() -> None:
     epochs = _epochs((1, 5), (2, 10))
     assert [epochs.epoch_for_offset(offset) for offset in (4, 5, 9, 10, 99)] == [-1, 1, 1, 2, 2]
 
@@ -89,7 +89,7 @@ def test_epoch_of_an_offset() -> None:
     ("end", "left"),
     [(0, []), (5, []), (6, [(1, 5)]), (10, [(1, 5)]), (11, [(1, 5), (2, 10)])],
 )
-def test_cut_at_the_end(end: int, left: list[tuple[int, int]]) -> None:
+def test_truncate_from_end_removes_later_epochs(end: int, left: list[tuple[int, int]]) -> None:
     epochs = _epochs((1, 5), (2, 10))
     epochs.truncate_from_end(end)
     assert list(epochs.entries) == left
@@ -105,7 +105,9 @@ def test_cut_at_the_end(end: int, left: list[tuple[int, int]]) -> None:
         (12, [(2, 12)]),
     ],
 )
-def test_cut_at_the_start(start: int, left: list[tuple[int, int]]) -> None:
+def test_truncate_from_start_moves_the_oldest_epoch(
+    start: int, left: list[tuple[int, int]]
+) -> None:
     epochs = _epochs((1, 5), (2, 10))
     epochs.flush()
     epochs.truncate_from_start(start)
@@ -113,7 +115,7 @@ def test_cut_at_the_start(start: int, left: list[tuple[int, int]]) -> None:
     assert epochs.is_dirty == (left != [(1, 5), (2, 10)])
 
 
-def test_file_is_kafkas_and_written_only_when_behind() -> None:
+def test_file_has_kafkas_format_and_is_written_only_when_outdated() -> None:
     files = SimFiles(["/log"])
     epochs = LeaderEpochs.load(files, "/log")
     epochs.flush()
@@ -130,7 +132,7 @@ def test_file_is_kafkas_and_written_only_when_behind() -> None:
     assert files.operations == before
 
 
-def test_what_is_assigned_while_a_job_writes_waits_for_the_next() -> None:
+def test_epoch_assigned_during_a_write_is_written_by_the_next() -> None:
     files = SimFiles(["/log"])
     epochs = LeaderEpochs(files, "/log")
     epochs.assign(1, 5)
@@ -143,7 +145,7 @@ def test_what_is_assigned_while_a_job_writes_waits_for_the_next() -> None:
     assert LeaderEpochs.load(files, "/log").entries == ((1, 5), (2, 10))
 
 
-def test_failed_write_is_tried_again() -> None:
+def test_failed_write_is_retried() -> None:
     files = SimFiles(["/log"])
     epochs = LeaderEpochs(files, "/log")
     epochs.assign(1, 5)
@@ -155,7 +157,7 @@ def test_failed_write_is_tried_again() -> None:
     assert LeaderEpochs.load(files, "/log").entries == ((1, 5),)
 
 
-def test_damaged_file_is_told() -> None:
+def test_damaged_file_raises() -> None:
     files = SimFiles(["/log"])
     files.open_append("/log/leader-epoch-checkpoint").append(b"0\n1\n-1 5\n")
     with pytest.raises(CorruptCheckpoint):

@@ -1,4 +1,4 @@
-"""One log: appends, and what becomes durable when (R1, R7, R9, R11)."""
+"""One log: appends, and when they become durable (R1, R7, R9, R11)."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _append(log: Log, batch: memoryview, epoch: int = 0) -> int:
 # -- append -----------------------------------------------------------------------------------
 
 
-def test_a_batch_gets_the_next_offsets_and_the_leaders_epoch() -> None:
+def test_batch_gets_the_next_offsets_and_the_leaders_epoch() -> None:
     site, log = _site()
     site.epoch = 4
     assert site.append(log, 3).last_offset == 2
@@ -57,7 +57,7 @@ def test_a_batch_gets_the_next_offsets_and_the_leaders_epoch() -> None:
     assert log.size_bytes == sum(segment.size_bytes for segment in log.segments)
 
 
-def test_the_append_time_is_told_where_the_broker_sets_it() -> None:
+def test_append_info_has_the_log_append_time() -> None:
     site, log = _site(replace(CONFIG, message_timestamp_type="LogAppendTime"))
     info = log.append_as_leader(client_batch(timestamp=5), leader_epoch=0, now_ms=T0)
     assert info.log_append_time_ms == T0
@@ -80,7 +80,7 @@ def _of_producer(epoch: int, sequence: int) -> memoryview:
         (lambda: _of_producer(epoch=0, sequence=1), InvalidProducerEpoch),
     ],
 )
-def test_a_refused_batch_changes_nothing(
+def test_refused_batch_changes_nothing(
     batch: Callable[[], memoryview], error: type[KafkaError]
 ) -> None:
     site, log = _site(replace(CONFIG, max_message_bytes=1500))
@@ -93,23 +93,23 @@ def test_a_refused_batch_changes_nothing(
     assert site.ports.timers.next_due_ms is None
 
 
-def test_a_coordinators_batches_come_one_by_one_too() -> None:
+def test_coordinator_batches_are_appended_one_by_one() -> None:
     _, log = _site()
     two = memoryview(bytearray(b"".join([client_batch(), client_batch()])))
     with pytest.raises(InvalidRecord, match="exactly one record batch"):
         log.append_as_leader(two, leader_epoch=0, now_ms=T0, origin=AppendOrigin.COORDINATOR)
 
 
-def test_an_append_by_a_deposed_leader_is_our_bug() -> None:
-    """R6: two records of one epoch and offset would be two truths."""
+def test_append_with_an_old_leader_epoch_fails_an_assertion() -> None:
+    """R6: an offset must not have two records in one epoch."""
     _, log = _site()
     _append(log, client_batch(), epoch=3)
     with pytest.raises(AssertionError, match="deposed"):
         _append(log, client_batch(), epoch=2)
 
 
-def test_a_duplicate_gets_the_offsets_of_the_first_and_is_not_written() -> None:
-    """R7: known again right after the append, durable or not."""
+def test_duplicate_gets_the_offsets_of_the_first_and_is_not_written() -> None:
+    """R7: recognized right after the append, durable or not."""
     site, log = _site()
     first = site.append(log, 2, producer_id=7, producer_epoch=0, base_sequence=0)
     before = site.state(log)
@@ -120,7 +120,7 @@ def test_a_duplicate_gets_the_offsets_of_the_first_and_is_not_written() -> None:
     assert log.durable_end_offset == 0
 
 
-def test_a_closed_or_failed_log_takes_nothing() -> None:
+def test_closed_or_offline_log_refuses_appends() -> None:
     site, log = _site()
     log.close()
     with pytest.raises(KafkaStorageError, match="closed"):
@@ -134,7 +134,7 @@ def test_a_closed_or_failed_log_takes_nothing() -> None:
 # -- becoming durable -------------------------------------------------------------------------
 
 
-def test_the_durable_end_moves_to_what_was_noted_when_the_round_began() -> None:
+def test_durable_end_moves_to_the_end_at_the_beginning_of_the_round() -> None:
     site, log = _site()
     moves: list[int] = []
     log.on_durable = lambda: moves.append(log.durable_end_offset)
@@ -149,7 +149,7 @@ def test_the_durable_end_moves_to_what_was_noted_when_the_round_began() -> None:
     assert moves == [3, 4]
 
 
-def test_a_round_syncs_the_records_of_the_active_segment_only() -> None:
+def test_round_syncs_the_records_of_the_active_segment_only() -> None:
     """R12: an active index is never synced."""
     site, log = _site()
     synced = spied(site.files, "sync")
@@ -158,7 +158,7 @@ def test_a_round_syncs_the_records_of_the_active_segment_only() -> None:
     assert synced() == [site.path(log, 0)]
 
 
-def test_the_directory_is_synced_in_the_round_that_passes_a_new_segments_base() -> None:
+def test_directory_is_synced_in_the_round_that_passes_a_new_segments_base() -> None:
     """R11."""
     site, log = _site()
     site.fill(log, 5)
@@ -182,8 +182,8 @@ def test_the_directory_is_synced_in_the_round_that_passes_a_new_segments_base() 
     assert operations == [("sync", site.path(log, 5))]
 
 
-def test_a_round_takes_all_segments_with_unsynced_bytes() -> None:
-    """Rolled ones too: their seal may come later than the round."""
+def test_round_syncs_all_segments_with_unsynced_bytes() -> None:
+    """Rolled segments, too: they may be sealed later than the round."""
     site, log = _site()
     synced = spied(site.files, "sync")
     site.fill(log, 12)
@@ -193,7 +193,7 @@ def test_a_round_takes_all_segments_with_unsynced_bytes() -> None:
     assert log.durable_end_offset == 12
 
 
-def test_a_roll_during_a_round_is_the_next_rounds_business() -> None:
+def test_segment_rolled_during_a_round_is_synced_by_the_next() -> None:
     site, log = _site()
     site.fill(log, 4)
     site.ports.timers.run_due()
@@ -205,10 +205,10 @@ def test_a_roll_during_a_round_is_the_next_rounds_business() -> None:
     site.settle()
     assert log.durable_end_offset == 6
     assert log.directory in directories()
-    assert synced() == []  # The last spy has taken its place.
+    assert synced() == []  # The last spy has replaced it.
 
 
-def test_with_a_relaxed_interval_a_sync_is_asked_for_each_so_many_records() -> None:
+def test_sync_is_requested_after_flush_messages_records() -> None:
     site, log = _site(replace(CONFIG, flush_messages=3))
     for records, durable in [(2, 0), (1, 3), (2, 3), (5, 10), (1, 10)]:
         site.append(log, records)
@@ -237,7 +237,7 @@ def test_unsynced_bytes_are_those_of_the_batches() -> None:
     assert [*seen, rounds.has_room] == [True, False, True]
 
 
-def test_a_second_sync_of_the_same_end_is_no_news() -> None:
+def test_second_sync_of_the_same_end_does_not_notify() -> None:
     site, log = _site()
     moves: list[int] = []
     log.on_durable = lambda: moves.append(log.durable_end_offset)
@@ -248,7 +248,7 @@ def test_a_second_sync_of_the_same_end_is_no_news() -> None:
     assert moves == [1]
 
 
-def test_a_log_closed_during_its_round_hears_no_more_of_it() -> None:
+def test_log_closed_during_its_round_is_not_notified() -> None:
     site, log = _site()
     log.on_durable = lambda: pytest.fail("nobody is there any more")
     site.append(log)
@@ -258,7 +258,7 @@ def test_a_log_closed_during_its_round_hears_no_more_of_it() -> None:
     assert log.durable_end_offset == 0
 
 
-def test_nobody_has_to_listen_for_what_becomes_durable() -> None:
+def test_on_durable_is_optional() -> None:
     site, _ = _site()
     [fresh] = site.settle(site.manager.create([site.new("u-0")]))
     _append(fresh, client_batch())
@@ -273,7 +273,7 @@ def _flushing(flush_ms: int) -> tuple[LogSite, Log]:
     return _site(replace(CONFIG, flush_messages=1 << 60, flush_ms=flush_ms))
 
 
-def test_an_append_is_synced_when_it_has_waited_for_flush_ms() -> None:
+def test_append_is_synced_when_it_has_waited_for_flush_ms() -> None:
     site, log = _flushing(100)
     site.manager.flush_overdue(900)
     site.append(log)
@@ -283,8 +283,8 @@ def test_an_append_is_synced_when_it_has_waited_for_flush_ms() -> None:
         assert log.durable_end_offset == durable
 
 
-def test_each_wait_begins_anew() -> None:
-    """Under load there is always an unsynced append; that must not mean a sync at every look."""
+def test_flush_ms_restarts_after_each_sync() -> None:
+    """Under load there is always an unsynced append; that must not mean a sync at every check."""
     site, log = _flushing(100)
     flushed_at = []
     for now_ms in range(1000, 1400, 10):
@@ -298,7 +298,7 @@ def test_each_wait_begins_anew() -> None:
 
 
 @pytest.mark.parametrize("end", ["closed", "offline", "synced"])
-def test_who_has_nothing_to_flush_does_not_wait(end: str) -> None:
+def test_log_without_unflushed_appends_requests_no_sync(end: str) -> None:
     site, log = _flushing(100)
     site.append(log)
     log.flush_if_overdue(1000)
@@ -317,7 +317,7 @@ def test_who_has_nothing_to_flush_does_not_wait(end: str) -> None:
 # -- the end ----------------------------------------------------------------------------------
 
 
-def test_a_log_closed_durably_is_all_on_disk() -> None:
+def test_log_closed_durably_is_all_on_disk() -> None:
     for seed in range(5):
         site, log = _site(replace(CONFIG, flush_messages=1 << 60))
         for number in range(7):
@@ -330,7 +330,7 @@ def test_a_log_closed_durably_is_all_on_disk() -> None:
         assert 7 in site.listing(site.log(), ".snapshot")
 
 
-def test_a_log_nothing_was_written_to_is_closed_without_a_write() -> None:
+def test_log_nothing_was_written_to_is_closed_without_a_write() -> None:
     site, log = _site()
     site.create("t-1")
     site.append(log, producer_id=7, producer_epoch=0, base_sequence=0)
@@ -342,7 +342,7 @@ def test_a_log_nothing_was_written_to_is_closed_without_a_write() -> None:
     assert site.log().producer_state.producers.keys() == {7}
 
 
-def test_a_log_that_lost_its_snapshot_gets_one_at_the_next_stop() -> None:
+def test_log_that_lost_its_snapshot_gets_one_at_the_next_stop() -> None:
     site, log = _site()
     site.append(log)
     site = site.restart()
@@ -351,7 +351,7 @@ def test_a_log_that_lost_its_snapshot_gets_one_at_the_next_stop() -> None:
     assert site.listing(log, ".snapshot") == [1]
 
 
-def test_a_close_that_fails_is_raised_and_leaves_the_log_open() -> None:
+def test_close_that_fails_is_raised_and_leaves_the_log_open() -> None:
     site, log = _site()
     site.append(log)
     site.files.fail_when(lambda operation: operation.name == "sync", errno.EIO)

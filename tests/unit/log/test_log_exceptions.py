@@ -1,7 +1,7 @@
-"""Appends that meet an exception at each call of a port in turn, at once and on a slow disk.
+"""Appends that meet an exception at each call of a port, synchronously and on a slow disk.
 
-Whatever is raised, and wherever: no offset gets two values, what was acknowledged is there, what
-was refused is not, and no batch of a producer is taken before one that was refused.
+For any exception: no offset gets two values, acknowledged records are there, refused ones are not,
+and no batch of a producer overtakes one that was refused.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ TINY = replace(CONFIG, segment_bytes=700, index_interval_bytes=1, segment_index_
 
 
 class _Script:
-    """An idempotent producer that sends each of its batches until it is taken."""
+    """An idempotent producer that sends each batch until it is accepted."""
 
     def __init__(self, *, slow: bool) -> None:
         self.faults = Faults()
@@ -37,7 +37,7 @@ class _Script:
             assert self.site.manager.dirs.writes_of("/a").is_slow
 
     def run(self) -> None:
-        """Send what is not sent yet; ends early if the directory goes offline."""
+        """Send the remaining batches; stop if the directory goes offline."""
         for sequence in range(len(self.taken), BATCHES):
             while not self._send(sequence):
                 if self.log.offline:
@@ -123,7 +123,7 @@ def test_append_that_cannot_be_undone_takes_the_directory_offline(slow: bool) ->
 
 
 def _append_call(*, slow: bool) -> int:
-    """The number of the call that first appends to the records, counted from here."""
+    """Return the number of the call that first appends to the records, from here on."""
     script = _Script(slow=slow)
     before = script.faults.calls
     for number in range(1, 20):

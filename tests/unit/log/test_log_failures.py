@@ -1,4 +1,4 @@
-"""One log: rolls, and appends, rolls and syncs that the disk refuses or fails (R15)."""
+"""One log: appends, rolls and syncs that the disk refuses or fails (R15)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _site(config: TopicConfig = CONFIG, **settings: Any) -> tuple[LogSite, Log]:
 # -- rolls ------------------------------------------------------------------------------------
 
 
-def test_a_full_segment_is_followed_by_one_that_begins_at_the_logs_end() -> None:
+def test_full_segment_is_followed_by_one_at_the_log_end_offset() -> None:
     site, log = _site()
     site.fill(log, 11)
     assert base_offsets(log) == [0, 5, 10]
@@ -32,7 +32,7 @@ def test_a_full_segment_is_followed_by_one_that_begins_at_the_logs_end() -> None
     assert batch_offsets(log) == list(range(11))
 
 
-def test_an_empty_segment_is_never_rolled() -> None:
+def test_empty_segment_is_never_rolled() -> None:
     _, log = _site()
     with pytest.raises(AssertionError, match="needs no successor"):
         log.roll()
@@ -41,7 +41,7 @@ def test_an_empty_segment_is_never_rolled() -> None:
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EMFILE])
 @pytest.mark.parametrize("what", ["create .log", "create .index", "append .timeindex"])
-def test_a_roll_without_room_leaves_the_log_as_it_was(what: str, number: int) -> None:
+def test_failed_roll_on_a_full_disk_changes_nothing(what: str, number: int) -> None:
     site, log = _site(replace(CONFIG, index_interval_bytes=400))
     site.fill(log, 5)
     site.settle()
@@ -53,7 +53,7 @@ def test_a_roll_without_room_leaves_the_log_as_it_was(what: str, number: int) ->
         site.fill(log, 1)
     assert site.offline == []
     assert base_offsets(log) == site.listing(log) == [0]
-    # A batch that still fits goes where the log was; a start must not find a younger segment.
+    # A batch that still fits stays in the old segment; a start must not find a newer segment.
     site.append(log, value=b"small")
     site.files.fail_no_more()
     site.settle()
@@ -64,7 +64,7 @@ def test_a_roll_without_room_leaves_the_log_as_it_was(what: str, number: int) ->
     assert base_offsets(site.log()) == [0, 6]
 
 
-def test_a_full_disk_is_reported_once_a_minute() -> None:
+def test_full_disk_is_reported_once_a_minute() -> None:
     site, log = _site()
     site.files.fail_when(lambda operation: operation.name == "append", errno.ENOSPC)
 
@@ -82,7 +82,7 @@ def test_a_full_disk_is_reported_once_a_minute() -> None:
     assert "No space left" in refusals()[0]
 
 
-def test_a_roll_whose_remains_cannot_be_removed_does_no_harm_after_a_crash() -> None:
+def test_leftover_segment_of_a_failed_roll_is_harmless_after_a_crash() -> None:
     site, log = _site()
     site.fill(log, 5)
     site.settle()
@@ -100,7 +100,7 @@ def test_a_roll_whose_remains_cannot_be_removed_does_no_harm_after_a_crash() -> 
     assert batch_offsets(site.log()) == list(range(6))
 
 
-def test_a_roll_the_disk_fails_takes_the_directory_offline() -> None:
+def test_failed_roll_takes_the_directory_offline() -> None:
     site, log = _site()
     site.fill(log, 5)
     site.files.fail_when(lambda operation: operation.name == "create", errno.EIO)
@@ -114,7 +114,7 @@ def test_a_roll_the_disk_fails_takes_the_directory_offline() -> None:
 
 
 @pytest.mark.parametrize("suffix", [".log", ".index", ".timeindex"])
-def test_a_full_disk_refuses_an_append_and_leaves_nothing_of_it(suffix: str) -> None:
+def test_full_disk_refuses_an_append_completely(suffix: str) -> None:
     site, log = _site()
     site.fill(log, 2)
     site.settle()
@@ -135,7 +135,7 @@ def test_a_full_disk_refuses_an_append_and_leaves_nothing_of_it(suffix: str) -> 
     assert values(log)[2] == b"there is room again"
 
 
-def test_an_append_that_cannot_be_taken_back_costs_the_directory() -> None:
+def test_append_that_cannot_be_undone_takes_the_directory_offline() -> None:
     site, log = _site()
     site.fill(log, 2)
     site.files.fail_when(lambda operation: operation.name in ("append", "truncate"), errno.ENOSPC)
@@ -145,7 +145,7 @@ def test_an_append_that_cannot_be_taken_back_costs_the_directory() -> None:
     assert log.log_end_offset == 2
 
 
-def test_an_append_the_disk_fails_costs_the_directory() -> None:
+def test_failed_append_takes_the_directory_offline() -> None:
     site, log = _site()
     site.fill(log, 2)
     site.files.fail_when(lambda operation: operation.name == "append", errno.EIO)
@@ -157,10 +157,8 @@ def test_an_append_the_disk_fails_costs_the_directory() -> None:
 
 
 @pytest.mark.parametrize(("number", "offline"), [(errno.EIO, ["/a"]), (errno.EMFILE, [])])
-def test_an_append_that_cannot_read_what_it_has_to_is_refused(
-    number: int, offline: list[str]
-) -> None:
-    """The first one after a start looks for the age of its segment."""
+def test_append_is_refused_when_it_cannot_read_the_segment(number: int, offline: list[str]) -> None:
+    """The first one after a start reads the age of its segment."""
     site, log = _site()
     site.fill(log, 2)
     site.settle()
@@ -172,7 +170,7 @@ def test_an_append_that_cannot_read_what_it_has_to_is_refused(
     assert site.log().log_end_offset == 2
 
 
-def test_a_failed_sync_never_moves_the_durable_end() -> None:
+def test_failed_sync_never_moves_the_durable_end() -> None:
     site, log = _site()
     site.fill(log, 2)
     site.settle()
@@ -185,8 +183,8 @@ def test_a_failed_sync_never_moves_the_durable_end() -> None:
     assert batch_offsets(log) == [0, 1]
 
 
-def test_a_seal_that_fails_first_leaves_the_round_beside_it_without_effect() -> None:
-    """The kernel tells the error only once: who hears it must not be the only one to know."""
+def test_sync_round_has_no_effect_after_a_failed_seal() -> None:
+    """The kernel reports the error only once, so the job that gets it must tell the others."""
     site, log = _site()
     site.fill(log, 6)
     site.ports.timers.run_due()

@@ -1,4 +1,4 @@
-"""All logs of a broker: where they are made, how they are loaded, what a failed disk costs."""
+"""All logs of a broker: where they are created, how they are loaded, effects of a failed disk."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _directories(site: LogSite, path: str) -> list[str]:
 
 
 def _break(site: LogSite, path: str, name: str = "") -> None:
-    """Every operation below `path`, or those called `name`, fails from now on."""
+    """From now on, fail every operation below `path`, or those called `name`."""
     site.files.fail_when(
         lambda operation: operation.path.startswith(path) and operation.name.startswith(name),
         errno.EIO,
@@ -43,7 +43,7 @@ def _break(site: LogSite, path: str, name: str = "") -> None:
 # -- making logs ------------------------------------------------------------------------------
 
 
-def test_logs_are_made_where_there_are_fewest() -> None:
+def test_logs_are_created_in_the_directory_with_the_fewest() -> None:
     site = LogSite(("/a", "/b", "/c")).start()
     site.create("x-0")
     logs = site.settle(site.manager.create([site.new(f"t-{number}") for number in range(7)]))
@@ -51,7 +51,7 @@ def test_logs_are_made_where_there_are_fewest() -> None:
     assert _directories(site, "/b") == ["t-0", "t-3", "t-6"]
 
 
-def test_the_directories_fill_evenly_whatever_was_deleted() -> None:
+def test_directories_fill_evenly_after_deletions() -> None:
     site = LogSite(("/a", "/b")).start()
     for number in range(4):
         site.create(f"t-{number}")
@@ -60,7 +60,7 @@ def test_the_directories_fill_evenly_whatever_was_deleted() -> None:
     assert [site.create(f"u-{number}").log_dir for number in range(3)] == ["/a", "/a", "/a"]
 
 
-def test_a_log_is_known_only_when_it_is_durable() -> None:
+def test_log_is_known_only_when_it_is_durable() -> None:
     site = LogSite().start()
     creation = site.manager.create([site.new("t-0")])
     assert not creation.done
@@ -72,7 +72,7 @@ def test_a_log_is_known_only_when_it_is_durable() -> None:
         assert "t-0" in site.files.crash(random.Random(seed)).listdir("/a")
 
 
-def test_what_a_crashed_creation_left_is_put_aside_by_the_next() -> None:
+def test_remains_of_a_crashed_creation_are_renamed_by_the_next() -> None:
     site = LogSite().start()
     site.files.mkdir("/a/t-0")
     site.files.open_append("/a/t-0/00000000000000000000.log").append(b"half")
@@ -81,8 +81,8 @@ def test_what_a_crashed_creation_left_is_put_aside_by_the_next() -> None:
     assert len([name for name in _directories(site, "/a") if name.endswith("-stray")]) == 1
 
 
-def test_a_log_made_anew_owes_nothing_to_the_one_of_that_name_before_it() -> None:
-    """Else the checkpoints of the old one would have recovery delete what is in the new one."""
+def test_recreated_log_does_not_inherit_checkpoints() -> None:
+    """Otherwise the old log's checkpoints would make recovery delete records of the new one."""
     for seed in range(5):
         site, log = four_segments()
         log.log_start_offset = 12
@@ -96,7 +96,7 @@ def test_a_log_made_anew_owes_nothing_to_the_one_of_that_name_before_it() -> Non
         assert batch_offsets(site.log()) == list(range(8))
 
 
-def test_want_of_room_refuses_a_new_log_and_leaves_nothing_of_it() -> None:
+def test_full_disk_refuses_a_new_log_completely() -> None:
     site = LogSite().start()
     site.files.fail_when(lambda operation: operation.name == "append", errno.ENOSPC)
     with pytest.raises(KafkaStorageError, match=r"cannot create a log in /a: .*No space left"):
@@ -107,7 +107,7 @@ def test_want_of_room_refuses_a_new_log_and_leaves_nothing_of_it() -> None:
     assert site.create("t-0").log_dir == "/a"
 
 
-def test_a_disk_that_fails_at_a_creation_goes_offline() -> None:
+def test_disk_that_fails_at_a_creation_goes_offline() -> None:
     site = LogSite(("/a", "/b")).start()
     _break(site, "/a", "sync_dir")
     with pytest.raises(KafkaStorageError, match="cannot create a log in /a"):
@@ -116,8 +116,8 @@ def test_a_disk_that_fails_at_a_creation_goes_offline() -> None:
     assert site.create("u-0").log_dir == "/b"
 
 
-def test_logs_made_in_other_directories_stay_when_one_directory_fails() -> None:
-    """The controller takes the topic back, and with it those logs."""
+def test_logs_created_in_other_directories_stay_when_one_fails() -> None:
+    """The controller removes the topic again, and those logs with it."""
     site = LogSite(("/a", "/b")).start()
     _break(site, "/a/")
     with pytest.raises(KafkaStorageError):
@@ -125,14 +125,14 @@ def test_logs_made_in_other_directories_stay_when_one_directory_fails() -> None:
     assert list(site.manager.logs) == [partition_of("t-1")]
 
 
-def test_without_a_directory_no_log_can_be_made() -> None:
+def test_creation_fails_without_an_online_directory() -> None:
     site = LogSite().start()
     site.manager.storage_failed("/a", OSError(errno.EIO, "broken"))
     with pytest.raises(KafkaStorageError, match="every log directory is offline"):
         site.create("t-0")
 
 
-def test_a_log_whose_directory_fails_while_it_is_made_is_offline() -> None:
+def test_log_is_offline_when_its_directory_fails_during_creation() -> None:
     site = LogSite().start()
     creation = site.manager.create([site.new("t-0")])
     site.manager.storage_failed("/a", OSError(errno.EIO, "broken"))
@@ -156,7 +156,7 @@ def test_every_log_is_found_again() -> None:
     assert [site.log(f"t-{number}").log_dir for number in range(5)] == ["/a", "/b"] * 2 + ["/a"]
 
 
-def test_logs_are_loaded_on_as_many_lanes_as_the_setting_says() -> None:
+def test_logs_are_loaded_on_the_configured_number_of_lanes() -> None:
     site = LogSite(num_recovery_threads_per_data_dir=3).start()
     for number in range(5):
         site.create(f"t-{number}")
@@ -169,7 +169,7 @@ def test_logs_are_loaded_on_as_many_lanes_as_the_setting_says() -> None:
     assert len(site.manager.logs) == 5
 
 
-def test_a_directory_of_no_known_topic_is_put_aside_and_told() -> None:
+def test_directory_of_an_unknown_topic_is_renamed_and_reported() -> None:
     site, _ = four_segments()
     site.topics.clear()
     site.create("t-1")
@@ -183,7 +183,7 @@ def test_a_directory_of_no_known_topic_is_put_aside_and_told() -> None:
     assert stray in site.reports[0]
 
 
-def test_every_start_tells_what_earlier_ones_have_put_aside() -> None:
+def test_every_start_reports_existing_stray_directories() -> None:
     site, _ = four_segments()
     for number in range(5):
         site.files.mkdir(f"/a/gone-{number}.0123456789abcdef0123456789abcdef-stray")
@@ -195,8 +195,8 @@ def test_every_start_tells_what_earlier_ones_have_put_aside() -> None:
         assert "remove them if their records are not needed" in report
 
 
-def test_a_directory_of_an_earlier_topic_of_that_name_is_put_aside() -> None:
-    """F26: never old data in a new topic."""
+def test_directory_of_an_earlier_topic_of_the_same_name_is_renamed() -> None:
+    """F26: a new topic never contains old data."""
     site, _ = four_segments()
     key = partition_of("t-0")
     site.topics[key] = (b"\7" * 16, CONFIG)
@@ -205,7 +205,7 @@ def test_a_directory_of_an_earlier_topic_of_that_name_is_put_aside() -> None:
     assert "-stray" in site.reports[0]
 
 
-def test_the_longest_stray_name_fits_into_a_directory() -> None:
+def test_longest_stray_name_fits_into_a_directory() -> None:
     site = LogSite().start()
     site.fill(site.create("t" * 249 + "-0"), 1)
     site.topics.clear()
@@ -214,7 +214,7 @@ def test_the_longest_stray_name_fits_into_a_directory() -> None:
     assert [len(name) for name in _directories(site, "/a")] == [255]
 
 
-def test_what_is_no_partitions_directory_is_left_alone() -> None:
+def test_other_directories_are_ignored() -> None:
     site, _ = four_segments()
     site.files.mkdir("/a/lost+found")
     site.files.mkdir("/a/t-0.0123456789abcdef0123456789abcdef-stray")
@@ -226,8 +226,8 @@ def test_what_is_no_partitions_directory_is_left_alone() -> None:
     assert [report for report in site.reports if stray not in report] == []
 
 
-def test_a_partition_in_two_directories_refuses_the_start() -> None:
-    """Which one is right only its owner can tell; a wrong guess would lose the other."""
+def test_partition_in_two_directories_refuses_the_start() -> None:
+    """Only the operator knows which one is right; a wrong guess would lose the other."""
     site = LogSite(("/a", "/b")).start()
     log = site.create("t-0")
     site.files.mkdir("/b/t-0")
@@ -237,7 +237,7 @@ def test_a_partition_in_two_directories_refuses_the_start() -> None:
         site.kill()
 
 
-def test_a_stray_of_the_same_name_in_another_directory_is_no_second_copy() -> None:
+def test_stray_directory_is_not_a_second_copy_of_the_partition() -> None:
     site = LogSite(("/a", "/b")).start()
     site.create("t-0")
     site.files.mkdir("/b/t-0")
@@ -247,8 +247,8 @@ def test_a_stray_of_the_same_name_in_another_directory_is_no_second_copy() -> No
     assert _directories(site, "/b")[0].endswith("-stray")
 
 
-def test_a_stray_to_which_nothing_was_ever_written_is_removed() -> None:
-    """As a kill leaves the partitions that a CreatePartitions has made and not yet written down."""
+def test_unused_stray_directory_is_removed() -> None:
+    """A kill leaves these partitions, created by CreatePartitions but not in the metadata yet."""
     site = LogSite().start()
     site.create("t-0")
     site.create("t-1")
@@ -259,8 +259,8 @@ def test_a_stray_to_which_nothing_was_ever_written_is_removed() -> None:
     assert "removed, because it never held records" in site.reports[0]
 
 
-def test_a_stray_whose_records_were_all_deleted_stays() -> None:
-    """It says by its files how far the offsets have come."""
+def test_stray_whose_records_were_all_deleted_stays() -> None:
+    """Its files show how far its offsets had risen."""
     site = LogSite().start()
     site.files.mkdir("/a/t-0")
     site.files.open_append("/a/t-0/00000000000000000017.log").close()
@@ -278,7 +278,7 @@ def test_a_stray_whose_records_were_all_deleted_stays() -> None:
         ("rename", "/a/stray-0"),
     ],
 )
-def test_a_directory_that_cannot_be_read_goes_offline_and_the_others_serve(
+def test_directory_that_cannot_be_read_goes_offline_and_the_others_serve(
     name: str, path: str
 ) -> None:
     site = LogSite(("/a", "/b")).start()
@@ -312,7 +312,7 @@ def _load_metadata(site: LogSite) -> str:
     return log.log_dir
 
 
-def test_the_metadata_log_is_made_in_the_first_directory_and_found_in_any() -> None:
+def test_metadata_log_is_created_in_the_first_directory_and_found_in_any() -> None:
     site = LogSite(("/a", "/b"))
     assert _load_metadata(site) == "/a"
     site = LogSite(("/b", "/a"), files=site.files.kill())
@@ -320,7 +320,7 @@ def test_the_metadata_log_is_made_in_the_first_directory_and_found_in_any() -> N
     assert site.reports == []
 
 
-def test_no_metadata_log_is_made_while_the_old_one_may_lie_in_a_failed_directory() -> None:
+def test_metadata_log_is_not_created_while_a_directory_is_offline() -> None:
     site = LogSite(("/a", "/b"))
     _load_metadata(site)
     site = LogSite(("/a", "/b"), files=site.files.kill())
@@ -331,8 +331,8 @@ def test_no_metadata_log_is_made_while_the_old_one_may_lie_in_a_failed_directory
         _load_metadata(site)
 
 
-def test_no_metadata_log_is_made_beside_partitions() -> None:
-    """One of log.dirs was forgotten, or is not mounted: no reason to call every partition stray."""
+def test_metadata_log_is_not_created_where_partitions_exist() -> None:
+    """One of log.dirs is missing or not mounted; the partitions must not all become stray."""
     site = LogSite(("/a", "/b"))
     _load_metadata(site)
     site.create("t-0")
@@ -345,7 +345,7 @@ def test_no_metadata_log_is_made_beside_partitions() -> None:
     assert _load_metadata(site) == "/a"
 
 
-def test_a_metadata_log_that_cannot_be_read_refuses_the_start() -> None:
+def test_start_is_refused_when_the_metadata_log_cannot_be_read() -> None:
     site = LogSite(("/a", "/b"))
     _load_metadata(site)
     site = LogSite(("/a", "/b"), files=site.files.kill())
@@ -354,7 +354,7 @@ def test_a_metadata_log_that_cannot_be_read_refuses_the_start() -> None:
         _load_metadata(site)
 
 
-def test_a_second_metadata_log_refuses_the_start() -> None:
+def test_start_is_refused_with_two_metadata_logs() -> None:
     site = LogSite(("/a", "/b"))
     _load_metadata(site)
     site.files.mkdir("/b/__cluster_metadata-0")
@@ -366,7 +366,7 @@ def test_a_second_metadata_log_refuses_the_start() -> None:
 # -- housekeeping -----------------------------------------------------------------------------
 
 
-def test_retention_looks_at_every_log_whatever_one_of_them_does(
+def test_retention_visits_every_log_after_an_error_in_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     site = LogSite().start()
@@ -384,7 +384,7 @@ def test_retention_looks_at_every_log_whatever_one_of_them_does(
     assert "retention of t-1 failed: no room; it will be retried" in site.reports
 
 
-def test_silent_producers_are_forgotten() -> None:
+def test_inactive_producers_expire() -> None:
     site = LogSite().start()
     log = site.create("t-0")
     clock, expiration_ms = site.ports.clock, site.config.producer_id_expiration_ms
@@ -397,7 +397,7 @@ def test_silent_producers_are_forgotten() -> None:
     assert list(log.producer_state.producers) == [8]
 
 
-def test_a_producer_of_old_records_is_known_as_long_as_any_other() -> None:
+def test_producer_of_old_records_expires_like_any_other() -> None:
     """A backfill: its records are older than ``producer.id.expiration.ms``."""
     site = LogSite().start()
     log = site.create("t-0")
@@ -419,7 +419,7 @@ def test_a_producer_of_old_records_is_known_as_long_as_any_other() -> None:
         assert (send(site.log(), 2).duplicate, site.log().log_end_offset) == (True, 3)
 
 
-def test_producers_are_not_forgotten_because_the_wall_clock_was_set() -> None:
+def test_setting_the_wall_clock_does_not_expire_producers() -> None:
     site = LogSite().start()
     log = site.create("t-0")
     site.append(log, producer_id=7, producer_epoch=0, base_sequence=0)
@@ -430,7 +430,7 @@ def test_producers_are_not_forgotten_because_the_wall_clock_was_set() -> None:
     assert list(log.producer_state.producers) == [7]
 
 
-def test_how_long_producers_are_remembered_may_change() -> None:
+def test_producer_expiration_may_change_at_runtime() -> None:
     site = LogSite().start()
     log = site.create("t-0")
     site.append(log, producer_id=7, producer_epoch=0, base_sequence=0)
@@ -442,7 +442,7 @@ def test_how_long_producers_are_remembered_may_change() -> None:
     assert not log.producer_state.producers
 
 
-def test_a_log_is_found_by_its_partition() -> None:
+def test_log_is_found_by_its_partition() -> None:
     site, log = four_segments()
     assert site.manager.get(partition_of("t-0")) is log
     assert site.manager.get(partition_of("t-1")) is None
@@ -452,7 +452,7 @@ def test_a_log_is_found_by_its_partition() -> None:
 # -- failure (R15) ----------------------------------------------------------------------------
 
 
-def test_a_failed_directory_takes_its_logs_with_it_once() -> None:
+def test_failed_directory_takes_its_logs_offline_once() -> None:
     site = LogSite(("/a", "/b")).start()
     a, b = site.create("t-0"), site.create("t-1")
     for _ in range(2):
@@ -465,7 +465,7 @@ def test_a_failed_directory_takes_its_logs_with_it_once() -> None:
     assert site.last_is_offline
 
 
-def test_a_failed_sync_costs_its_directory_and_the_others_go_on() -> None:
+def test_failed_sync_takes_only_its_directory_offline() -> None:
     site = LogSite(("/a", "/b")).start()
     logs = [site.create("t-0"), site.create("t-1")]
     for log in logs:
@@ -477,7 +477,7 @@ def test_a_failed_sync_costs_its_directory_and_the_others_go_on() -> None:
     assert site.create("t-2").log_dir == "/b"
 
 
-def test_a_failed_syncfs_costs_every_directory_of_its_file_system_but_no_other() -> None:
+def test_failed_syncfs_takes_only_directories_of_its_file_system_offline() -> None:
     site = LogSite(("/a", "/b", "/c"), device_by_path={"/c": 2}).start()
     logs = [log for number in range(90) for log in [site.create(f"t-{number}")]]
     for log in logs:
@@ -490,7 +490,7 @@ def test_a_failed_syncfs_costs_every_directory_of_its_file_system_but_no_other()
     assert {log.log_dir for log in logs if log.durable_end_offset} == {"/c"}
 
 
-def test_what_was_acknowledged_is_still_read_from_a_failed_directory() -> None:
+def test_acknowledged_records_are_readable_in_an_offline_directory() -> None:
     site, log = four_segments()
     site.manager.storage_failed("/a", OSError(errno.EIO, "broken"))
     assert batch_offsets(log) == list(range(17))

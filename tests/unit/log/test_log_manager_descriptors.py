@@ -1,4 +1,4 @@
-"""Logs within the descriptors they may have."""
+"""Logs within their limit of descriptors."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_every_log_can_be_written_and_rolled_when_no_more_may_be_created() -> No
     assert all(batch_offsets(log) == list(range(12)) for log in logs)
 
 
-def test_the_metadata_log_is_written_when_logs_have_all_their_descriptors() -> None:
+def test_metadata_log_is_written_when_logs_have_all_their_descriptors() -> None:
     site = _site()
     metadata = TopicPartition("__cluster_metadata", 0)
     log = site.settle(site.manager.load_metadata_log(metadata, bytes(15) + b"\1", CONFIG))
@@ -94,7 +94,7 @@ def test_the_metadata_log_is_written_when_logs_have_all_their_descriptors() -> N
     assert len(log.segments) > 1
 
 
-def test_a_restart_opens_no_more_than_a_few_of_many_segments() -> None:
+def test_restart_opens_no_more_than_a_few_of_many_segments() -> None:
     site = _site()
     log = site.create("t-0")
     for _ in range(100):
@@ -115,7 +115,7 @@ def test_a_restart_opens_no_more_than_a_few_of_many_segments() -> None:
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_a_power_loss_between_rolls_and_reopenings_loses_nothing(seed: int) -> None:
+def test_power_loss_between_rolls_and_reopenings_loses_nothing(seed: int) -> None:
     site = _site(64)
     log = site.create("t-0", TopicConfig(segment_bytes=400, index_interval_bytes=100))
     chance = random.Random(seed)

@@ -18,7 +18,7 @@ TOPICS = ("t-0", "u-0")
 
 @dataclass(slots=True)
 class Model:
-    """What one log should hold; an offset's value, epoch and producer."""
+    """The expected content of a log: value, epoch and producer of each offset."""
 
     topic_id: bytes
     values: list[bytes] = field(default_factory=list)
@@ -39,7 +39,7 @@ class Model:
 
 
 class History:
-    """Carries out steps on a site and keeps the models; `check` compares them."""
+    """Runs steps on a site and updates the models; `check` compares them."""
 
     def __init__(self) -> None:
         self.site = LogSite().start()
@@ -87,7 +87,7 @@ class History:
             self.site.ports.jobs.run_one(lanes[number % len(lanes)])
 
     def retain(self, number: int) -> None:
-        """The log's start is moved, as DeleteRecords does, and old segments go."""
+        """Move the log start, as DeleteRecords does, which deletes old segments."""
         log, model = self._log(number)
         log.log_start_offset = max(log.log_start_offset, log.high_watermark - number // 2)
         model.log_start_offset = log.log_start_offset
@@ -156,7 +156,8 @@ class History:
         }
         if model.kept_state:
             assert state == model.sequences()
-        else:  # A producer may be forgotten where its snapshot had no room, but not mistaken.
+        # A producer may be unknown if its snapshot had no space, but its state is never wrong.
+        else:
             assert state.items() <= model.sequences().items()
         self.check(log, model)
 
@@ -169,7 +170,7 @@ class History:
             self.check(log, model)
 
     def check(self, log: Log, model: Model) -> None:
-        """What may be read is what was appended, all of it, each batch in its epoch."""
+        """All appended records can be read, each batch in its epoch."""
         expected = dict(enumerate(model.values[: log.high_watermark]))
         offsets = list(expected)[log.log_start_offset :]
         assert values(log) == {offset: expected[offset] for offset in offsets}
@@ -179,7 +180,7 @@ class History:
 
 
 def _is_small(operation: Operation) -> bool:
-    """A full disk may still have room for one file and none for the next."""
+    """A full disk may have space for one file, but not for the next."""
     return not operation.path.endswith(".log")
 
 
@@ -195,7 +196,7 @@ STEPS = (
 @given(steps=st.lists(st.tuples(st.sampled_from(STEPS), st.integers(0, 50)), max_size=60))
 @example(steps=[*[("append", 42)] * 4, ("fill_disk", 1), ("append", 42), ("kill", 0)])
 @example(steps=[("append", 37), ("append", 43), ("append", 43), ("crash", 27)])
-def test_no_history_loses_or_invents_anything(steps: list[tuple[str, int]]) -> None:
+def test_any_history_keeps_exactly_the_acknowledged_records(steps: list[tuple[str, int]]) -> None:
     history = History()
     for name, number in steps:
         getattr(history, name)(number)

@@ -1,4 +1,4 @@
-"""The stop of a broker's logs: all durable, and a mark of it that is never a lie."""
+"""Stopping the logs of a broker: everything is durable, and clean marks are true."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from tests.helpers.log_site import (
 
 
 def _break(site: LogSite, path: str, name: str = "") -> None:
-    """Every operation below `path`, or those called `name`, fails from now on."""
+    """From now on, fail every operation below `path`, or those called `name`."""
     site.files.fail_when(
         lambda operation: operation.path.startswith(path) and operation.name.startswith(name),
         errno.EIO,
     )
 
 
-def test_a_clean_stop_needs_no_recovery_and_loses_nothing() -> None:
+def test_clean_stop_needs_no_recovery_and_loses_nothing() -> None:
     for seed in range(5):
         site = LogSite(("/a", "/b")).start()
         for number in range(4):
@@ -41,14 +41,14 @@ def test_a_clean_stop_needs_no_recovery_and_loses_nothing() -> None:
         assert list(after[0]) == list(range(7))
 
 
-def test_a_stop_lets_go_of_the_directories() -> None:
+def test_stop_releases_the_directories() -> None:
     site, _ = four_segments()
     site.stop()
     LogSite(files=site.files).start()
 
 
 @pytest.mark.parametrize("name", ["sync", "rename", "sync_dir"])
-def test_a_stop_that_fails_leaves_no_clean_mark(name: str) -> None:
+def test_stop_that_fails_leaves_no_clean_mark(name: str) -> None:
     site, log = four_segments()
     site.fill(log, 2)
     _break(site, "/a", name)
@@ -59,7 +59,7 @@ def test_a_stop_that_fails_leaves_no_clean_mark(name: str) -> None:
     assert list(range(17)) == batch_offsets(site.log())[:17]
 
 
-def test_a_stop_on_a_full_disk_leaves_no_clean_mark() -> None:
+def test_stop_on_a_full_disk_leaves_no_clean_mark() -> None:
     site, log = four_segments()
     site.files.fail_when(lambda operation: operation.name == "append", errno.ENOSPC)
     site.stop()
@@ -69,8 +69,8 @@ def test_a_stop_on_a_full_disk_leaves_no_clean_mark() -> None:
     assert log.durable_end_offset == 17
 
 
-def test_a_stop_waits_for_the_seals_under_way() -> None:
-    """One that fails must not be overlooked because its log is closed already."""
+def test_stop_waits_for_seals_in_progress() -> None:
+    """A failed seal must not be overlooked because its log is closed already."""
     site, log = four_segments()
     log.roll()
     site.files.fail_when(
@@ -87,7 +87,7 @@ def test_a_stop_waits_for_the_seals_under_way() -> None:
     assert not site.files.exists(f"/a/{file_names.CLEAN_SHUTDOWN_FILE}")
 
 
-def test_a_stop_before_all_logs_are_loaded_leaves_no_clean_mark() -> None:
+def test_stop_before_all_logs_are_loaded_leaves_no_clean_mark() -> None:
     """KAFKA-10471: the others may still have to be recovered."""
     site, _ = four_segments()
     site = site.next_life()
@@ -100,7 +100,7 @@ def test_a_stop_before_all_logs_are_loaded_leaves_no_clean_mark() -> None:
     assert "cannot mark /a as cleanly shut down: not all logs were loaded" in site.reports
 
 
-def test_a_stop_in_the_middle_of_a_round_waits_for_it() -> None:
+def test_stop_waits_for_a_sync_round_in_flight() -> None:
     site, log = four_segments()
     site.append(log)
     site.ports.timers.run_due()
@@ -110,7 +110,7 @@ def test_a_stop_in_the_middle_of_a_round_waits_for_it() -> None:
     assert batch_offsets(site.kill().log()) == list(range(19))
 
 
-def test_deletions_under_way_at_a_stop_end_with_the_next_start() -> None:
+def test_deletions_interrupted_by_a_stop_complete_at_the_next_start() -> None:
     site, log = four_segments()
     site.create("u-0")
     site.delete("u-0")
@@ -126,7 +126,7 @@ def test_deletions_under_way_at_a_stop_end_with_the_next_start() -> None:
     assert log.log_start_offset == 10
 
 
-def test_a_clean_stop_with_a_failed_directory_leaves_the_mark_of_the_others_only() -> None:
+def test_clean_stop_marks_only_the_online_directories() -> None:
     site = LogSite(("/a", "/b")).start()
     for number in range(2):
         site.fill(site.create(f"t-{number}"), 3)

@@ -1,4 +1,4 @@
-"""One log: reads up to what may be shown, look-ups by time."""
+"""One log: reads up to a bound."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ END = 1 << 62
 
 
 def _offsets(log: Log, offset: int, max_bytes: int, **how: int) -> list[int]:
-    """Base offsets of the whole batches a read gives; -1 for a last one that is cut."""
+    """Return the base offsets of the whole batches in a read; -1 for a last one that is cut."""
     data = log.read(
         offset,
         max_bytes,
@@ -38,7 +38,7 @@ def _offsets(log: Log, offset: int, max_bytes: int, **how: int) -> list[int]:
 # -- reads ------------------------------------------------------------------------------------
 
 
-def test_a_read_gives_the_batches_from_an_offset_on_within_one_segment() -> None:
+def test_read_returns_batches_from_an_offset_within_one_segment() -> None:
     _, log = four_segments()
     assert _offsets(log, 0, 1 << 20) == [0, 1, 2, 3, 4]
     assert _offsets(log, 3, 1 << 20) == [3, 4]
@@ -46,7 +46,7 @@ def test_a_read_gives_the_batches_from_an_offset_on_within_one_segment() -> None
     assert _offsets(log, 16, 1 << 20) == [16]
 
 
-def test_a_read_ends_at_max_bytes_but_its_first_batch_is_whole() -> None:
+def test_read_ends_at_max_bytes_but_its_first_batch_is_whole() -> None:
     """F39."""
     _, log = four_segments()
     size = log.segments.first.size_bytes // 5
@@ -58,15 +58,15 @@ def test_a_read_ends_at_max_bytes_but_its_first_batch_is_whole() -> None:
     assert log.read(0, 0, end_offset=17, at_least_one=False).nbytes == 0
 
 
-def test_a_read_of_no_bytes_holds_no_file() -> None:
-    """Nothing would be sent of such a region, so nobody would close it."""
+def test_read_of_no_bytes_retains_no_file() -> None:
+    """Nothing would be sent of such a region, so it would never be closed."""
     _, log = four_segments()
     data = log.read(0, 0, end_offset=log.high_watermark, at_least_one=False)
     assert data is NO_DATA
 
 
-def test_an_offset_within_a_batch_gives_the_whole_batch() -> None:
-    """F38: clients drop what they did not ask for."""
+def test_offset_within_a_batch_returns_the_whole_batch() -> None:
+    """F38: clients drop records before the requested offset."""
     site = LogSite().start()
     log = site.create("t-0")
     for _ in range(3):
@@ -75,7 +75,7 @@ def test_an_offset_within_a_batch_gives_the_whole_batch() -> None:
     assert [_offsets(log, offset, 1) for offset in (3, 4, 7, 11)] == [[0], [4], [4], [8]]
 
 
-def test_there_is_nothing_to_read_yet_at_the_end() -> None:
+def test_read_at_the_log_end_returns_no_data() -> None:
     _, log = four_segments()
     assert log.read(17, 1000, end_offset=17) is NO_DATA
     assert NO_DATA.nbytes == 0
@@ -91,8 +91,8 @@ def test_offsets_outside_the_log_are_out_of_range(offset: int) -> None:
         log.read(offset, 1000, end_offset=17)
 
 
-def test_nothing_at_or_above_the_bound_is_shown() -> None:
-    """Neither what is not durable yet nor, with a lower bound, what is."""
+def test_read_returns_nothing_at_or_above_the_bound() -> None:
+    """Neither records that are not durable nor, with a lower bound, durable ones."""
     site, log = four_segments()
     site.fill(log, 2)
     assert _offsets(log, 15, 1 << 20) == [15, 16]
@@ -102,8 +102,8 @@ def test_nothing_at_or_above_the_bound_is_shown() -> None:
     assert _offsets(log, 15, 1 << 20) == [15, 16, 17, 18]
 
 
-def test_a_durable_end_of_an_earlier_segment_is_found_too() -> None:
-    """The position of the last round's end belongs to one segment; a roll leaves it behind."""
+def test_durable_end_of_an_earlier_segment_is_found_too() -> None:
+    """The position of the last round's end belongs to one segment; a roll makes it obsolete."""
     site, log = four_segments()
     site.fill(log, 6)
     assert base_offsets(log)[-1] == 20
@@ -111,8 +111,8 @@ def test_a_durable_end_of_an_earlier_segment_is_found_too() -> None:
     assert _offsets(log, 15, 1 << 20, end_offset=END) == [15, 16, 17, 18, 19]
 
 
-def test_an_offset_that_no_batch_holds_gives_the_next_batch() -> None:
-    """A file cut short between two batches leaves such a gap."""
+def test_offset_in_a_gap_returns_the_next_batch() -> None:
+    """A file truncated between two batches leaves such a gap."""
     site, log = four_segments()
     site.write_checkpoints()
     content = site.files.read_file(site.path(log, 5))
@@ -123,7 +123,7 @@ def test_an_offset_that_no_batch_holds_gives_the_next_batch() -> None:
     assert _offsets(log, 8, 1 << 20) == [10, 11, 12, 13, 14]
 
 
-def test_a_gap_before_the_bound_gives_nothing() -> None:
+def test_gap_before_the_bound_returns_no_data() -> None:
     site, log = four_segments()
     content = site.files.read_file(site.path(log, 5))
     site.files.overwrite(site.path(log, 5), content[: 3 * len(content) // 5])
@@ -132,7 +132,7 @@ def test_a_gap_before_the_bound_gives_nothing() -> None:
     assert log.read(8, 1000, end_offset=9).region is None
 
 
-def test_what_precedes_damage_is_read_up_to_a_bound_inside_it() -> None:
+def test_read_with_a_bound_inside_damage_ends_before_it() -> None:
     site, log = four_segments()
     content = site.files.read_file(site.path(log, 5))
     site.files.overwrite(site.path(log, 5), content[:400])
@@ -153,7 +153,7 @@ def test_what_precedes_damage_is_read_up_to_a_bound_inside_it() -> None:
         st.tuples(st.integers(0, 100), st.integers(1, 2000), st.integers(0, 110)), max_size=12
     ),
 )
-def test_any_read_gives_a_run_of_batches_that_begins_with_the_one_asked_for(
+def test_any_read_returns_consecutive_batches_from_the_requested_one(
     shapes: list[tuple[int, int]], synced: int, reads: list[tuple[int, int, int]]
 ) -> None:
     site = LogSite().start()
@@ -178,7 +178,7 @@ def test_any_read_gives_a_run_of_batches_that_begins_with_the_one_asked_for(
 
 
 @pytest.mark.parametrize(("number", "offline"), [(errno.EIO, ["/a"]), (errno.EMFILE, [])])
-def test_a_read_the_disk_fails_is_a_storage_error(number: int, offline: list[str]) -> None:
+def test_failed_read_is_a_storage_error(number: int, offline: list[str]) -> None:
     site, _ = four_segments()
     site = site.kill()
     site.files.fail_when(lambda operation: operation.name in ("pread", "open"), number)

@@ -1,4 +1,4 @@
-"""Records deleted from the front of a log: refused at once, gone by whole segments, for good."""
+"""Records deleted from the start of a log: unreadable immediately, removed by whole segments."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_reads_below_the_new_start_are_refused_and_those_above_are_not() -> None
     assert batch_offsets(log) == [12, 13, 14, 15, 16]
 
 
-def test_segments_that_lie_wholly_below_go_at_once() -> None:
+def test_segments_wholly_below_the_new_start_are_deleted_immediately() -> None:
     site, log = four_segments()
     log.delete_records_before(12)
     assert base_offsets(log) == [10, 15]
@@ -37,7 +37,7 @@ def test_segments_that_lie_wholly_below_go_at_once() -> None:
     assert site.listing(log) == [10, 15]
 
 
-def test_the_active_segment_stays_even_if_all_of_it_is_deleted() -> None:
+def test_active_segment_stays_even_if_all_of_it_is_deleted() -> None:
     site, log = four_segments()
     log.delete_records_before(17)
     assert base_offsets(log) == [15]
@@ -47,7 +47,7 @@ def test_the_active_segment_stays_even_if_all_of_it_is_deleted() -> None:
     assert batch_offsets(log) == [17]
 
 
-def test_a_start_that_is_there_already_changes_nothing() -> None:
+def test_deletion_below_the_log_start_changes_nothing() -> None:
     _, log = four_segments()
     log.delete_records_before(12)
     for offset in (12, 5, 0):
@@ -56,14 +56,14 @@ def test_a_start_that_is_there_already_changes_nothing() -> None:
 
 
 @pytest.mark.parametrize("offset", [18, 1 << 62, -1, -5])
-def test_there_is_nothing_to_delete_above_the_high_watermark(offset: int) -> None:
+def test_deletion_above_the_high_watermark_is_refused(offset: int) -> None:
     _, log = four_segments()
     with pytest.raises(OffsetOutOfRange, match="high watermark is 17"):
         log.delete_records_before(offset)
     assert log.log_start_offset == 0
 
 
-def test_what_nobody_may_see_yet_is_not_deleted() -> None:
+def test_uncommitted_records_are_not_deleted() -> None:
     site, log = four_segments()
     site.leads = False
     site.append(log)
@@ -71,21 +71,21 @@ def test_what_nobody_may_see_yet_is_not_deleted() -> None:
         log.delete_records_before(18)
 
 
-def test_the_oldest_epoch_begins_where_the_log_does() -> None:
+def test_oldest_epoch_begins_at_the_log_start() -> None:
     _, log = four_segments()
     log.delete_records_before(12)
     assert log.leader_epochs.entries == ((0, 12),)
 
 
-def test_a_log_that_cannot_be_written_refuses() -> None:
+def test_offline_or_closed_log_refuses_record_deletion() -> None:
     _, log = four_segments()
     log.go_offline()
     with pytest.raises(KafkaStorageError):
         log.delete_records_before(3)
 
 
-def test_retention_leaves_alone_what_a_deletion_does_not_name() -> None:
-    """Only the log's start decides here, not the age of the segments."""
+def test_record_deletion_does_not_apply_retention() -> None:
+    """Only the log start decides here, not the age of the segments."""
     site = LogSite().start()
     log = site.create("t-0")
     site.fill(log, 17)
@@ -96,8 +96,8 @@ def test_retention_leaves_alone_what_a_deletion_does_not_name() -> None:
 
 
 @pytest.mark.parametrize("offset", [5, 12, 15, 17])
-def test_no_crash_brings_back_what_was_answered_or_costs_what_lies_above(offset: int) -> None:
-    """At every file operation: the start is the old one or the new one, the new one once told."""
+def test_crash_restores_no_deleted_record_and_loses_no_other(offset: int) -> None:
+    """At every file operation: the start is the old or the new one; once acknowledged, the new."""
     total, log = four_segments()
     before = total.files.operations
     _delete_all_of_it(total, offset)
@@ -135,7 +135,7 @@ def _delete_all_of_it(site: LogSite, offset: int, told: list[int] | None = None)
     ("offset", "expected"),
     [(0, (900, 1)), (1, (900, 1)), (2, (9, 3)), (3, (9, 3)), (5, (5, 5)), (6, None)],
 )
-def test_the_largest_timestamp_is_looked_for_among_what_is_left(
+def test_largest_timestamp_is_that_of_the_remaining_records(
     offset: int, expected: tuple[int, int] | None
 ) -> None:
     """The log may begin in the middle of a segment, and of a batch."""

@@ -1,4 +1,4 @@
-"""One log: what retention deletes, and what a full or failing disk changes about it."""
+"""One log: which segments retention deletes, also on a full or failing disk."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def _keeping(**limits: Any) -> tuple[LogSite, Log]:
     return site, log
 
 
-def test_segments_older_than_retention_ms_go() -> None:
-    """The newest record decides, as the time index tells it."""
+def test_segments_older_than_retention_ms_are_deleted() -> None:
+    """The newest record decides, as recorded in the time index."""
     site, log = _keeping(retention_ms=HOUR_MS)
     assert log.apply_retention(T0 + 4 * 60_000 + HOUR_MS) == 0
     assert log.apply_retention(T0 + 4 * 60_000 + HOUR_MS + 1) == 1
@@ -38,8 +38,8 @@ def test_segments_older_than_retention_ms_go() -> None:
 
 
 @pytest.mark.parametrize("clean", [True, False])
-def test_a_look_at_retention_after_a_start_reads_no_file(clean: bool) -> None:
-    """It is the reactor's thread that looks, at every segment of every log."""
+def test_retention_after_a_start_reads_no_file(clean: bool) -> None:
+    """Retention runs on the reactor, over every segment of every log."""
     site, _ = _keeping(retention_ms=HOUR_MS)
     if clean:
         site.stop()
@@ -51,7 +51,7 @@ def test_a_look_at_retention_after_a_start_reads_no_file(clean: bool) -> None:
     assert not log.offline
 
 
-def test_the_oldest_go_while_retention_bytes_are_exceeded() -> None:
+def test_oldest_segments_are_deleted_while_retention_bytes_is_exceeded() -> None:
     _, log = _keeping(retention_bytes=1100)
     size_bytes = [segment.size_bytes for segment in log.segments]
     assert log.apply_retention(T0) == 2
@@ -59,7 +59,7 @@ def test_the_oldest_go_while_retention_bytes_are_exceeded() -> None:
     assert log.apply_retention(T0) == 0
 
 
-def test_segments_below_the_start_offset_go_whatever_the_policy() -> None:
+def test_segments_below_the_start_offset_are_always_deleted() -> None:
     for policy in ((), ("delete",), ("compact",)):
         _, log = _keeping(cleanup_policy=policy)
         log.log_start_offset = 12
@@ -75,7 +75,7 @@ def test_only_the_policy_delete_deletes_by_time_and_size() -> None:
         assert base_offsets(log) == [0, 5, 10, 15]
 
 
-def test_an_expired_active_segment_is_rolled_and_deleted() -> None:
+def test_expired_active_segment_is_rolled_and_deleted() -> None:
     site, log = _keeping(retention_ms=HOUR_MS)
     assert log.apply_retention(T0 + 100 * HOUR_MS) == 4
     assert base_offsets(log) == [17]
@@ -89,14 +89,14 @@ def test_an_expired_active_segment_is_rolled_and_deleted() -> None:
     assert batch_offsets(site.log()) == [17]
 
 
-def test_an_active_segment_with_records_in_doubt_is_not_rolled() -> None:
+def test_active_segment_with_uncommitted_records_is_not_rolled() -> None:
     site, log = _keeping(retention_ms=HOUR_MS)
     site.append(log)
     assert log.apply_retention(T0 + 100 * HOUR_MS) == 3
     assert base_offsets(log) == [15]
 
 
-def test_nothing_above_the_high_watermark_goes() -> None:
+def test_segments_above_the_high_watermark_are_kept() -> None:
     """KAFKA-5634."""
     _, log = _keeping(retention_ms=HOUR_MS)
     log.high_watermark = 9
@@ -104,7 +104,7 @@ def test_nothing_above_the_high_watermark_goes() -> None:
     assert log.log_start_offset == 5
 
 
-def test_without_timestamps_a_segment_is_as_old_as_its_file() -> None:
+def test_segment_without_timestamps_expires_by_file_time() -> None:
     site = LogSite().start()
     log = site.create("t-0", replace(CONFIG, retention_ms=HOUR_MS))
     for _ in range(6):
@@ -115,7 +115,7 @@ def test_without_timestamps_a_segment_is_as_old_as_its_file() -> None:
     assert log.apply_retention(written_ms + HOUR_MS + 1) == 2
 
 
-def test_the_epochs_start_with_the_log() -> None:
+def test_epochs_begin_at_the_log_start() -> None:
     site, log = four_segments()
     site.epoch = 3
     site.fill(log, 1)
@@ -125,8 +125,8 @@ def test_the_epochs_start_with_the_log() -> None:
     assert log.leader_epochs.entries == ((0, 15), (3, 17))
 
 
-def test_the_recovery_point_is_never_below_the_first_segment() -> None:
-    """Seals of segments that are gone do not hold it back."""
+def test_recovery_point_is_never_below_the_first_segment() -> None:
+    """Seals of deleted segments do not hold it back."""
     site, log = _keeping(retention_bytes=0)
     site.settle()
     log.roll()
@@ -137,7 +137,7 @@ def test_the_recovery_point_is_never_below_the_first_segment() -> None:
     assert log.recovery_point == 17
 
 
-def test_a_deleted_segment_is_not_synced_any_more() -> None:
+def test_deleted_segment_is_not_synced() -> None:
     site, log = _keeping()
     log.config = replace(CONFIG, flush_messages=1 << 60)
     site.fill(log, 6)
@@ -151,8 +151,8 @@ def test_a_deleted_segment_is_not_synced_any_more() -> None:
     assert log.durable_end_offset == 23
 
 
-def test_a_full_disk_that_cannot_roll_still_deletes_what_is_older() -> None:
-    """It is just then that space is needed."""
+def test_retention_deletes_older_segments_when_a_roll_fails_on_a_full_disk() -> None:
+    """Space is needed most on a full disk."""
     site, log = _keeping(retention_ms=HOUR_MS)
     site.files.fail_when(lambda operation: operation.name in ("create", "append"), errno.ENOSPC)
     assert log.apply_retention(T0 + 100 * HOUR_MS) == 3
@@ -161,7 +161,7 @@ def test_a_full_disk_that_cannot_roll_still_deletes_what_is_older() -> None:
     assert site.offline == []
 
 
-def test_a_disk_that_fails_at_the_roll_deletes_nothing() -> None:
+def test_retention_deletes_nothing_when_the_disk_fails_at_the_roll() -> None:
     site, log = _keeping(retention_ms=HOUR_MS)
     site.files.fail_when(lambda operation: operation.name == "create", errno.EIO)
     assert log.apply_retention(T0 + 100 * HOUR_MS) == 0
@@ -169,7 +169,7 @@ def test_a_disk_that_fails_at_the_roll_deletes_nothing() -> None:
     assert site.listing(log) == [0, 5, 10, 15]
 
 
-def test_a_closed_or_failed_log_deletes_nothing() -> None:
+def test_closed_or_failed_log_deletes_nothing() -> None:
     _, log = _keeping(retention_ms=HOUR_MS)
     log.go_offline()
     assert log.apply_retention(T0 + 100 * HOUR_MS) == 0

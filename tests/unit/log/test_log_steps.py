@@ -1,4 +1,4 @@
-"""F12 and F8: a roll, a seal, retention and the checkpoints, ended or refused at each operation."""
+"""F12 and F8: a roll, a seal, retention and checkpoints, crashed or refused at each operation."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.helpers.sim_files import SimCrash
 
 
 def begun() -> LogSite:
-    """A log of two segments that has everything durable."""
+    """A log of two segments, completely durable."""
     site = LogSite().start()
     log = site.create("t-0")
     site.fill(log, 8)
@@ -25,7 +25,7 @@ def begun() -> LogSite:
 def live(site: LogSite, acknowledged: dict[int, bytes | None]) -> None:
     """Rolls with their seals, retention with its renames and removals, and the checkpoints.
 
-    `acknowledged` has the records that are durable.
+    `acknowledged` has the durable records.
     """
     log = site.log()
     for _ in range(3):
@@ -50,7 +50,7 @@ def operations_of_a_life() -> int:
 
 
 @pytest.mark.parametrize("how", ["kill", "power loss"])
-def test_a_crash_at_any_operation_loses_and_doubles_nothing(how: str) -> None:
+def test_crash_at_any_operation_neither_loses_nor_duplicates_records(how: str) -> None:
     for number in range(1, operations_of_a_life() + 1):
         site = begun()
         acknowledged = dict(values(site.log()))
@@ -71,8 +71,10 @@ def test_a_crash_at_any_operation_loses_and_doubles_nothing(how: str) -> None:
 
 
 @pytest.mark.parametrize("number_of_kind", range(0, 60, 2))
-def test_a_disk_full_from_any_operation_on_refuses_and_then_goes_on(number_of_kind: int) -> None:
-    """Records, indexes, checkpoints, new segments: whatever it is that has no room."""
+def test_disk_full_from_any_operation_on_refuses_appends_until_space_returns(
+    number_of_kind: int,
+) -> None:
+    """Records, indexes, checkpoints or new segments: whichever finds the disk full."""
     site = begun()
     log = site.log()
     full_from = site.files.operations + 1 + 2 * number_of_kind
@@ -96,7 +98,7 @@ def test_a_disk_full_from_any_operation_on_refuses_and_then_goes_on(number_of_ki
     site.ports.advance(2_000)
     assert site.offline == []
     assert site.listing(log)[0] >= 5
-    again = site.next_life().start()  # On a disk that is full still.
+    again = site.next_life().start()  # On a disk that is still full.
     assert again.offline == []
     start = again.log().log_start_offset
     kept = {offset: acknowledged[offset] for offset in acknowledged if offset >= start}
@@ -107,7 +109,7 @@ def test_a_disk_full_from_any_operation_on_refuses_and_then_goes_on(number_of_ki
     assert list(values(again.log()).values())[-1] == b"new"
 
 
-def test_an_append_is_refused_at_each_of_its_operations_and_then_taken() -> None:
+def test_append_refused_at_any_operation_succeeds_when_retried() -> None:
     for number in range(1, 8):
         site = begun()
         log = site.log()

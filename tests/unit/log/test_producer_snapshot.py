@@ -1,4 +1,4 @@
-"""The snapshot file, byte by byte, and what is taken for damage."""
+"""The snapshot file, byte by byte, and detection of damage."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ entries = st.builds(
 ONE = encode_snapshot([SnapshotEntry(4711, 3, 99, 1234, 4, 1_700_000_000_000, -1, -1)])
 
 
-def test_bytes_are_kafkas() -> None:
+def test_bytes_equal_those_of_kafka() -> None:
     assert ONE.hex() == (
         "0001"
         "ff5ac121"
@@ -60,21 +60,21 @@ def test_entries_survive_a_round_trip(some: list[SnapshotEntry]) -> None:
     "data",
     [b"", ONE[:9], ONE[:-1], ONE + b"\0", b"\0\2" + ONE[2:], bytes(len(ONE)), b"\xff" * 56],
 )
-def test_what_is_short_or_long_or_of_another_version_is_damage(data: bytes) -> None:
+def test_wrong_size_or_version_is_corrupt(data: bytes) -> None:
     with pytest.raises(CorruptSnapshot):
         decode_snapshot(data)
 
 
 @settings(deadline=None)
 @given(st.integers(0, len(ONE) * 8 - 1))
-def test_every_bit_flip_is_noticed(bit: int) -> None:
+def test_every_bit_flip_is_detected(bit: int) -> None:
     damaged = bytearray(ONE)
     damaged[bit // 8] ^= 1 << bit % 8
     with pytest.raises(CorruptSnapshot):
         decode_snapshot(bytes(damaged))
 
 
-def test_right_checksum_over_a_wrong_count_is_damage() -> None:
+def test_wrong_count_with_a_valid_checksum_is_corrupt() -> None:
     two = encode_snapshot([SnapshotEntry(*[0] * 8)] * 2)
     assert len(two) == 10 + 2 * 46
     body = (3).to_bytes(4, "big") + two[10:]

@@ -1,4 +1,4 @@
-"""Idempotent producers: duplicates, gaps, fencing, wrap, expiry, and what snapshots keep."""
+"""Idempotent producers: duplicates, gaps, fencing, wrap, expiration, and snapshots."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _append(manager: ProducerStateManager, header: BatchHeader, offset: int) -> 
     manager.update(header, first_offset=offset)
 
 
-def test_batches_in_order_are_taken() -> None:
+def test_batches_in_order_are_accepted() -> None:
     manager = _manager()
     for number in range(20):
         _append(manager, _header(3 * number, 3), 100 + 3 * number)
@@ -61,14 +61,14 @@ def test_batches_in_order_are_taken() -> None:
     assert (state.last_sequence, len(state.batches)) == (59, 5)
 
 
-def test_batches_without_producer_id_are_nobodys() -> None:
+def test_batches_without_producer_id_are_not_tracked() -> None:
     manager = _manager()
     header = parse_header(client_batch())
     assert manager.check(header, CLIENT) is None
     assert manager.producers == {}
 
 
-def test_any_of_the_last_five_batches_is_known_again() -> None:
+def test_last_five_batches_are_recognized_as_duplicates() -> None:
     manager = _manager()
     for number in range(6):
         _append(manager, _header(2 * number, 2), 100 + 2 * number)
@@ -78,7 +78,7 @@ def test_any_of_the_last_five_batches_is_known_again() -> None:
         assert found.first_offset == 100 + 2 * number
 
 
-def test_a_batch_older_than_the_last_five_is_out_of_order() -> None:
+def test_batch_older_than_the_last_five_is_out_of_order() -> None:
     manager = _manager()
     for number in range(6):
         _append(manager, _header(2 * number, 2), 100 + 2 * number)
@@ -86,7 +86,7 @@ def test_a_batch_older_than_the_last_five_is_out_of_order() -> None:
         manager.check(_header(0, 2), CLIENT)
 
 
-def test_a_batch_that_only_overlaps_a_known_one_is_out_of_order() -> None:
+def test_batch_that_only_overlaps_a_known_one_is_out_of_order() -> None:
     manager = _manager()
     _append(manager, _header(0, 4), 100)
     for sequence, count in ((0, 3), (1, 3), (2, 4), (0, 5)):
@@ -94,7 +94,7 @@ def test_a_batch_that_only_overlaps_a_known_one_is_out_of_order() -> None:
             manager.check(_header(sequence, count), CLIENT)
 
 
-def test_a_gap_is_refused_and_changes_nothing() -> None:
+def test_gap_is_refused_and_changes_nothing() -> None:
     manager = _manager()
     _append(manager, _header(0), 100)
     with pytest.raises(OutOfOrderSequenceNumber, match="2 after 0"):
@@ -102,8 +102,8 @@ def test_a_gap_is_refused_and_changes_nothing() -> None:
     _append(manager, _header(1), 101)
 
 
-def test_an_unknown_producer_may_begin_anywhere() -> None:
-    """Its batches may have been deleted by retention, and its state with them (KIP-360)."""
+def test_unknown_producer_may_begin_with_any_sequence_number() -> None:
+    """Retention may have deleted its batches, and its state may have expired (KIP-360)."""
     manager = _manager()
     _append(manager, _header(500), 100)
     _append(manager, _header(501), 101)
@@ -117,7 +117,7 @@ def test_sequence_numbers_wrap_to_zero() -> None:
     _append(manager, _header(1), 104)
 
 
-def test_a_batch_across_the_wrap_is_known_again() -> None:
+def test_batch_across_the_wrap_is_recognized_as_duplicate() -> None:
     manager = _manager()
     _append(manager, _header(MAX_SEQUENCE - 1, 5), 100)
     assert manager.producers[PID].last_sequence == 2
@@ -125,7 +125,7 @@ def test_a_batch_across_the_wrap_is_known_again() -> None:
     _append(manager, _header(3), 105)
 
 
-def test_a_new_epoch_begins_at_zero() -> None:
+def test_new_epoch_begins_at_zero() -> None:
     manager = _manager()
     _append(manager, _header(0, 5), 100)
     with pytest.raises(OutOfOrderSequenceNumber):
@@ -134,7 +134,7 @@ def test_a_new_epoch_begins_at_zero() -> None:
     assert len(manager.producers[PID].batches) == 1
 
 
-def test_an_old_epoch_is_fenced() -> None:
+def test_old_epoch_is_fenced() -> None:
     manager = _manager()
     _append(manager, _header(0, epoch=3), 100)
     for sequence in (0, 1):
@@ -144,7 +144,7 @@ def test_an_old_epoch_is_fenced() -> None:
         manager.check(_header(1, epoch=2), AppendOrigin.COORDINATOR)
 
 
-def test_a_coordinator_has_no_sequence_numbers() -> None:
+def test_coordinator_has_no_sequence_numbers() -> None:
     manager = _manager()
     _append(manager, _header(0), 100)
     assert manager.check(_header(-1), AppendOrigin.COORDINATOR) is None
@@ -156,14 +156,14 @@ def test_replicated_batches_are_not_checked() -> None:
     assert manager.check(_header(77, epoch=1), AppendOrigin.REPLICATION) is None
 
 
-def test_producers_do_not_know_each_other() -> None:
+def test_producers_are_independent() -> None:
     manager = _manager()
     _append(manager, _header(0, pid=1), 100)
     _append(manager, _header(0, pid=2), 101)
     _append(manager, _header(1, pid=1), 102)
 
 
-def test_a_time_given_by_the_broker_is_remembered() -> None:
+def test_log_append_time_is_recorded() -> None:
     manager = _manager()
     manager.update(_header(0), first_offset=100, max_timestamp=T0 + 5)
     assert manager.producers[PID].last_timestamp == T0 + 5
@@ -172,7 +172,7 @@ def test_a_time_given_by_the_broker_is_remembered() -> None:
 # -- transactions -----------------------------------------------------------------------------
 
 
-def test_an_open_transaction_takes_only_its_own_batches() -> None:
+def test_open_transaction_refuses_other_batches() -> None:
     manager = _manager()
     _append(manager, _header(0, transactional=True), 100)
     _append(manager, _header(1, transactional=True), 101)
@@ -181,7 +181,7 @@ def test_an_open_transaction_takes_only_its_own_batches() -> None:
         manager.check(_header(2), CLIENT)
 
 
-def test_a_marker_ends_a_transaction_and_may_raise_the_epoch() -> None:
+def test_marker_completes_a_transaction_and_may_raise_the_epoch() -> None:
     manager = _manager()
     _append(manager, _header(0, transactional=True), 100)
     _append(manager, _header(0, pid=2, transactional=True), 101)
@@ -193,7 +193,7 @@ def test_a_marker_ends_a_transaction_and_may_raise_the_epoch() -> None:
     _append(manager, _header(0, epoch=1), 103)
 
 
-def test_a_marker_of_an_unknown_producer_is_remembered() -> None:
+def test_marker_of_an_unknown_producer_is_recorded() -> None:
     manager = _manager()
     manager.complete_transaction(_header(-1, epoch=1), coordinator_epoch=9, timestamp=T0)
     assert manager.producers[PID].coordinator_epoch == 9
@@ -202,7 +202,7 @@ def test_a_marker_of_an_unknown_producer_is_remembered() -> None:
 # -- expiry -----------------------------------------------------------------------------------
 
 
-def test_silent_producers_are_forgotten_unless_a_transaction_is_open() -> None:
+def test_inactive_producers_expire_unless_a_transaction_is_open() -> None:
     manager = _manager()
     _append(manager, _header(0, pid=1), 100)
     _append(manager, _header(0, pid=2, transactional=True), 101)
@@ -214,7 +214,7 @@ def test_silent_producers_are_forgotten_unless_a_transaction_is_open() -> None:
     _append(manager, _header(900, pid=1), 102)
 
 
-def test_silence_ends_with_each_append_whatever_its_timestamp() -> None:
+def test_each_append_resets_inactivity_whatever_its_timestamp() -> None:
     manager = _manager()
     for number in range(5):
         _append(manager, _header(number, timestamp=7), 100 + number)
@@ -224,7 +224,7 @@ def test_silence_ends_with_each_append_whatever_its_timestamp() -> None:
     assert manager.producers == {}
 
 
-def test_expiration_lets_others_run_between_many_producers() -> None:
+def test_expiration_of_many_producers_runs_in_steps() -> None:
     manager = _manager()
     for pid in range(2500):
         _append(manager, _header(0, pid=pid), pid)
@@ -259,7 +259,7 @@ def test_state_survives_a_snapshot_with_its_newest_batch() -> None:
     _append(loaded, _header(5), 106)
 
 
-def test_snapshot_is_of_the_moment_it_was_prepared() -> None:
+def test_snapshot_has_the_state_at_its_preparation() -> None:
     files = SimFiles()
     manager = _manager(files)
     _append(manager, _header(0), 100)
@@ -271,7 +271,7 @@ def test_snapshot_is_of_the_moment_it_was_prepared() -> None:
     assert loaded.producers[PID].last_sequence == 0
 
 
-def test_each_of_several_snapshots_under_way_is_of_its_moment() -> None:
+def test_each_pending_snapshot_has_its_own_state() -> None:
     files = SimFiles()
     manager = _manager(files)
     writes = []
@@ -328,7 +328,7 @@ def _with_snapshots(*offsets: int) -> tuple[SimFiles, ProducerStateManager]:
     return files, _manager(files)
 
 
-def test_newest_snapshot_within_the_log_is_loaded_and_others_outside_it_deleted() -> None:
+def test_newest_snapshot_within_the_log_is_loaded_and_those_outside_deleted() -> None:
     _, manager = _with_snapshots(10, 20, 30, 40)
     assert manager.load(10, 35) == 30
     assert set(manager.producers) == {10, 20, 30}
@@ -351,7 +351,7 @@ def test_without_a_snapshot_replay_begins_at_the_logs_start() -> None:
     assert manager.snapshot_offsets() == []
 
 
-def test_loaded_producers_are_silent_since_their_segment_was_written() -> None:
+def test_loaded_producers_are_inactive_since_their_segment_was_written() -> None:
     _, manager = _with_snapshots(10, 20)
     manager.load(0, 99)
     manager.date_silence(lambda batch: {10: 1000.0, 20: 5000.0}[batch.last_offset])
@@ -359,7 +359,7 @@ def test_loaded_producers_are_silent_since_their_segment_was_written() -> None:
     assert set(manager.producers) == {20}
 
 
-def test_snapshots_of_no_segment_go_except_one_beyond_them_all() -> None:
+def test_snapshots_without_a_segment_are_deleted_except_one_after_all() -> None:
     _, manager = _with_snapshots(5, 10, 15, 20, 25, 30)
     manager.remove_stray_snapshots([0, 10, 20])
     assert manager.snapshot_offsets() == [10, 20, 30]
@@ -375,7 +375,7 @@ def test_snapshots_are_deleted_along_with_their_segments() -> None:
     assert manager.snapshot_offsets() == [30]
 
 
-def test_other_files_are_no_snapshots() -> None:
+def test_other_files_are_not_snapshots() -> None:
     files = SimFiles(["/log"])
     for name in ("00000000000000000010.log", "x.snapshot", "00000000000000000010.snapshot.tmp"):
         files.open_append(f"/log/{name}").close()
@@ -387,10 +387,10 @@ def test_other_files_are_no_snapshots() -> None:
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 6), st.integers(1, 3)), max_size=40))
-def test_a_producer_that_repeats_itself_never_gets_two_offsets(
+def test_repeated_batch_never_gets_two_offsets(
     steps: list[tuple[int, int]],
 ) -> None:
-    """Each step sends the next batch, or one of those before it again."""
+    """Each step sends the next batch, or repeats an earlier one."""
     manager = _manager()
     sent: list[tuple[BatchHeader, int]] = []
     sequence = MAX_SEQUENCE - 10

@@ -1,4 +1,4 @@
-"""F8: the first batch of a producer, refused by a full disk, is not overtaken by its second."""
+"""F8: a producer's second batch does not overtake the first, refused by a full disk."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class TestFirstBatchRefused:
         manager.note_refused(producer_header(0, 9))
         return manager
 
-    def test_the_next_ones_are_not_taken_before_it(self) -> None:
+    def test_later_batches_are_refused_before_the_refused_one(self) -> None:
         manager = self.refused()
         for sequence in (9, 10, 5):
             with pytest.raises(OutOfOrderSequenceNumber, match="must be sent first"):
@@ -34,23 +34,23 @@ class TestFirstBatchRefused:
         take(manager, producer_header(0, 9), 100)
         take(manager, producer_header(9), 109)
 
-    def test_one_that_begins_anywhere_goes_on_there(self) -> None:
+    def test_producer_with_any_first_sequence_number_continues_there(self) -> None:
         manager = producer_manager()
         manager.note_refused(producer_header(41))
         with pytest.raises(OutOfOrderSequenceNumber):
             manager.check(producer_header(0), CLIENT)
         take(manager, producer_header(41), 100)
 
-    def test_a_new_epoch_need_not_wait_for_it(self) -> None:
+    def test_new_epoch_is_not_blocked_by_a_refused_batch(self) -> None:
         manager = self.refused()
         take(manager, producer_header(3, epoch=1), 100)
 
-    def test_other_producers_need_not_either(self) -> None:
+    def test_other_producers_are_not_blocked_by_a_refused_batch(self) -> None:
         manager = self.refused()
         header = parse_header(client_batch(producer_id=PID + 1, producer_epoch=0, base_sequence=7))
         take(manager, header, 100)
 
-    def test_it_is_forgotten_in_the_end(self) -> None:
+    def test_refused_batch_expires(self) -> None:
         manager = self.refused()
         manager.remove_expired(5)
         manager.remove_expired(manager.expiration_ms + 4)
@@ -59,7 +59,7 @@ class TestFirstBatchRefused:
         manager.remove_expired(manager.expiration_ms + 5)
         assert manager.check(producer_header(9), CLIENT) is None
 
-    def test_so_many_are_remembered_and_no_more(self) -> None:
+    def test_number_of_refused_batches_is_bounded(self) -> None:
         manager = producer_manager()
         for number in range(MAX_REFUSED + 1):
             batch = client_batch(producer_id=number, producer_epoch=0, base_sequence=0)
@@ -72,7 +72,7 @@ class TestFirstBatchRefused:
         with pytest.raises(OutOfOrderSequenceNumber):
             manager.check(headers[1], CLIENT)
 
-    def test_a_known_producer_waits_by_its_sequence_numbers_alone(self) -> None:
+    def test_refused_batch_of_a_known_producer_is_not_recorded(self) -> None:
         manager = producer_manager()
         take(manager, producer_header(0, 3), 100)
         manager.note_refused(producer_header(3, 2))
@@ -82,8 +82,8 @@ class TestFirstBatchRefused:
 
 
 @pytest.mark.parametrize("what", ["append", "create"])
-def test_a_batch_that_fits_does_not_overtake_one_that_did_not(what: str) -> None:
-    """By want of room for the records, or for the segment they should begin."""
+def test_smaller_batch_does_not_overtake_a_refused_one(what: str) -> None:
+    """For lack of space for the records, or for their new segment."""
     site = LogSite().start()
     log = site.create("t-0")
     site.fill(log, 5 if what == "create" else 2)  # The next one fills the segment, or does not.
@@ -99,7 +99,7 @@ def test_a_batch_that_fits_does_not_overtake_one_that_did_not(what: str) -> None
     assert second.first_offset == first.last_offset + 1
 
 
-def test_no_batch_of_a_start_without_room_is_overtaken() -> None:
+def test_batch_refused_at_a_start_without_space_is_not_overtaken() -> None:
     site = LogSite().start()
     log = site.create("t-0")
     sent = {"producer_id": PID, "producer_epoch": 0}

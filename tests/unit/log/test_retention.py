@@ -1,4 +1,4 @@
-"""Which segments may go: by age, by size, by the log's start; never at or above the HW."""
+"""Which segments retention deletes: by age, by size, below the log start; never above the HW."""
 
 from __future__ import annotations
 
@@ -49,29 +49,29 @@ def _keep_bytes(retention_bytes: int) -> RetentionPolicy:
     return RetentionPolicy(retention_ms=-1, retention_bytes=retention_bytes)
 
 
-def test_without_limits_everything_stays() -> None:
+def test_all_segments_are_kept_without_limits() -> None:
     assert _deletable(_segments(0, 0, 0), FOREVER) == []
 
 
-def test_segments_older_than_the_limit_go() -> None:
+def test_segments_older_than_the_limit_are_deleted() -> None:
     segments = _segments(NOW - 102, NOW - 101, NOW - 100, NOW)
     assert _deletable(segments, _keep_ms(100)) == [0, 10]
 
 
-def test_an_old_segment_behind_a_young_one_waits_for_it() -> None:
+def test_old_segment_after_a_young_one_is_kept() -> None:
     assert _deletable(_segments(NOW - 200, NOW, NOW - 200, NOW), _keep_ms(100)) == [0]
 
 
-def test_a_limit_of_zero_keeps_only_the_present() -> None:
+def test_limit_of_zero_deletes_all_older_segments() -> None:
     assert _deletable(_segments(NOW - 1, NOW, NOW), _keep_ms(0)) == [0]
 
 
-def test_the_active_segment_stays_whatever_its_age() -> None:
+def test_active_segment_is_kept_whatever_its_age() -> None:
     assert _deletable(_segments(0), _keep_ms(1)) == []
     assert _deletable(_segments(0, 0), _keep_ms(1)) == [0]
 
 
-def test_segments_go_while_what_is_left_fills_the_size_limit() -> None:
+def test_segments_are_deleted_while_the_rest_fills_retention_bytes() -> None:
     segments = _segments(0, 0, 0, 0)
     assert _deletable(segments, _keep_bytes(400)) == []
     assert _deletable(segments, _keep_bytes(301)) == []
@@ -80,13 +80,13 @@ def test_segments_go_while_what_is_left_fills_the_size_limit() -> None:
     assert _deletable(segments, _keep_bytes(0)) == [0, 10, 20]
 
 
-def test_segments_below_the_logs_start_go() -> None:
+def test_segments_below_the_log_start_are_deleted() -> None:
     segments = _segments(0, 0, 0, 0)
     assert _deletable(segments, FOREVER, log_start_offset=19) == [0]
     assert _deletable(segments, FOREVER, log_start_offset=20) == [0, 10]
 
 
-def test_nothing_at_or_above_the_high_watermark_goes() -> None:
+def test_segments_at_or_above_the_high_watermark_are_kept() -> None:
     """KAFKA-5634."""
     segments = _segments(0, 0, 0, 0)
     assert _deletable(segments, _keep_ms(1), high_watermark=9) == []
@@ -116,7 +116,7 @@ SEGMENT_LISTS = st.lists(
     high_watermark=st.integers(0, 90),
     log_start_offset=st.integers(0, 90),
 )
-def test_it_is_always_the_longest_prefix_the_rules_allow(
+def test_retention_deletes_the_longest_allowed_prefix(
     segments: list[SegmentInfo],
     retention_ms: int,
     retention_bytes: int,
@@ -124,7 +124,7 @@ def test_it_is_always_the_longest_prefix_the_rules_allow(
     log_start_offset: int,
 ) -> None:
     def may_go(count: int) -> bool:
-        """Whether the segment at `count` may go when those before it have."""
+        """Return whether the segment at `count` may be deleted after those before it."""
         segment, left = segments[count], segments[count:]
         size_bytes = sum(one.size_bytes for one in left)
         return (

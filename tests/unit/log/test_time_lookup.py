@@ -82,7 +82,7 @@ def test_search_by_time_is_exact_to_the_record(compression: Compression) -> None
     }
 
 
-def test_search_by_time_among_timestamps_out_of_order() -> None:
+def test_search_by_time_handles_timestamps_out_of_order() -> None:
     segment = _create(SimFiles())
     times = [T0 + (number * 7919) % 500 for number in range(100)]
     offset = BASE
@@ -95,7 +95,7 @@ def test_search_by_time_among_timestamps_out_of_order() -> None:
 
 
 @pytest.mark.parametrize("garbage", [b"", b"\0\0\0\0\0\0\0\5\0\0\0\x20" * 3, b"\x01" * 36])
-def test_wrong_time_index_costs_time_and_nothing_else(garbage: bytes) -> None:
+def test_wrong_time_index_does_not_change_the_result(garbage: bytes) -> None:
     files = SimFiles()
     segment = _create(files)
     fill(segment, 40)
@@ -107,7 +107,7 @@ def test_wrong_time_index_costs_time_and_nothing_else(garbage: bytes) -> None:
         assert _find(segment, T0 + 10 * number, BASE) == expected
 
 
-def test_indexes_that_shrink_while_they_are_open_cost_time_and_nothing_else() -> None:
+def test_indexes_truncated_while_open_do_not_change_the_result() -> None:
     files = SimFiles()
     segment = _create(files)
     fill(segment, 40)
@@ -123,7 +123,7 @@ def test_indexes_that_shrink_while_they_are_open_cost_time_and_nothing_else() ->
 # -- look-ups by time -------------------------------------------------------------------------
 
 
-def test_a_time_leads_to_the_first_record_that_is_not_older() -> None:
+def test_timestamp_finds_the_first_record_that_is_not_older() -> None:
     site = LogSite().start()
     log = site.create("t-0")
     for number in range(12):
@@ -137,7 +137,7 @@ def test_a_time_leads_to_the_first_record_that_is_not_older() -> None:
     assert finished(offset_for_timestamp(log, T0 + 1151)) is None
 
 
-def test_a_time_leads_to_nothing_below_the_logs_start() -> None:
+def test_timestamp_finds_no_record_below_the_log_start() -> None:
     _, log = four_segments()
     log.log_start_offset = 7
     found = finished(offset_for_timestamp(log, 0))
@@ -145,7 +145,7 @@ def test_a_time_leads_to_nothing_below_the_logs_start() -> None:
     assert found.offset == 7
 
 
-def test_the_largest_timestamp_is_found_where_it_came_first() -> None:
+def test_largest_timestamp_is_found_at_its_first_record() -> None:
     site = LogSite().start()
     log = site.create("t-0")
     assert finished(max_timestamp_offset(log)) is None
@@ -154,7 +154,7 @@ def test_the_largest_timestamp_is_found_where_it_came_first() -> None:
     assert finished(max_timestamp_offset(log)) == (T0 + 70, 1, 0)
 
 
-def test_records_without_timestamps_are_found_by_no_time() -> None:
+def test_records_without_timestamps_are_never_found() -> None:
     site = LogSite().start()
     log = site.create("t-0", replace(CONFIG, segment_bytes=200))
     for _ in range(3):
@@ -163,8 +163,8 @@ def test_records_without_timestamps_are_found_by_no_time() -> None:
     assert finished(offset_for_timestamp(log, 0)) is None
 
 
-def test_a_segment_that_promises_too_much_does_not_end_the_search() -> None:
-    """Its newest record may lie below the log's start."""
+def test_search_continues_after_a_segment_with_a_wrong_header() -> None:
+    """Its newest record may be below the log start."""
     site = LogSite().start()
     log = site.create("t-0")
     for timestamp in (T0, T0 + 900, T0 + 10, T0 + 20, T0 + 30):
@@ -175,7 +175,7 @@ def test_a_segment_that_promises_too_much_does_not_end_the_search() -> None:
     assert finished(offset_for_timestamp(log, T0 + 500)) == (T0 + 800, 5, 0)
 
 
-def test_a_look_up_in_a_closed_log_is_a_storage_error() -> None:
+def test_look_up_in_a_closed_log_is_a_storage_error() -> None:
     """It is a job, and the topic may be deleted while it waits."""
     _, log = four_segments()
     log.close()
@@ -183,8 +183,8 @@ def test_a_look_up_in_a_closed_log_is_a_storage_error() -> None:
         finished(offset_for_timestamp(log, 0))
 
 
-def test_what_is_appended_during_a_look_up_does_not_look_like_a_wrong_index() -> None:
-    """The look-up sees the batches of one moment, and index entries for no others."""
+def test_append_during_a_look_up_does_not_suspect_the_index() -> None:
+    """The look-up sees the batches of one moment, and only their index entries."""
     site = LogSite().start()
     log = site.create("t-0", replace(CONFIG, index_interval_bytes=1))
     site.fill(log, 3)
@@ -200,7 +200,7 @@ def test_what_is_appended_during_a_look_up_does_not_look_like_a_wrong_index() ->
 
 
 @pytest.mark.parametrize("missing", [INDEX, TIME_INDEX])
-def test_a_missing_index_costs_time_and_nothing_else(missing: str) -> None:
+def test_missing_index_does_not_change_the_result(missing: str) -> None:
     files = SimFiles()
     segment = _create(files)
     fill(segment, 40)
@@ -211,14 +211,14 @@ def test_a_missing_index_costs_time_and_nothing_else(missing: str) -> None:
     view.close()
 
 
-def test_a_time_before_the_first_index_entry_does_not_look_like_a_wrong_index() -> None:
+def test_timestamp_before_the_first_index_entry_does_not_suspect_the_index() -> None:
     _, log = four_segments()
     for segment in log.segments:
         assert _find(segment, 0, 0) is not None
         assert not segment.index_is_suspect
 
 
-def test_batch_that_is_too_large_uncompressed_is_not_looked_into(
+def test_batch_that_is_too_large_uncompressed_is_not_read(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     segment = _create(SimFiles())

@@ -1,4 +1,4 @@
-"""The store over a log of its own: compare-and-set, durability, replay."""
+"""The store over its own log: compare-and-set, durability, replay."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ PRODUCERS: Key = ("producer_ids",)
 
 
 class Disk:
-    """A file system over several starts."""
+    """A file system that survives several starts."""
 
     def __init__(self) -> None:
         self.ports = SimPorts()
         self.files = SimFiles(["/"], clock=self.ports.clock)
 
     def open(self, files: SimFiles | None = None, *, faults: Faults | None = None) -> EmbeddedStore:
-        """Start over what is there; a SimFiles from a crash replaces the disk."""
+        """Start over the existing files; a SimFiles from a crash replaces the disk."""
         if files is not None:
             self.ports, self.files = SimPorts(), files
         ports = self.ports
@@ -69,7 +69,7 @@ class Disk:
         return store
 
     def store(self, log: Log) -> EmbeddedStore:
-        """A store over `log` that is not open yet."""
+        """Return a store over `log` that is not open yet."""
         ports = self.ports
         queue = FairQueue(ports.timers)
         return EmbeddedStore(log, clock=ports.clock, turn=ports.turn, fair_queue=queue)
@@ -95,14 +95,14 @@ def topic_changes(name: str, topic_id: bytes, partitions: int = 1) -> list[Chang
     ]
 
 
-def test_the_metadata_log_has_kafkas_topic_id() -> None:
+def test_metadata_log_has_kafkas_topic_id() -> None:
     assert uuid_to_text(METADATA_TOPIC_ID) == "AAAAAAAAAAAAAAAAAAAAAQ"
 
 
 class TestWriting:
     """Compare-and-set, one change or several."""
 
-    def test_a_change_is_made_where_the_version_is_as_expected(self) -> None:
+    def test_change_is_made_when_the_version_matches(self) -> None:
         disk = Disk()
         store = disk.open()
         [first] = disk.settle(store.write([producer_ids(1000, ABSENT)]))
@@ -112,7 +112,7 @@ class TestWriting:
         assert second.version > first.version
         assert store.load(PRODUCERS)[PRODUCERS][0].next_producer_id == 2000
 
-    def test_a_stale_expectation_is_a_conflict_that_says_what_is_there(self) -> None:
+    def test_stale_version_is_a_conflict_with_the_current_value(self) -> None:
         disk = Disk()
         store = disk.open()
         [written] = disk.settle(store.write([producer_ids(1000, ABSENT)]))
@@ -121,14 +121,14 @@ class TestWriting:
         assert (conflict.value.next_producer_id, conflict.version) == (1000, written.version)
         assert store.load(PRODUCERS)[PRODUCERS][0].next_producer_id == 1000
 
-    def test_of_two_that_expect_the_same_the_second_loses_though_they_wait_together(self) -> None:
+    def test_second_of_two_queued_writes_with_the_same_version_conflicts(self) -> None:
         disk = Disk()
         store = disk.open()
         writes = [store.write([producer_ids(n, ABSENT)]) for n in (1000, 2000)]
         disk.ports.settle()
         assert [type(outcome(write)[0]) for write in writes] == [Written, Conflict]
 
-    def test_each_change_of_a_plain_write_stands_by_itself(self) -> None:
+    def test_changes_of_a_plain_write_are_independent(self) -> None:
         disk = Disk()
         store = disk.open()
         disk.settle(store.write([producer_ids(1000, ABSENT)]))
@@ -136,7 +136,7 @@ class TestWriting:
         outcomes = disk.settle(store.write([producer_ids(2000, ABSENT), config]))
         assert [type(one) for one in outcomes] == [Conflict, Written]
 
-    def test_an_atomic_write_is_made_whole_or_not_at_all(self) -> None:
+    def test_atomic_write_makes_all_changes_or_none(self) -> None:
         disk = Disk()
         store = disk.open()
         disk.settle(store.write([producer_ids(1000, ABSENT)]))
@@ -155,7 +155,7 @@ class TestWriting:
         assert all(isinstance(one, Written) for write in writes for one in outcome(write))
         assert len(syncs) == 1
 
-    def test_writes_to_one_topic_come_one_after_the_other(self) -> None:
+    def test_writes_to_one_topic_are_sequential(self) -> None:
         disk = Disk()
         store = disk.open()
         create = store.write_atomic(topic_changes("a", b"1" * 16))
@@ -167,7 +167,7 @@ class TestWriting:
         assert isinstance(outcome(again)[0], Written)
         assert store.load(("topic",))["topic", "a"][0].topic_id == b"2" * 16
 
-    def test_a_change_that_changes_nothing_is_written_without_a_record(self) -> None:
+    def test_change_that_changes_nothing_is_written_without_a_record(self) -> None:
         disk = Disk()
         store = disk.open()
         gone = Change(key=("topic", "nobody"), value=None, expected=ABSENT)
@@ -175,7 +175,7 @@ class TestWriting:
 
 
 class TestDurability:
-    """Nothing is said of a change before it is on the disk."""
+    """A change is not visible before it is on disk."""
 
     def test_outcome_state_and_watchers_wait_for_the_sync(self) -> None:
         disk = Disk()
@@ -189,7 +189,7 @@ class TestDurability:
         assert write.done
         assert [key for key, _ in seen] == [PRODUCERS]
 
-    def test_a_watcher_hears_of_its_prefix_only(self) -> None:
+    def test_watcher_is_notified_of_its_prefix_only(self) -> None:
         disk = Disk()
         store = disk.open()
         seen: list[Key] = []
@@ -198,7 +198,7 @@ class TestDurability:
         disk.settle(store.write_atomic(topic_changes("b", b"b" * 16)))
         assert seen == [("partition", "a", 0), ("partition", "a", 1)]
 
-    def test_what_was_told_survives_a_power_loss_at_any_operation(self) -> None:
+    def test_completed_write_survives_a_power_loss_at_any_operation(self) -> None:
         for crash_at in range(1, 60):
             disk = Disk()
             store = disk.open()
@@ -211,7 +211,7 @@ class TestDurability:
                     version = written.version
                     told.append(n)
             except SimCrash:
-                pass  # The point of it; what it left is looked at below.
+                pass  # Expected here; its remains are checked below.
             else:
                 break
             survivor = disk.open(disk.files.crash(disk.ports.random))
@@ -219,7 +219,7 @@ class TestDurability:
             found = 0 if value is None else value.next_producer_id
             assert found in ({told[-1], told[-1] + 1} if told else {0, 1}), crash_at
 
-    def test_a_failed_disk_fails_who_waits_and_who_comes(self) -> None:
+    def test_failed_disk_fails_pending_and_later_writes(self) -> None:
         disk = Disk()
         store = disk.open()
         disk.files.fail_when(lambda operation: operation.name == "sync", errno.EIO)
@@ -231,7 +231,7 @@ class TestDurability:
             disk.settle(store.write([producer_ids(1000, ABSENT)]))
         assert store.load(PRODUCERS) == {}
 
-    def test_a_full_disk_refuses_and_recovers(self) -> None:
+    def test_full_disk_refuses_writes_until_space_returns(self) -> None:
         disk = Disk()
         store = disk.open()
         disk.files.capacity_bytes = 0
@@ -243,9 +243,9 @@ class TestDurability:
 
 
 class TestBugsOfOthers:
-    """Whoever hears of a change may fail; nobody else notices."""
+    """A callback of one watcher or writer may raise; the others are not affected."""
 
-    def test_a_watcher(self) -> None:
+    def test_watcher(self) -> None:
         disk = Disk()
         store = disk.open()
         heard: list[Key] = []
@@ -274,7 +274,7 @@ class TestBugsOfOthers:
 
 
 class TestStarting:
-    """Replay, and what a start writes."""
+    """Replay, and the records that a start writes."""
 
     def registered(self, disk: Disk, store: EmbeddedStore) -> int:
         registration = BrokerRegistration(broker_id=1, incarnation_id=b"i" * 16)
@@ -310,7 +310,7 @@ class TestStarting:
         second = self.registered(disk, disk.open(disk.files.kill()))
         assert second > first
 
-    def test_a_new_log_begins_with_the_level_its_records_need(self) -> None:
+    def test_new_log_begins_with_the_required_metadata_version(self) -> None:
         disk = Disk()
         store = disk.open()
         self.registered(disk, store)
@@ -318,7 +318,7 @@ class TestStarting:
         assert list(store.load(("broker",))) == [("broker", 1)]
 
     @pytest.mark.parametrize(("before", "after"), [(7, 11), (11, 11), (99, 99)])
-    def test_the_level_of_an_older_log_is_raised_and_never_lowered(
+    def test_level_of_an_older_log_is_raised_and_never_lowered(
         self, monkeypatch: pytest.MonkeyPatch, before: int, after: int
     ) -> None:
         disk = Disk()
@@ -331,7 +331,7 @@ class TestStarting:
             [(level, _)] = store.load(("feature",)).values()
             assert level == after
 
-    def test_the_logs_own_epoch_rises_with_every_start(self) -> None:
+    def test_logs_own_epoch_rises_with_every_start(self) -> None:
         disk = Disk()
         epochs = []
         store = disk.open()
@@ -342,7 +342,7 @@ class TestStarting:
         assert epochs == [0, 1, 2]
 
     @pytest.mark.parametrize("damage", [slice(70, 75), slice(-5, None)], ids=["inside", "cut"])
-    def test_damage_is_named_and_not_started_over(self, damage: slice) -> None:
+    def test_damaged_log_refuses_the_start_and_is_kept(self, damage: slice) -> None:
         disk = Disk()
         store = disk.open()
         disk.settle(store.write([producer_ids(1000, ABSENT)]))
@@ -356,7 +356,7 @@ class TestStarting:
         with pytest.raises(KafkaStorageError, match="__cluster_metadata-0"):
             disk.store(log).open()
 
-    def test_a_record_nobody_knows_is_named(self) -> None:
+    def test_unknown_record_refuses_the_start(self) -> None:
         disk = Disk()
         store = disk.open()
         log = store._log
@@ -368,7 +368,7 @@ class TestStarting:
         with pytest.raises(KafkaStorageError, match="record at offset 0"):
             disk.store(log).open()
 
-    def test_a_slow_disk_delays_the_outcome(self) -> None:
+    def test_slow_disk_delays_the_outcome(self) -> None:
         disk = Disk()
         store = disk.open()
         store._log._writes.took(50.0)
@@ -381,7 +381,7 @@ class TestStarting:
         again = disk.open(disk.files.kill())
         assert again.load(PRODUCERS).keys() == {PRODUCERS}
 
-    def test_what_a_slow_disk_does_not_take_has_failed_and_the_next_write_goes_on(self) -> None:
+    def test_write_that_fails_on_a_slow_disk_does_not_block_the_next(self) -> None:
         disk = Disk()
         store = disk.open()
         store._log._writes.took(50.0)
@@ -399,6 +399,6 @@ class TestStarting:
         [(value, _)] = store.load(PRODUCERS).values()
         assert value.next_producer_id == 2000
 
-    def test_the_only_broker_is_the_controller(self) -> None:
+    def test_only_broker_is_the_controller(self) -> None:
         disk = Disk()
         assert disk.settle(disk.open().campaign()) == 0

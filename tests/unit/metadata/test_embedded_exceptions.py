@@ -1,4 +1,4 @@
-"""The embedded store and exceptions that nobody expects: every write gets an answer, a true one."""
+"""Unexpected exceptions in the embedded store: every write completes with its true outcome."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _names(store: EmbeddedStore) -> set[object]:
 
 
 def _outcomes(laters: list[Later[list[Outcome]]]) -> list[object]:
-    """Of each write its outcomes, or the exception it failed with."""
+    """The outcomes of each write, or the exception it failed with."""
     found: list[object] = []
     for later in laters:
         assert later.done, "a write has no answer"
@@ -71,7 +71,7 @@ def test_unexpected_error_of_an_append_fails_its_group_and_not_the_next(
     assert _names(store) == _names(disk.open(disk.files.kill())) == {"a"}
 
 
-def test_store_that_cannot_apply_its_records_takes_no_more_writes(
+def test_store_refuses_writes_when_it_cannot_apply_its_records(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     disk = Disk()
@@ -88,7 +88,7 @@ def test_store_that_cannot_apply_its_records_takes_no_more_writes(
 
 
 @pytest.mark.parametrize("when", list(When))
-def test_exception_at_any_port_call_answers_every_write(when: When) -> None:
+def test_exception_at_any_port_call_completes_every_write(when: When) -> None:
     number = 0
     is_over = False
     while not is_over:

@@ -1,4 +1,4 @@
-"""Writes of many changes: one batch, prepared and applied in slices, with others waiting behind."""
+"""Writes of many changes: one batch, prepared and applied in slices, with other writes queued."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def results(later: Later[list[Outcome]]) -> Any:
     return found[0]
 
 
-def test_large_write_is_answered_and_survives_a_restart() -> None:
+def test_large_write_completes_and_survives_a_restart() -> None:
     disk = Disk()
     store = disk.open()
     told: list[object] = []
@@ -56,7 +56,7 @@ def results_of(disk: Disk, later: Later[list[Outcome]]) -> Any:
     return results(later)
 
 
-def test_writes_behind_a_large_one_wait_for_it_and_are_made_in_order() -> None:
+def test_writes_after_a_large_one_wait_for_it_in_order() -> None:
     disk = Disk()
     store = disk.open()
     first = store.write([producer_ids(1000, ABSENT)])
@@ -70,7 +70,7 @@ def test_writes_behind_a_large_one_wait_for_it_and_are_made_in_order() -> None:
     assert conflict.value.next_producer_id == 1000
 
 
-def test_large_write_with_a_stale_expectation_changes_nothing() -> None:
+def test_large_write_with_a_stale_version_changes_nothing() -> None:
     disk = Disk()
     store = disk.open()
     disk.settle(store.write([producer_ids(1000, ABSENT)]))
@@ -82,7 +82,7 @@ def test_large_write_with_a_stale_expectation_changes_nothing() -> None:
     assert {type(one) for one in results_of(disk, store.write_atomic(large()))} == {Written}
 
 
-def test_removed_topic_takes_all_its_partitions_and_all_are_told() -> None:
+def test_removing_a_topic_removes_its_partitions_and_notifies_watchers() -> None:
     disk = Disk()
     store = disk.open()
     version = results_of(disk, store.write_atomic(large()))[0].version
@@ -98,7 +98,7 @@ def test_removed_topic_takes_all_its_partitions_and_all_are_told() -> None:
 
 
 @pytest.mark.parametrize("slices", range(1, 40, 3))
-def test_failed_store_fails_a_large_write_in_any_slice_and_what_waits(slices: int) -> None:
+def test_failed_store_fails_a_large_write_in_any_slice_and_queued_writes(slices: int) -> None:
     disk = Disk()
     store = disk.open()
     laters = [store.write_atomic(large()), store.write([producer_ids(1000, ABSENT)])]
@@ -127,7 +127,7 @@ def test_refused_append_of_a_large_write_fails_it_and_not_the_next(
     assert partitions(disk.open(disk.files.kill())) == PARTITIONS
 
 
-def test_store_that_cannot_apply_a_large_write_takes_no_more_writes(
+def test_store_refuses_writes_when_it_cannot_apply_a_large_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     disk = Disk()
@@ -150,7 +150,7 @@ def test_store_that_cannot_apply_a_large_write_takes_no_more_writes(
 
 
 @pytest.mark.parametrize("when", list(When))
-def test_exception_at_any_port_call_answers_a_large_write(when: When) -> None:
+def test_exception_at_any_port_call_completes_a_large_write(when: When) -> None:
     number, is_over = 0, False
     while not is_over:
         number += 1

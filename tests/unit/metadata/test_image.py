@@ -1,4 +1,4 @@
-"""Records to state, and changes to records."""
+"""Replaying records, and the records of changes."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def partition(number: int = 0, **fields: Any) -> PartitionRecord:
 TOPIC = (TopicRecord(name="t", topic_id=ID), partition(0), partition(1))
 
 
-def test_a_topic_comes_together_from_its_records() -> None:
+def test_topic_is_built_from_its_records() -> None:
     image = image_of(*TOPIC)
     value, version = image.get(("topic", "t"))
     assert (value, version) == (TopicValue(topic_id=ID, assignments={0: (1,), 1: (1,)}), 2)
@@ -68,7 +68,7 @@ def test_a_topic_comes_together_from_its_records() -> None:
     }
 
 
-def test_a_brokers_start_gives_the_partitions_it_leads_a_new_epoch() -> None:
+def test_registration_raises_the_epoch_of_partitions_the_broker_leads() -> None:
     stranger = partition(2, leader=9)
     image = image_of(*TOPIC, stranger, RegisterBrokerRecord(broker_id=1, broker_epoch=4))
     epochs = [image.get(("partition", "t", number))[0].leader_epoch for number in range(3)]
@@ -76,7 +76,7 @@ def test_a_brokers_start_gives_the_partitions_it_leads_a_new_epoch() -> None:
     assert image.get(("partition", "t", 0))[1] == 4
 
 
-def test_a_change_of_leader_is_a_new_epoch_a_change_of_isr_is_not() -> None:
+def test_leader_change_raises_the_epoch_but_isr_change_does_not() -> None:
     image = image_of(*TOPIC)
     image.replay(PartitionChangeRecord(partition_id=0, topic_id=ID, isr=[1, 2]), 5)
     value = image.get(("partition", "t", 0))[0]
@@ -88,7 +88,7 @@ def test_a_change_of_leader_is_a_new_epoch_a_change_of_isr_is_not() -> None:
     assert image.get(("topic", "t"))[0].assignments[0] == (2, 1)
 
 
-def test_partitions_that_come_later_change_the_topic_but_not_what_others_hold_of_it() -> None:
+def test_added_partitions_do_not_change_values_already_read() -> None:
     image = image_of(*TOPIC)
     before, version = image.get(("topic", "t"))
     changed = image.replay(partition(2), 7) + image.replay(partition(3, replicas=[2]), 8)
@@ -99,7 +99,7 @@ def test_partitions_that_come_later_change_the_topic_but_not_what_others_hold_of
     assert (version, next_version) == (2, 8)
 
 
-def test_new_replicas_change_the_topic_but_not_what_others_hold_of_it() -> None:
+def test_new_replicas_do_not_change_values_already_read() -> None:
     image = image_of(*TOPIC)
     before = image.load(("topic",))["topic", "t"][0]
     image.replay(PartitionChangeRecord(partition_id=0, topic_id=ID, replicas=[2]), 7)
@@ -107,7 +107,7 @@ def test_new_replicas_change_the_topic_but_not_what_others_hold_of_it() -> None:
     assert image.get(("topic", "t"))[0].assignments == {0: (2,), 1: (1,)}
 
 
-def test_a_topic_of_thousands_of_partitions_is_built_without_a_copy_for_each() -> None:
+def test_topic_of_thousands_of_partitions_is_built_without_a_copy_for_each() -> None:
     image = image_of(TOPIC[0])
     image.replay(partition(0), 1)
     first = image._entries["topic"]["topic", "t"].value.assignments
@@ -133,7 +133,7 @@ def test_removing_a_topic_removes_its_partitions_and_settings() -> None:
     assert [image.get(key) for key in changed] == [(None, ABSENT)] * 4
 
 
-def test_settings_are_set_changed_and_taken_away() -> None:
+def test_settings_are_set_changed_and_removed() -> None:
     key: Key = ("config", "topic", "t")
     image = MetadataImage()
 
@@ -147,7 +147,7 @@ def test_settings_are_set_changed_and_taken_away() -> None:
     assert set_("b", None) is None
 
 
-def test_the_other_records_have_their_place_too() -> None:
+def test_other_records_are_applied() -> None:
     image = image_of(
         FeatureLevelRecord(name="metadata.version", feature_level=7),
         ProducerIdsRecord(broker_id=1, broker_epoch=2, next_producer_id=3000),
@@ -167,13 +167,13 @@ def test_the_other_records_have_their_place_too() -> None:
         ConfigRecord(resource_type=77, resource_name="t", name="a", value="b"),
     ],
 )
-def test_a_record_that_fits_no_state_is_an_error(record: MetadataRecord) -> None:
+def test_record_that_does_not_fit_the_state_raises(record: MetadataRecord) -> None:
     with pytest.raises(ValueError):
         MetadataImage().replay(record, 0)
 
 
 class TestRecordsFor:
-    """What `records_for` says makes the change when it is replayed."""
+    """The records of `records_for` make the change when they are replayed."""
 
     def made(self, image: MetadataImage, *changes: Change) -> MetadataImage:
         new_topics = {str(c.key[1]): c.value for c in changes if isinstance(c.value, TopicValue)}
@@ -182,7 +182,7 @@ class TestRecordsFor:
             image.replay(record, offset)
         return image
 
-    def test_a_new_topic(self) -> None:
+    def test_creating_a_topic_takes_a_topic_record(self) -> None:
         topic = TopicValue(topic_id=ID, assignments={0: (1, 2)})
         state = PartitionValue(leader=1, leader_epoch=0, isr=(1,), partition_epoch=0)
         image = self.made(
@@ -195,7 +195,7 @@ class TestRecordsFor:
         assert image.get(("config", "topic", "t")) == ({"a": "b"}, 101)
         assert image.get(("partition", "t", 0)) == (state, 102)
 
-    def test_more_partitions(self) -> None:
+    def test_adding_partitions_takes_partition_records(self) -> None:
         image = image_of(*TOPIC)
         topic = TopicValue(topic_id=ID, assignments={0: (1,), 1: (1,), 2: (2,)})
         state = PartitionValue(leader=2, leader_epoch=0, isr=(2,), partition_epoch=0)
@@ -215,21 +215,21 @@ class TestRecordsFor:
             TopicValue(topic_id=ID, assignments={0: (1,), 1: (2,)}),
         ],
     )
-    def test_a_topic_changes_in_no_other_way(self, value: TopicValue) -> None:
+    def test_other_topic_changes_raise(self, value: TopicValue) -> None:
         with pytest.raises(ValueError, match="only partitions may be added"):
             image_of(*TOPIC).records_for(
                 Change(key=("topic", "t"), value=value, expected=2), {"t": value}
             )
 
-    def test_a_topics_end(self) -> None:
+    def test_removing_a_topic_takes_a_remove_record(self) -> None:
         image = self.made(image_of(*TOPIC), Change(key=("topic", "t"), value=None, expected=0))
         assert image.load(("partition",)) == {}
 
-    def test_removing_what_is_not_there_needs_no_record(self) -> None:
+    def test_removing_a_missing_key_takes_no_record(self) -> None:
         change = Change(key=("topic", "t"), value=None, expected=ABSENT)
         assert MetadataImage().records_for(change, {}) == []
 
-    def test_settings_by_difference(self) -> None:
+    def test_changing_settings_takes_a_record_per_difference(self) -> None:
         image = image_of(
             ConfigRecord(resource_type=2, resource_name="t", name="a", value="1"),
             ConfigRecord(resource_type=2, resource_name="t", name="b", value="2"),
@@ -240,19 +240,19 @@ class TestRecordsFor:
             ConfigRecord(resource_type=2, resource_name="t", name="c", value="3"),
         ]
 
-    def test_producer_ids(self) -> None:
+    def test_allocating_producer_ids_takes_a_record(self) -> None:
         value = ProducerIdsValue(broker_id=1, broker_epoch=5, next_producer_id=1000)
         image = self.made(
             MetadataImage(), Change(key=("producer_ids",), value=value, expected=ABSENT)
         )
         assert image.get(("producer_ids",))[0] == value
 
-    def test_a_key_that_is_not_written_by_hand(self) -> None:
+    def test_read_only_key_cannot_be_written(self) -> None:
         with pytest.raises(ValueError, match="cannot be written"):
             MetadataImage().records_for(Change(key=("broker", 1), value=1, expected=ABSENT), {})
 
 
-def test_a_registration_survives_its_record() -> None:
+def test_registration_survives_its_record() -> None:
     registration = BrokerRegistration(
         broker_id=3,
         incarnation_id=b"x" * 16,
@@ -266,7 +266,7 @@ def test_a_registration_survives_its_record() -> None:
     assert (value.endpoints, value.rack, value.broker_epoch) == (registration.endpoints, "r", 42)
 
 
-def test_a_registration_with_a_protocol_nobody_knows_fits_no_state() -> None:
+def test_registration_with_an_unknown_protocol_raises() -> None:
     end_point = BrokerEndpoint(name="A", host="h", port=9, security_protocol=77)
     with pytest.raises(ValueError, match="unknown security protocol 77"):
         MetadataImage().replay(RegisterBrokerRecord(end_points=[end_point]), 0)

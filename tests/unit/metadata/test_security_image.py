@@ -1,4 +1,4 @@
-"""ACLs, quotas and SCRAM users: a change as records is the same change again."""
+"""ACLs, quotas and SCRAM users: the records of a change replay to the same change."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ QUOTAS = st.dictionaries(st.sampled_from("xyz"), st.floats(0.5, 9), min_size=1)
 
 
 def write(image: MetadataImage, key: Key, value: Any) -> list[Any]:
-    """Make a change by its records alone; what those were."""
+    """Make a change by its records alone; return the records."""
     change = Change(key=key, value=value, expected=image.get(key)[1])
     records = list(image.records_for(change, {}))
     for record in records:
@@ -64,25 +64,25 @@ def assert_changes_come_back(key: Key, *values: Any) -> None:
 
 
 @given(ACLS)
-def test_an_acl_comes_and_goes(acl: Acl) -> None:
+def test_acl_is_added_and_removed(acl: Acl) -> None:
     assert_changes_come_back(ACL_KEY, acl)
 
 
 @given(ENTITIES, QUOTAS, QUOTAS)
-def test_quotas_are_set_changed_and_taken_away(
+def test_quotas_are_set_changed_and_removed(
     entity: QuotaEntity, first: dict[str, float], second: dict[str, float]
 ) -> None:
     assert_changes_come_back(quota_key(entity), first, second)
 
 
 @given(CREDENTIALS, CREDENTIALS)
-def test_a_credential_is_set_changed_and_taken_away(
+def test_credential_is_set_changed_and_removed(
     first: ScramCredential, second: ScramCredential
 ) -> None:
     assert_changes_come_back(("scram", "user", 1), first, second)
 
 
-def test_a_quota_has_one_record_for_each_value_that_changes() -> None:
+def test_quota_has_one_record_for_each_value_that_changes() -> None:
     image = MetadataImage()
     key = quota_key(QuotaEntity(user="", client_id="c"))
     write(image, key, {"a": 1.0, "b": 2.0, "c": 3.0})
@@ -105,12 +105,12 @@ def test_a_quota_has_one_record_for_each_value_that_changes() -> None:
     ],
     ids=lambda record: type(record).__name__,
 )
-def test_a_record_that_fits_no_state_is_refused(record: Any) -> None:
-    with pytest.raises(ValueError, match=r"it is missing|unknown "):
+def test_record_that_does_not_fit_the_state_raises(record: Any) -> None:
+    with pytest.raises(ValueError, match=r"it is missing|unknown entity type"):
         MetadataImage().replay(record, 0)
 
 
-def test_mechanisms_of_one_user_are_apart() -> None:
+def test_mechanisms_of_one_user_are_independent() -> None:
     image = MetadataImage()
     for mechanism in (1, 2):
         image.replay(UserScramCredentialRecord(name="a", mechanism=mechanism, iterations=5), 1)

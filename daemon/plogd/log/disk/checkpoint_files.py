@@ -268,9 +268,7 @@ def _join(lines: list[str]) -> bytes:
 
 
 def _parse_properties(text: str) -> dict[str, str]:
-    """Parse the ``key=value`` lines of a Java properties file without escapes other than
-    backslashes.
-    """
+    """Parse the ``key=value`` lines of a Java properties file; backslashes are dropped."""
     values: dict[str, str] = {}
     for line in text.splitlines():
         stripped = line.strip()

@@ -36,9 +36,7 @@ _PARALLEL_LANES = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyncTicket:
-    """A log's part of a sync round: the files to sync, and the end offset that is durable
-    afterwards.
-    """
+    """A log's part of a sync round: the files to sync, and the end that is durable afterwards."""
 
     log: Syncable
     end_offset: int
@@ -137,9 +135,7 @@ class SyncRounds:
         self._schedule()
 
     def hold(self, nbytes: int) -> None:
-        """Count `nbytes` more (or fewer, if negative) that wait to be written before they can be
-        synced.
-        """
+        """Count `nbytes` (negative to release) as waiting to be written, before any sync."""
         self._unwritten_bytes += nbytes
         if nbytes < 0:
             notify_all(self._wake_ups())

@@ -68,9 +68,7 @@ class SyncCosts:
         self._file.observe(took_ms / file_count, now_ms)
 
     def observe_file_system(self, took_ms: float, now_ms: float) -> None:
-        """Record the time of a ``syncfs``; avoid it for a while if it exceeds the prediction by
-        far.
-        """
+        """Record the time of a ``syncfs``; if far above the prediction, avoid it for a while."""
         if took_ms > _SURPRISE * self._file_system.at(now_ms):
             self._mistrusted_until_ms = now_ms + _MISTRUST_MS
         self._file_system.observe(took_ms, now_ms)

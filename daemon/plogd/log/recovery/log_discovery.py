@@ -36,10 +36,8 @@ class KnownTopic:
     """The leader epoch that the partition is about to enter; None if unknown."""
 
     @property
-    def outlived_a_start(self) -> bool:
-        """Whether its log must have been on disk once: creation is epoch 0, and each start adds
-        one.
-        """
+    def was_on_disk(self) -> bool:
+        """Whether its log was on disk once: creation is epoch 0, and each start adds one."""
         return self.leader_epoch is not None and self.leader_epoch > 1
 
 
@@ -103,6 +101,6 @@ def topic_id_of(files: Files, directory: str) -> Uuid | None:
         return None
 
 
-def surest_first(found: Iterable[FoundLog]) -> list[FoundLog]:
+def with_topic_id_first(found: Iterable[FoundLog]) -> list[FoundLog]:
     """Return the logs with a readable topic id before those known only by name."""
     return sorted(found, key=lambda one: one.topic_id is None)

@@ -16,14 +16,20 @@ from collections.abc import Callable, Collection
 from plog.types import TopicPartition, uuid_to_text
 from plogd.config import BrokerConfig
 from plogd.log import file_names
-from plogd.log.creation import put_aside
+from plogd.log.creation import rename_as_stray
 from plogd.log.disk.checkpoint_files import write_topic_id
 from plogd.log.disk.log_dir import LogDir
 from plogd.log.disk.log_dirs import LogDirs, claim
 from plogd.log.io_errors import is_refusal
 from plogd.log.log_state import LogState
 from plogd.log.recovery.load_request import LoadRequest
-from plogd.log.recovery.log_discovery import FoundLog, KnownTopic, TopicOf, find_logs, surest_first
+from plogd.log.recovery.log_discovery import (
+    FoundLog,
+    KnownTopic,
+    TopicOf,
+    find_logs,
+    with_topic_id_first,
+)
 from plogd.log.recovery.log_recovery import load_log
 from plogd.ports import Clock, Files, Jobs, Later, Random, Report, gather, spawn
 
@@ -99,7 +105,7 @@ class LogLoader:
         path_by_partition = dict(already)
         everything = [found for log_dir in self._dirs.online for found in await self._find(log_dir)]
         loads: list[Later[None]] = []
-        for found in surest_first(everything):
+        for found in with_topic_id_first(everything):
             key = found.topic_partition
             if path_by_partition.get(key) == found.log_dir.path:
                 continue  # This is the metadata log.
@@ -157,7 +163,7 @@ class LogLoader:
         log_dir, unique_id = found.log_dir, self._random.random_bytes(16).hex()
         aside = await self._jobs.submit(
             log_dir.lane,
-            lambda: put_aside(self._files, log_dir.path, found.topic_partition, unique_id),
+            lambda: rename_as_stray(self._files, log_dir.path, found.topic_partition, unique_id),
         )
         topic_id = uuid_to_text(found.topic_id) if found.topic_id else "unreadable"
         what = f"renamed to {aside}" if aside else "removed, because it never held records"
@@ -184,7 +190,7 @@ class LogLoader:
                 topic = topic_of(key)
                 # Otherwise the entry may belong to an earlier topic of that name, and the broker
                 # was killed before it created the new one's directory.
-                if topic is not None and (topic.outlived_a_start or log_dir.was_clean):
+                if topic is not None and (topic.was_on_disk or log_dir.was_clean):
                     claimed.add(key)
                     loads.append(spawn(self._recreate(log_dir, key, topic)))
         return loads

@@ -179,8 +179,7 @@ def _write_epochs(epochs: LeaderEpochs) -> bool:
 def _drop_below_start(
     segments: list[LogSegment], request: LoadRequest, dropped: list[LogSegment]
 ) -> list[LogSegment]:
-    """Return the segments without those that an interrupted deletion has left; add them to
-    `dropped`.
+    """Move segments that an interrupted deletion has left to `dropped`; return the rest.
 
     The log start was written before the deletion began.
     """
@@ -278,8 +277,7 @@ def _recover(
 
 
 def _is_gap(next_offset: int, following_base_offset: int, durable_end_offset: int) -> bool:
-    """Return whether records are missing between two segments, and no record after them is
-    acknowledged.
+    """Return whether records are missing between segments, and none after them is acknowledged.
 
     Compaction leaves gaps, but only in sealed segments. A gap below the durable end is damage, and
     reads continue after it, because records there may have been acknowledged.

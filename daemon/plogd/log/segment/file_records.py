@@ -230,7 +230,7 @@ class FileRecords:
         read = self._read_cached if nowait else self.read
         end = self.size_bytes if end_position is None else min(end_position, self.size_bytes)
         while True:
-            position = self._behind_damage(position)
+            position = self._skip_damage(position)
             if position >= end:
                 return
             if position + HEADER_SIZE > chunk_position + len(chunk):
@@ -251,7 +251,7 @@ class FileRecords:
             yield place, chunk, chunk_position
             position = next_position
 
-    def _behind_damage(self, position: int) -> int:
+    def _skip_damage(self, position: int) -> int:
         """Return `position`, or the end of the damage that contains it."""
         for damaged in self.corrupt_ranges:
             if damaged.position <= position < damaged.end_position:

@@ -53,8 +53,7 @@ class IndexRebuilds:
         """Pending look-ups, by the segment being checked."""
 
     def check(self, log: Log, segment: LogSegment) -> Later[None]:
-        """Check `segment` and rebuild its indexes; the result completes without an error when that
-        ends.
+        """Check `segment` and rebuild its indexes; completes without an error in any case.
 
         Joins a check in progress. Errors are reported; the look-up's retry meets them again.
         """

@@ -263,8 +263,7 @@ class LogSegment:
     # -- read ---------------------------------------------------------------------------------
 
     def find_offset(self, offset: int, *, nowait: bool = False) -> BatchPlace | None:
-        """Return the first batch that ends at or after `offset`; None if the segment ends before
-        it.
+        """Return the first batch that ends at or after `offset`; None if there is no such batch.
 
         Takes no pread for a recent batch, otherwise one index look-up and usually one pread. Raises
         CorruptMessage if bytes on the way are not batches. With `nowait`, raises ColdRead if the
@@ -286,9 +285,7 @@ class LogSegment:
         return self.records.find_offset(offset, 0, nowait=nowait)
 
     def _find_by_index(self, offset: int, nowait: bool) -> BatchPlace | None:
-        """Look up `offset` by index. Raises CorruptIndex if the index leads to a wrong or distant
-        place.
-        """
+        """Look up `offset` by index. Raises CorruptIndex if an entry is wrong or too far away."""
         start = self.indexes.look_up(offset, nowait=nowait).position
         size_bytes = self.records.size_bytes
         if not 0 <= start < max(size_bytes, 1):
@@ -306,9 +303,7 @@ class LogSegment:
     def note_checked(
         self, corrupt_ranges: list[CorruptRange], maximum: TimestampOffset | None
     ) -> None:
-        """Record the result of reading the whole segment; `maximum` is set if its indexes were
-        rebuilt.
-        """
+        """Record the result of a full scan; `maximum` is set if the indexes were rebuilt."""
         self.records.corrupt_ranges = corrupt_ranges
         if maximum is not None:
             self.indexes.note_rebuilt(maximum)
@@ -425,9 +420,7 @@ class LogSegment:
             raise CorruptIndex(f"an index leads to damaged bytes: {error}") from error
 
     def _check_last_time_entry(self, last_indexed_position: int) -> int:
-        """Check that a batch matches the last time index entry, on which retention relies, and none
-        is newer.
-        """
+        """Check the last time index entry, on which retention relies, against the batches."""
         latest, next_offset = self.indexes.maximum, self.base_offset
         for _, header in self.records.batches_from(last_indexed_position):
             next_offset = header.next_offset
@@ -464,9 +457,7 @@ class LogSegment:
         self.indexes.close()
 
     def rename(self, state: str) -> None:
-        """Change the second suffix of all files, such as ``.deleted``; the caller syncs the
-        directory.
-        """
+        """Change the second suffix of all files (``.deleted``); the caller syncs the directory."""
         for suffix in SEGMENT_SUFFIXES:
             target = segment_path(self._directory, self.base_offset, suffix, state)
             if self._files.exists(self._path(suffix)):

@@ -161,9 +161,7 @@ class SegmentIndexes:
             _ = self.by_offset, self.by_time
 
     def copy_for_reading(self, state: str) -> SegmentIndexes:
-        """Return indexes over the same files, for a job to open and read; `state` is their second
-        suffix.
-        """
+        """Return read-only indexes over the same files, whose second suffix is `state`."""
         return SegmentIndexes(
             self._files,
             self._directory,
@@ -257,9 +255,7 @@ class SegmentIndexes:
         self._is_full = by_offset.is_full or by_time.is_full
 
     def add_last_entry(self) -> None:
-        """Add the segment's largest timestamp, for retention, because the segment gets no more
-        appends.
-        """
+        """Add the largest timestamp, for retention: the segment gets no more appends."""
         self._is_full = None  # The entry takes the last slot; the roll may still fail afterwards.
         self.by_time.maybe_append(*self.maximum, skip_full_check=True)
 

@@ -53,16 +53,12 @@ class Segments:
         return removed
 
     def starting_at(self, offset: int) -> Iterator[LogSegment]:
-        """Return the segment that may hold `offset` and all later ones; all, if the log starts
-        after it.
-        """
+        """Return the segments from the one that may hold `offset` on, or all if it is lower."""
         start = max(0, bisect_right(self._base_offsets, offset) - 1)
         return iter(self._segments[start:])
 
     def end_offset_of(self, segment: LogSegment, log_end_offset: int) -> int:
-        """Return the first offset after `segment`: the next one's base offset, or the log end
-        offset.
-        """
+        """Return the first offset after `segment`: the next one's base, or the log end offset."""
         after = bisect_right(self._base_offsets, segment.base_offset)
         return self._base_offsets[after] if after < len(self._base_offsets) else log_end_offset
 

@@ -1,4 +1,4 @@
-"""The small files: Kafka's formats, what is damage, and that a crash leaves old or new."""
+"""The small files: Kafka's formats, detection of damage, atomic replacement."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _file(path: str, content: bytes) -> SimFiles:
 # -- atomic -----------------------------------------------------------------------------------
 
 
-def test_a_crash_at_any_step_leaves_the_old_or_the_new_content() -> None:
+def test_crash_at_any_step_leaves_the_old_or_the_new_content() -> None:
     for step in range(1, 20):
         for seed in range(8):
             files = SimFiles(["/d"])
@@ -59,7 +59,7 @@ def test_a_crash_at_any_step_leaves_the_old_or_the_new_content() -> None:
 
 
 @pytest.mark.parametrize("name", ["create", "append", "sync", "rename"])
-def test_a_failed_write_leaves_the_old_content_and_no_litter(name: str) -> None:
+def test_failed_write_leaves_the_old_content_and_no_temporary_file(name: str) -> None:
     files = SimFiles(["/d"])
     write_atomic(files, "/d/file", b"old")
     files.fail_when(lambda operation: operation.name == name, errno.ENOSPC)
@@ -69,7 +69,7 @@ def test_a_failed_write_leaves_the_old_content_and_no_litter(name: str) -> None:
     assert files.read_file("/d/file") == b"old"
 
 
-def test_what_a_crashed_write_left_is_not_appended_to() -> None:
+def test_temporary_file_of_a_crashed_write_is_not_appended_to() -> None:
     files = _file("/d/file.tmp", b"left over")
     write_atomic(files, "/d/file", b"new")
     assert files.read_file("/d/file") == b"new"
@@ -88,7 +88,7 @@ def test_offsets_are_written_as_kafka_does() -> None:
     assert read_offsets(files, "/d/offsets") == {}
 
 
-def test_missing_files_say_nothing() -> None:
+def test_missing_files_read_as_empty() -> None:
     files = SimFiles(["/d"])
     assert read_offsets(files, "/d/offsets") == {}
     assert read_leader_epochs(files, "/d") == []
@@ -114,7 +114,7 @@ def test_missing_files_say_nothing() -> None:
         b"0\n1\na 0 1\n\n",
     ],
 )
-def test_damaged_offsets_are_told(content: bytes) -> None:
+def test_damaged_offset_checkpoint_raises(content: bytes) -> None:
     with pytest.raises(CorruptCheckpoint, match="/d/offsets"):
         read_offsets(_file("/d/offsets", content), "/d/offsets")
 
@@ -126,7 +126,7 @@ def test_leader_epochs_survive_a_round_trip() -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"0\n1\n1\n", b"0\n1\n-1 0\n", b"0\n1\n1 -7\n"])
-def test_damaged_leader_epochs_are_told(content: bytes) -> None:
+def test_damaged_leader_epoch_checkpoint_raises(content: bytes) -> None:
     with pytest.raises(CorruptCheckpoint, match="leader-epoch-checkpoint"):
         read_leader_epochs(_file("/d/leader-epoch-checkpoint", content), "/d")
 
@@ -154,7 +154,7 @@ def test_topic_id_is_written_as_kafka_does() -> None:
         bytes(64),
     ],
 )
-def test_damaged_topic_id_is_told(content: bytes) -> None:
+def test_damaged_partition_metadata_raises(content: bytes) -> None:
     with pytest.raises(CorruptCheckpoint, match=r"partition\.metadata"):
         read_topic_id(_file("/d/partition.metadata", content), "/d")
 
@@ -170,7 +170,7 @@ def test_identity_survives_a_round_trip() -> None:
         assert read_meta_properties(files, "/d") == identity
 
 
-def test_identity_written_by_kafka_is_understood() -> None:
+def test_identity_written_by_kafka_is_read() -> None:
     kraft = b"#\n#Mon Nov 20 12:00:00 UTC 2023\ncluster.id=MkU3OEVBNTc\nversion=1\nnode.id=3\n"
     found = read_meta_properties(_file("/d/meta.properties", kraft), "/d")
     assert found == MetaProperties(cluster_id="MkU3OEVBNTc", node_id=3)
@@ -191,7 +191,7 @@ def test_identity_written_by_kafka_is_understood() -> None:
         bytes(50),
     ],
 )
-def test_damaged_identity_is_told(content: bytes) -> None:
+def test_damaged_meta_properties_raises(content: bytes) -> None:
     with pytest.raises(CorruptCheckpoint, match=r"meta\.properties"):
         read_meta_properties(_file("/d/meta.properties", content), "/d")
 
@@ -199,7 +199,7 @@ def test_damaged_identity_is_told(content: bytes) -> None:
 # -- clean mark -------------------------------------------------------------------------------
 
 
-def test_clean_mark_is_there_once() -> None:
+def test_clean_mark_is_taken_only_once() -> None:
     files = SimFiles(["/d"])
     write_clean_mark(files, "/d", 12)
     assert files.read_file("/d/.kafka_cleanshutdown") == b'{"version":0,"brokerEpoch":12}'
@@ -208,7 +208,7 @@ def test_clean_mark_is_there_once() -> None:
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_taken_clean_mark_does_not_come_back(seed: int) -> None:
+def test_taken_clean_mark_does_not_return_after_a_crash(seed: int) -> None:
     files = SimFiles(["/d"])
     write_clean_mark(files, "/d")
     take_clean_mark(files, "/d")

@@ -1,4 +1,4 @@
-"""For whom a sync round waits, how long, and when it does not (rule R9, decision 0008)."""
+"""When a sync round waits, and for how long (rule R9, decision 0008)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.helpers.sim_ports import SimPorts
 
 
 class Rounds:
-    """Rounds that last no time, as `SyncRounds` would begin and end them."""
+    """Rounds without duration, begun and ended as by `SyncRounds`."""
 
     def __init__(self) -> None:
         self.ports = SimPorts()
@@ -20,7 +20,7 @@ class Rounds:
         self.gathering = CommitDelay(self.ports.clock, self.ports.timers, self._begin)
 
     def come(self, count: int = 1) -> bool:
-        """So many ask; whether a round has begun."""
+        """Request `count` syncs; return whether a round has begun."""
         before = len(self.sizes)
         for _ in range(count):
             self._asked += 1
@@ -30,7 +30,7 @@ class Rounds:
         return len(self.sizes) > before
 
     def come_during_the_last_round(self) -> None:
-        """One asks before that is answered."""
+        """Request a sync before the round is answered."""
         self._asked += 1
         self.gathering.sync_requested()
         self.gathering.round_answered()
@@ -49,7 +49,7 @@ class Rounds:
         self.gathering.round_answered()
 
     def learn_to_wait(self) -> None:
-        """Rounds at whose begin too few are there, until one waits; then all come."""
+        """Begin rounds with too few requests until one waits; then send the rest."""
         for _ in range(300):
             self.come(4)
             if not self.come(1):
@@ -64,20 +64,20 @@ def rounds() -> Rounds:
     return Rounds()
 
 
-def test_at_first_nobody_is_waited_for(rounds: Rounds) -> None:
+def test_first_rounds_do_not_wait(rounds: Rounds) -> None:
     rounds.come(5)
     assert rounds.come()
 
 
-def test_a_round_waits_for_all_that_the_last_one_answered(rounds: Rounds) -> None:
+def test_round_waits_for_all_requests_that_the_last_one_answered(rounds: Rounds) -> None:
     rounds.learn_to_wait()
     assert not rounds.come(3)
     assert rounds.come()
     assert rounds.sizes[-1] == 4
 
 
-def test_those_who_asked_during_a_round_count_as_well() -> None:
-    """Else two halves of one client's requests would take turns for ever."""
+def test_requests_during_a_round_are_expected_again() -> None:
+    """Otherwise two halves of a client's requests would alternate forever."""
     rounds = Rounds()
     rounds.learn_to_wait()
     rounds.come(4)
@@ -97,7 +97,7 @@ def test_one_request_in_flight_never_waits(rounds: Rounds) -> None:
         assert rounds.sizes[-1] == 1
 
 
-def test_a_wait_ends_when_nobody_comes(rounds: Rounds) -> None:
+def test_wait_ends_when_no_request_arrives(rounds: Rounds) -> None:
     rounds.learn_to_wait()
     rounds.come(4)
     assert not rounds.come()
@@ -107,7 +107,7 @@ def test_a_wait_ends_when_nobody_comes(rounds: Rounds) -> None:
     assert rounds.sizes[-1] == 1
 
 
-def test_many_are_waited_for_as_long_as_some_come(rounds: Rounds) -> None:
+def test_wait_continues_while_requests_arrive(rounds: Rounds) -> None:
     rounds.learn_to_wait()
     rounds.come(60)
     assert not rounds.come()
@@ -118,8 +118,8 @@ def test_many_are_waited_for_as_long_as_some_come(rounds: Rounds) -> None:
     assert rounds.come(58)
 
 
-def test_a_wait_ends_when_it_is_longer_than_so_many_need(rounds: Rounds) -> None:
-    """They are others then, and waiting for them would only make the rounds longer and longer."""
+def test_wait_ends_when_it_exceeds_the_expected_time(rounds: Rounds) -> None:
+    """Then other clients are sending, and waiting for them would prolong the rounds."""
     rounds.learn_to_wait()
     rounds.come(4)
     assert not rounds.come()
@@ -130,14 +130,14 @@ def test_a_wait_ends_when_it_is_longer_than_so_many_need(rounds: Rounds) -> None
     assert rounds.sizes[-1] == 3
 
 
-def test_a_round_after_a_pause_begins_at_once(rounds: Rounds) -> None:
+def test_round_after_a_pause_begins_immediately(rounds: Rounds) -> None:
     rounds.learn_to_wait()
     rounds.come(4)
     rounds.ports.advance(1.0)
     assert rounds.come()
 
 
-def test_after_each_wait_in_vain_more_rounds_begin_at_once(rounds: Rounds) -> None:
+def test_each_fruitless_wait_makes_more_rounds_begin_immediately(rounds: Rounds) -> None:
     rounds.learn_to_wait()
     at_once: list[int] = []
     for _ in range(12):
@@ -152,11 +152,11 @@ def test_after_each_wait_in_vain_more_rounds_begin_at_once(rounds: Rounds) -> No
     assert at_once[-2:] == [255, 255]
 
 
-def test_waits_that_were_not_in_vain_restore_trust(rounds: Rounds) -> None:
+def test_successful_waits_make_later_rounds_wait_again(rounds: Rounds) -> None:
     rounds.learn_to_wait()
     rounds.come(4)
     rounds.come()
-    rounds.ports.advance(1.0)  # In vain.
+    rounds.ports.advance(1.0)  # Fruitless.
     rounds.learn_to_wait()
     for _ in range(20):
         assert not rounds.come(3)

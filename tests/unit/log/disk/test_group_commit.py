@@ -1,4 +1,4 @@
-"""Group commit: who shares a round, what becomes durable by it, what a failure costs (R9, R10)."""
+"""Group commit: which logs share a round, what it makes durable, effects of failures (R9, R10)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.helpers.sync_site import DirtyLog, Site
 # -- rounds -----------------------------------------------------------------------------------
 
 
-def test_a_round_begins_when_the_turn_ends_and_makes_durable_what_it_found() -> None:
+def test_round_begins_when_the_turn_ends_and_syncs_its_appends() -> None:
     site = Site()
     log = site.log()
     with site.ports.turn:
@@ -32,8 +32,8 @@ def test_a_round_begins_when_the_turn_ends_and_makes_durable_what_it_found() -> 
     assert site.operations == ["sync"]
 
 
-def test_a_round_waits_a_moment_for_those_whom_the_last_one_answered() -> None:
-    """Else five requests in flight would be one and four, and four and one, for ever."""
+def test_round_waits_briefly_for_clients_of_the_last_round() -> None:
+    """Otherwise five requests in flight would alternate between one and four forever."""
     site = Site()
     log = site.log()
     ends: list[list[int]] = []
@@ -51,7 +51,7 @@ def test_a_round_waits_a_moment_for_those_whom_the_last_one_answered() -> None:
     assert ends[-20:] == [[5]] * 20
 
 
-def test_a_round_does_not_wait_for_long() -> None:
+def test_round_does_not_wait_for_long() -> None:
     site = Site()
     log = site.log()
     while not log.durable or log.durable[-1] == log.end_offset:
@@ -84,7 +84,7 @@ def test_appends_during_a_round_join_the_next() -> None:
     assert site.rounds.rounds == 2
 
 
-def test_all_logs_that_asked_share_a_round_whatever_their_directory() -> None:
+def test_logs_of_all_directories_share_a_round() -> None:
     site = Site()
     logs = [site.log("t-0"), site.log("t-1"), site.log("t-0", "/b")]
     for log in logs:
@@ -94,14 +94,14 @@ def test_all_logs_that_asked_share_a_round_whatever_their_directory() -> None:
     assert (site.rounds.rounds, site.rounds.synced_logs) == (1, 3)
 
 
-def test_a_directory_is_synced_behind_its_files() -> None:
+def test_directory_is_synced_after_its_files() -> None:
     site = Site()
     log = site.log(file_count=2)
     log.directory_is_dirty = True
     assert site.sync(log) == ["sync", "sync", "sync_dir"]
 
 
-def test_a_log_closed_before_its_round_is_left_out() -> None:
+def test_log_closed_before_its_round_is_left_out() -> None:
     site = Site()
     closed, other = site.log(), site.log("u-0")
     closed.append()
@@ -112,7 +112,7 @@ def test_a_log_closed_before_its_round_is_left_out() -> None:
     assert other.durable == [1]
 
 
-def test_a_round_of_closed_logs_only_ends_without_a_job() -> None:
+def test_round_of_closed_logs_needs_no_job() -> None:
     site = Site()
     log = site.log()
     log.append()
@@ -123,7 +123,7 @@ def test_a_round_of_closed_logs_only_ends_without_a_job() -> None:
 
 
 @pytest.mark.parametrize("fault", [None, errno.EIO])
-def test_files_are_held_during_a_round_and_let_go_after_it(fault: int | None) -> None:
+def test_files_are_retained_during_a_round_and_released_after_it(fault: int | None) -> None:
     site = Site()
     log = site.log()
     log.append()
@@ -142,7 +142,7 @@ def test_files_are_held_during_a_round_and_let_go_after_it(fault: int | None) ->
 # -- failures ---------------------------------------------------------------------------------
 
 
-def test_a_failed_fdatasync_costs_its_own_directory_only() -> None:
+def test_failed_fdatasync_takes_only_its_directory_offline() -> None:
     site = Site()
     bad, beside_it, good = site.log("t-0"), site.log("t-1"), site.log("t-2", "/b")
     for log in (bad, beside_it, good):
@@ -154,7 +154,7 @@ def test_a_failed_fdatasync_costs_its_own_directory_only() -> None:
     assert site.failures == [(("/a",), errno.EIO)]
 
 
-def test_a_failed_directory_sync_costs_its_log_directory() -> None:
+def test_failed_directory_sync_takes_its_log_directory_offline() -> None:
     site = Site()
     log = site.log()
     log.directory_is_dirty = True
@@ -169,7 +169,7 @@ def _remove(site: Site, log: DirtyLog) -> None:
     site.files.rename(log.directory, f"{log.directory}.0-delete")
 
 
-def test_a_log_deleted_during_its_round_costs_nothing() -> None:
+def test_log_deleted_during_its_round_is_not_a_failure() -> None:
     """Its directory is renamed on another lane, perhaps just before the round would sync it."""
     site = Site()
     log = site.log()
@@ -182,7 +182,7 @@ def test_a_log_deleted_during_its_round_costs_nothing() -> None:
     assert site.failures == []
 
 
-def test_a_directory_that_vanishes_from_under_an_open_log_is_a_failure() -> None:
+def test_missing_directory_of_an_open_log_is_a_failure() -> None:
     site = Site()
     log = site.log()
     log.directory_is_dirty = True
@@ -245,7 +245,7 @@ def test_sync_job_that_fails_as_a_whole_fails_every_directory_of_the_round(
     assert site.rounds.idle().done
 
 
-def test_a_round_after_a_failure_goes_on_for_the_others() -> None:
+def test_round_after_a_failure_syncs_the_other_directories() -> None:
     site = Site()
     bad, good = site.log("t-0"), site.log("t-2", "/b")
     site.files.fail_when(lambda operation: operation.path.startswith("/a"), errno.EIO)
@@ -268,7 +268,7 @@ def test_many_dirty_files_are_synced_by_one_syncfs() -> None:
     assert site.rounds.file_system_rounds == 1
 
 
-def test_a_failed_syncfs_costs_every_directory_of_the_device() -> None:
+def test_failed_syncfs_takes_every_directory_of_the_device_offline() -> None:
     site = Site()
     many, idle = site.log("many-0", file_count=50), site.log("u-0", "/b")
     site.files.fail_when(lambda operation: operation.name == "sync_fs", errno.EIO)
@@ -278,7 +278,7 @@ def test_a_failed_syncfs_costs_every_directory_of_the_device() -> None:
     assert site.failures == [(("/a", "/b"), errno.EIO)]
 
 
-def test_the_cheaper_kind_of_round_is_learned() -> None:
+def test_cheaper_kind_of_round_is_chosen_from_measured_costs() -> None:
     site = Site()
     log = site.log(file_count=10)
     site.let_take(sync=5.0)
@@ -286,8 +286,8 @@ def test_the_cheaper_kind_of_round_is_learned() -> None:
     assert site.sync(log) == ["sync_fs"]
 
 
-def test_a_syncfs_far_over_its_prediction_is_not_used_for_a_while() -> None:
-    """Strangers write to the file system, too, and syncfs waits for all of it."""
+def test_syncfs_far_over_its_prediction_is_not_used_for_a_while() -> None:
+    """Other programs write to the file system, too, and syncfs waits for all of it."""
     site = Site()
     log = site.log(file_count=200)
     site.let_take(sync=0.3, sync_fs=25.0)
@@ -299,7 +299,7 @@ def test_a_syncfs_far_over_its_prediction_is_not_used_for_a_while() -> None:
     assert site.sync(log) == ["sync_fs"]
 
 
-def test_a_slow_syncfs_that_was_predicted_is_no_surprise() -> None:
+def test_slow_syncfs_is_used_again_when_it_was_predicted() -> None:
     site = Site()
     log = site.log(file_count=500)
     site.let_take(sync=0.3, sync_fs=20.0)
@@ -307,7 +307,7 @@ def test_a_slow_syncfs_that_was_predicted_is_no_surprise() -> None:
 
 
 @pytest.mark.parametrize("file_count", [15, 16, 50])
-def test_without_syncfs_many_files_are_synced_side_by_side(file_count: int) -> None:
+def test_many_files_are_synced_in_parallel_without_syncfs(file_count: int) -> None:
     site = Site(sync_fs=False)
     logs = [site.log(f"t-{number}") for number in range(file_count)]
     for log in logs:
@@ -320,7 +320,7 @@ def test_without_syncfs_many_files_are_synced_side_by_side(file_count: int) -> N
     assert all(log.durable == [1] for log in logs)
 
 
-def test_failures_of_syncs_side_by_side_are_all_told() -> None:
+def test_failures_of_parallel_syncs_are_all_reported() -> None:
     site = Site(sync_fs=False)
     logs = [site.log(f"t-{number}", "/a" if number % 2 else "/b") for number in range(16)]
     for log in logs:
@@ -344,7 +344,7 @@ def test_few_logs_with_many_files_use_as_many_lanes_as_there_are_logs() -> None:
 # -- room and rest ----------------------------------------------------------------------------
 
 
-def test_appends_wait_while_too_much_is_unsynced_and_go_on_in_order() -> None:
+def test_appends_wait_in_order_while_too_many_bytes_are_unsynced() -> None:
     site = Site(max_unsynced_bytes=100)
     log = site.log()
     order: list[str] = []
@@ -363,7 +363,7 @@ def test_appends_wait_while_too_much_is_unsynced_and_go_on_in_order() -> None:
     assert order == []
     site.end_turn()
     site.ports.jobs.run_one()
-    # Two of them fill it again; the third waits for their round.
+    # Two of them exhaust the limit again; the third waits for their round.
     assert order == ["x", "y"]
     assert not site.rounds.has_room
     site.ports.settle()
@@ -371,7 +371,7 @@ def test_appends_wait_while_too_much_is_unsynced_and_go_on_in_order() -> None:
     assert site.rounds.has_room
 
 
-def test_nobody_overtakes_those_who_wait_for_room() -> None:
+def test_new_append_does_not_overtake_waiting_ones() -> None:
     site = Site(max_unsynced_bytes=100)
     log = site.log()
     seen: list[bool] = []
@@ -382,7 +382,7 @@ def test_nobody_overtakes_those_who_wait_for_room() -> None:
     assert seen == [False, True]
 
 
-def test_a_client_that_left_does_not_hold_up_those_behind_it() -> None:
+def test_disconnected_client_does_not_block_later_ones() -> None:
     site = Site(max_unsynced_bytes=100)
     site.log().append(100)
     left, stayed = site.rounds.room(), site.rounds.room()
@@ -392,11 +392,11 @@ def test_a_client_that_left_does_not_hold_up_those_behind_it() -> None:
     assert site.rounds.has_room
 
 
-def test_there_is_room_at_once_when_little_is_unsynced() -> None:
+def test_append_does_not_wait_when_few_bytes_are_unsynced() -> None:
     assert outcome(Site().rounds.room()) is None
 
 
-def test_a_failed_round_makes_room_too() -> None:
+def test_failed_round_releases_its_bytes() -> None:
     site = Site(max_unsynced_bytes=100)
     site.log().append(100)
     waiting = site.rounds.room()
@@ -436,10 +436,10 @@ STEPS = st.lists(
 
 @settings(max_examples=60, deadline=None)
 @given(steps=STEPS, sync_fs=st.booleans())
-def test_what_is_called_durable_was_synced_after_it_was_appended(
+def test_durable_records_were_synced_after_their_append(
     steps: list[tuple[str, int]], sync_fs: bool
 ) -> None:
-    """And one round at a time; nothing of a failed directory is ever called durable again."""
+    """Also: one round at a time, and a failed directory never becomes durable again."""
     site = Site(sync_fs=sync_fs)
     logs = [site.log(f"t-{number}", "/b" if number % 2 else "/a") for number in range(5)]
     synced_ends: dict[str, int] = {}

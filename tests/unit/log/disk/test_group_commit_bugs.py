@@ -1,4 +1,4 @@
-"""A bug in whoever hears of a sync round: the others hear of it all the same, and rounds go on."""
+"""Bugs in callbacks of a sync round: the other callbacks run, and rounds continue."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.unit.log.disk.test_group_commit import DirtyLog, Site
 
 
 def _breaks(log: DirtyLog, *messages: str) -> None:
-    """The next times `log` is told that something is durable, that raises."""
+    """Make the next notifications of `log` raise."""
     left = list(messages)
 
     def complete_sync(ticket: SyncTicket) -> None:
@@ -23,7 +23,7 @@ def _breaks(log: DirtyLog, *messages: str) -> None:
     log.complete_sync = complete_sync  # type: ignore[method-assign]
 
 
-def test_a_bug_in_one_log_keeps_no_other_from_hearing() -> None:
+def test_bug_in_one_log_does_not_prevent_notification_of_others() -> None:
     site = Site()
     broken, sound = site.log("t-0"), site.log("t-1")
     _breaks(broken, "a bug")
@@ -38,7 +38,7 @@ def test_a_bug_in_one_log_keeps_no_other_from_hearing() -> None:
     assert site.rounds.has_room
 
 
-def test_files_are_let_go_of_whatever_one_log_does() -> None:
+def test_files_are_released_even_if_a_log_raises() -> None:
     site = Site()
     logs = [site.log(f"t-{number}") for number in range(3)]
     for log in logs:
@@ -52,7 +52,7 @@ def test_files_are_let_go_of_whatever_one_log_does() -> None:
             log.files[0].size()
 
 
-def test_a_failure_is_told_and_the_next_round_begins_all_the_same() -> None:
+def test_next_round_begins_after_a_reported_failure() -> None:
     site = Site()
     broken, failing = site.log("t-0", "/a"), site.log("t-1", "/b")
     _breaks(broken, "a bug")
@@ -70,7 +70,7 @@ def test_a_failure_is_told_and_the_next_round_begins_all_the_same() -> None:
     assert broken.durable == [2]
 
 
-def test_who_waits_for_room_or_for_the_end_is_woken_whatever_another_does() -> None:
+def test_waiters_are_woken_even_if_one_of_them_raises() -> None:
     site = Site(max_unsynced_bytes=10)
     log = site.log()
     woken: list[str] = []
@@ -89,7 +89,7 @@ def test_who_waits_for_room_or_for_the_end_is_woken_whatever_another_does() -> N
     assert woken == ["room", "idle"]
 
 
-def test_round_begins_when_waiting_for_company_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_round_begins_when_the_commit_delay_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     site = Site()
     log = site.log()
     with monkeypatch.context() as patched:

@@ -1,4 +1,4 @@
-"""Appends to a slow directory: prepared at once, written by jobs, forgotten if the disk says no."""
+"""Appends to a slow directory: prepared immediately, written by jobs, failed with the disk."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BIG = TopicConfig(retention_ms=-1)
 
 
 def _slow_site(config: TopicConfig = CONFIG, **settings: Any) -> tuple[LogSite, Log]:
-    """A log with one record at offset 0, in a directory that has just shown to be slow."""
+    """A log with one record at offset 0, in a directory that has just become slow."""
     site = LogSite(**settings).start()
     log = site.create("t-0", config)
     site.files.append_ms = lambda path: 25.0
@@ -54,7 +54,7 @@ def _no_room(site: LogSite, suffix: str = "") -> None:
 # -- prepare and write ------------------------------------------------------------------------
 
 
-def test_a_write_that_waited_for_the_disk_is_the_last_one_of_the_reactor() -> None:
+def test_reactor_stops_writing_after_a_slow_write() -> None:
     site = LogSite().start()
     log = site.create("t-0")
     site.files.append_ms = lambda path: 25.0
@@ -65,7 +65,7 @@ def test_a_write_that_waited_for_the_disk_is_the_last_one_of_the_reactor() -> No
     assert site.ports.clock.monotonic_ms() == before, "the second one has not waited"
 
 
-def test_a_prepared_batch_has_its_offsets_and_nobody_sees_it() -> None:
+def test_prepared_batch_has_offsets_but_is_not_readable() -> None:
     site, log = _slow_site()
     state = site.state(log)
     first, second = site.append(log, 3), site.append(log, 2)
@@ -78,7 +78,7 @@ def test_a_prepared_batch_has_its_offsets_and_nobody_sees_it() -> None:
     assert batch_offsets(log) == [0, 1, 4]
 
 
-def test_what_gathers_during_a_write_goes_into_the_next() -> None:
+def test_batches_prepared_during_a_write_are_written_by_the_next() -> None:
     site, log = _slow_site(BIG)
     appends = [site.append(log) for _ in range(4)]
     site.ports.jobs.run_one(LANE)
@@ -89,7 +89,7 @@ def test_what_gathers_during_a_write_goes_into_the_next() -> None:
     assert log.log_end_offset == 5
 
 
-def test_readers_see_nothing_of_what_a_job_has_written_before_its_outcome_is_there() -> None:
+def test_written_batches_are_readable_only_after_the_outcome_of_their_job() -> None:
     site, log = _slow_site(BIG)
     site.append(log)
     writing = log._lane
@@ -101,13 +101,13 @@ def test_readers_see_nothing_of_what_a_job_has_written_before_its_outcome_is_the
         assert data.nbytes == writing.written_bytes
         assert data.region is not None
         data.region.close()
-        ticket = log.begin_sync()  # Which notes where the log ends, for the reads to come.
+        ticket = log.begin_sync()  # Which records the log end for later reads.
         assert ticket is not None
         assert ticket.end_offset == 1
         ticket.release()
 
 
-def test_the_senders_memory_is_not_needed_afterwards() -> None:
+def test_prepared_batch_is_a_copy() -> None:
     site, log = _slow_site()
     batch = client_batch(value=b"precious")
     log.append_as_leader(batch, leader_epoch=0, now_ms=site.ports.clock.now_ms())
@@ -116,7 +116,7 @@ def test_the_senders_memory_is_not_needed_afterwards() -> None:
     assert values(log)[1] == b"precious"
 
 
-def test_a_job_rolls_full_segments_and_their_snapshots_are_of_that_moment() -> None:
+def test_job_rolls_full_segments_with_snapshots_as_of_the_roll() -> None:
     site, log = _slow_site()
     for number in range(12):
         site.append(log, value=b"." * 200, producer_id=7, producer_epoch=0, base_sequence=number)
@@ -131,7 +131,7 @@ def test_a_job_rolls_full_segments_and_their_snapshots_are_of_that_moment() -> N
     assert again.producer_state.producers[7].last_sequence == 11
 
 
-def test_a_snapshot_knows_nothing_of_what_is_written_behind_it() -> None:
+def test_snapshot_excludes_batches_written_after_it() -> None:
     site, log = _slow_site()
     for number in range(6):
         site.append(log, value=b"." * 300, producer_id=7, producer_epoch=0, base_sequence=number)
@@ -144,7 +144,7 @@ def test_a_snapshot_knows_nothing_of_what_is_written_behind_it() -> None:
         assert producer.last_offset == offset - 1
 
 
-def test_retention_rolls_by_a_job_and_deletes_at_its_next_look() -> None:
+def test_retention_rolls_by_a_job_and_deletes_in_its_next_pass() -> None:
     site, log = _slow_site(TopicConfig(retention_ms=1000))
     site.ports.clock.advance_to(5000)
     now_ms = site.ports.clock.now_ms() + 5000
@@ -167,7 +167,7 @@ def test_after_30_quiet_seconds_the_reactor_writes_again() -> None:
     assert log.log_end_offset == 4
 
 
-def test_while_one_write_is_under_way_no_other_overtakes_it() -> None:
+def test_later_write_does_not_overtake_one_in_progress() -> None:
     site, log = _slow_site()
     site.append(log)
     site.manager.dirs.writes_of("/a").is_slow = False
@@ -196,7 +196,7 @@ def test_sequences_count_from_the_moment_a_batch_is_prepared() -> None:
     assert log.producer_state.producers[7].last_sequence == 2
 
 
-def test_a_duplicate_shares_the_fate_of_what_it_repeats() -> None:
+def test_duplicate_succeeds_or_fails_with_the_original() -> None:
     site, log = _slow_site()
     first = _of_producer(site, log, 0)
     again = _of_producer(site, log, 0)
@@ -207,7 +207,7 @@ def test_a_duplicate_shares_the_fate_of_what_it_repeats() -> None:
     assert _of_producer(site, log, 0).writing is None, "by then it is in the log"
 
 
-def test_a_refused_batch_may_come_again_and_those_behind_it_too() -> None:
+def test_refused_batch_and_its_successors_may_be_retried() -> None:
     site, log = _slow_site()
     _of_producer(site, log, 0)
     site.settle()
@@ -229,7 +229,7 @@ def test_a_refused_batch_may_come_again_and_those_behind_it_too() -> None:
 
 
 @pytest.mark.parametrize("suffix", [".log", ".index", ".timeindex"])
-def test_a_full_disk_refuses_what_is_prepared_and_leaves_nothing_of_it(suffix: str) -> None:
+def test_full_disk_refuses_prepared_batches_completely(suffix: str) -> None:
     site, log = _slow_site()
     site.fill(log, 2)
     site.settle()
@@ -248,7 +248,7 @@ def test_a_full_disk_refuses_what_is_prepared_and_leaves_nothing_of_it(suffix: s
     assert batch_offsets(log) == [0, 1, 2, 3]
 
 
-def test_what_was_written_before_the_disk_was_full_is_in_the_log() -> None:
+def test_batches_written_before_the_disk_was_full_are_in_the_log() -> None:
     site, log = _slow_site(BIG)
     appends = [site.append(log, value=b"." * 100) for _ in range(4)]
     site.ports.jobs.run_one(LANE)
@@ -259,7 +259,7 @@ def test_what_was_written_before_the_disk_was_full_is_in_the_log() -> None:
     assert batch_offsets(log) == [0, 1, 2]
 
 
-def test_a_roll_without_room_refuses_the_batch_it_is_for() -> None:
+def test_roll_on_a_full_disk_refuses_its_batch() -> None:
     site, log = _slow_site()
     site.fill(log, 4)
     site.settle()
@@ -274,7 +274,7 @@ def test_a_roll_without_room_refuses_the_batch_it_is_for() -> None:
     assert base_offsets(log) == [0, 5]
 
 
-def test_a_segment_begun_for_a_batch_that_found_no_room_stays() -> None:
+def test_new_segment_stays_when_its_batch_is_refused() -> None:
     site, log = _slow_site()
     site.fill(log, 4)
     site.settle()
@@ -289,7 +289,7 @@ def test_a_segment_begun_for_a_batch_that_found_no_room_stays() -> None:
     assert batch_offsets(log) == list(range(6))
 
 
-def test_a_failed_write_takes_the_directory_offline_and_is_told() -> None:
+def test_failed_write_takes_the_directory_offline_and_is_reported() -> None:
     site, log = _slow_site()
     lost = [site.append(log), site.append(log)]
     site.files.fail_when(lambda operation: operation.name == "append", errno.EIO)
@@ -299,7 +299,7 @@ def test_a_failed_write_takes_the_directory_offline_and_is_told() -> None:
     assert log.log_end_offset == 1
 
 
-def test_half_a_batch_that_cannot_be_taken_back_takes_the_directory_offline() -> None:
+def test_partial_batch_that_cannot_be_removed_takes_the_directory_offline() -> None:
     site, log = _slow_site()
     info = site.append(log)
     site.files.fail_when(lambda operation: operation.name in ("append", "truncate"), errno.ENOSPC)
@@ -308,7 +308,7 @@ def test_half_a_batch_that_cannot_be_taken_back_takes_the_directory_offline() ->
     assert site.offline == ["/a"]
 
 
-def test_a_write_that_ends_after_its_directory_went_offline_is_not_taken() -> None:
+def test_write_that_ends_after_its_directory_went_offline_is_ignored() -> None:
     site, log = _slow_site()
     info = site.append(log)
     site.manager.storage_failed("/a", OSError(errno.EIO, "gone"))
@@ -395,7 +395,7 @@ def _broken(*_: object, **__: object) -> None:
 # -- the end ----------------------------------------------------------------------------------
 
 
-def test_a_log_may_be_deleted_under_a_write() -> None:
+def test_log_may_be_deleted_during_a_write() -> None:
     site, log = _slow_site()
     info = site.append(log, value=b"." * 900)
     site.append(log)
@@ -411,7 +411,7 @@ def test_a_log_may_be_deleted_under_a_write() -> None:
 
 
 @pytest.mark.parametrize("flush_messages", [1, 1000])
-def test_a_clean_stop_waits_for_all_that_is_prepared(flush_messages: int) -> None:
+def test_clean_stop_waits_for_all_prepared_batches(flush_messages: int) -> None:
     site, log = _slow_site(TopicConfig(retention_ms=-1, flush_messages=flush_messages))
     for _ in range(5):
         site.append(log)
@@ -433,7 +433,7 @@ def test_unwritten_bytes_count_as_unsynced_ones() -> None:
 
 
 @pytest.mark.parametrize("is_full", [False, True])
-def test_who_waited_for_room_may_append_to_the_same_log(is_full: bool) -> None:
+def test_append_that_waited_for_room_may_go_to_the_same_log(is_full: bool) -> None:
     site, log = _slow_site(BIG, plog_unsynced_max_bytes=1000)
     [rounds] = site.manager.sync_rounds
     for _ in range(3):
@@ -454,7 +454,7 @@ def test_who_waited_for_room_may_append_to_the_same_log(is_full: bool) -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_a_power_loss_leaves_a_beginning_of_what_was_prepared(seed: int) -> None:
+def test_power_loss_keeps_a_prefix_of_the_prepared_batches(seed: int) -> None:
     site, log = _slow_site()
     infos = [site.append(log, value=b"." * 300) for _ in range(8)]
     for _ in range(seed % 4):

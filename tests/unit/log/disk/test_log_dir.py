@@ -1,4 +1,4 @@
-"""One log directory: its lock, its identity, its clean mark, its checkpoints."""
+"""One log directory: its lock, identity, clean shutdown file and checkpoints."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ def _taken_over(files: SimFiles) -> LogDir:
     return log_dir
 
 
-def test_a_new_directory_is_made_with_what_is_missing_above_it_and_lasts() -> None:
+def test_new_directory_and_missing_parents_survive_a_power_loss() -> None:
     for seed in range(20):
         files = SimFiles(["/srv"])
         _opened(files, "/srv/plog/data")
         assert files.crash(random.Random(seed)).is_dir("/srv/plog/data")
 
 
-def test_directory_of_a_start_that_failed_lasts_once_a_broker_uses_it() -> None:
+def test_directory_of_a_failed_start_is_durable_once_a_broker_uses_it() -> None:
     for seed in range(20):
         files = SimFiles(["/srv"])
         files.fail_when(lambda operation: operation.name == "sync_dir", errno.EIO)
@@ -56,7 +56,7 @@ def test_directory_of_a_start_that_failed_lasts_once_a_broker_uses_it() -> None:
         assert files.crash(random.Random(seed)).is_dir("/srv/plog/data")
 
 
-def test_a_directory_never_used_has_no_identity_and_was_not_stopped_cleanly() -> None:
+def test_unused_directory_has_no_identity_and_no_clean_mark() -> None:
     log_dir = _taken_over(SimFiles())
     assert not log_dir.was_clean
     assert log_dir.recovery_points == log_dir.high_watermarks == log_dir.log_starts == {}
@@ -73,7 +73,7 @@ def test_only_one_broker_holds_a_directory() -> None:
     assert second.identity is None
 
 
-def test_the_identity_is_written_once_and_read_again() -> None:
+def test_identity_is_written_once_and_read_again() -> None:
     files = SimFiles()
     _taken_over(files).release()
     log_dir = _opened(files)
@@ -84,7 +84,7 @@ def test_the_identity_is_written_once_and_read_again() -> None:
     assert written == ["sync_dir"]
 
 
-def test_kafkas_older_identity_is_brought_up_to_date() -> None:
+def test_older_identity_of_kafka_is_upgraded() -> None:
     files = SimFiles(["/data"])
     path = posixpath.join("/data", file_names.META_PROPERTIES)
     file = files.open_append(path)
@@ -93,7 +93,7 @@ def test_kafkas_older_identity_is_brought_up_to_date() -> None:
     assert b"version=1\n" in files.read_file(path)
 
 
-def test_a_damaged_identity_says_what_to_do() -> None:
+def test_damaged_identity_says_what_to_do() -> None:
     files = SimFiles()
     _taken_over(files).release()
     files.overwrite(f"/data/{file_names.META_PROPERTIES}", b"\0" * 40)
@@ -105,7 +105,7 @@ def test_a_damaged_identity_says_what_to_do() -> None:
 # -- the mark of a clean stop -----------------------------------------------------------------
 
 
-def test_a_clean_stop_is_known_at_the_next_start_only() -> None:
+def test_clean_stop_is_visible_to_the_next_start_only() -> None:
     files = SimFiles()
     _taken_over(files).close(clean=True)
     second = _taken_over(files)
@@ -114,14 +114,14 @@ def test_a_clean_stop_is_known_at_the_next_start_only() -> None:
     assert not _taken_over(files).was_clean
 
 
-def test_a_stop_without_the_mark_lets_go_of_the_directory() -> None:
+def test_unclean_stop_releases_the_directory() -> None:
     files = SimFiles()
     _taken_over(files).close(clean=False)
     assert not _taken_over(files).was_clean
 
 
-def test_the_mark_survives_a_look_at_the_directory() -> None:
-    """A start that refuses the directory (wrong node.id) must not cost a full recovery."""
+def test_opening_the_directory_keeps_the_clean_mark() -> None:
+    """A start that refuses the directory (wrong node.id) must not cause a full recovery."""
     files = SimFiles()
     _taken_over(files).close(clean=True)
     _opened(files).release()
@@ -153,7 +153,7 @@ def test_checkpoints_are_read_as_they_were_written() -> None:
 
 
 @pytest.mark.parametrize("damage", [b"", b"\0" * 30, b"0\n5\nt 0 1\n", b"9\n0\n", b"\xff\xfe"])
-def test_a_damaged_checkpoint_is_told_and_reads_as_none(damage: bytes) -> None:
+def test_damaged_checkpoint_is_reported_and_reads_as_empty(damage: bytes) -> None:
     files = SimFiles()
     log_dir = _taken_over(files)
     for name in OFFSET_CHECKPOINTS:
@@ -168,7 +168,7 @@ def test_a_damaged_checkpoint_is_told_and_reads_as_none(damage: bytes) -> None:
     assert file_names.RECOVERY_POINT_CHECKPOINT in reports[0]
 
 
-def test_what_a_failed_write_wanted_to_say_is_not_believed() -> None:
+def test_failed_write_does_not_change_the_offsets() -> None:
     files = SimFiles()
     log_dir = _taken_over(files)
     log_dir.write_offsets(file_names.LOG_START_OFFSET_CHECKPOINT, {T0: 5})
@@ -178,7 +178,7 @@ def test_what_a_failed_write_wanted_to_say_is_not_believed() -> None:
     assert log_dir.log_starts == {T0: 5}
 
 
-def test_logs_that_are_gone_are_taken_out_of_the_checkpoints_that_name_them() -> None:
+def test_deleted_logs_are_removed_from_the_checkpoints() -> None:
     files = SimFiles()
     log_dir = _taken_over(files)
     log_dir.write_offsets(file_names.LOG_START_OFFSET_CHECKPOINT, {T0: 5, T1: 6})

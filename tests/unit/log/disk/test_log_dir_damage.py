@@ -1,7 +1,7 @@
-"""F6: every small file of a log directory cut, zeroed or garbled at every byte.
+"""F6: every small file of a log directory truncated, zeroed or garbled at every byte.
 
-A checkpoint that cannot be read is told and counts as none; the records are all there. Whose a
-directory is, is never guessed.
+A checkpoint that cannot be read is reported and treated as missing; no record is lost. The identity
+of a directory is never guessed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ CHECKPOINTS = [
 
 
 def stopped(clean: bool) -> tuple[LogSite, dict[str, bytes]]:
-    """A site with everything written, and its files."""
+    """A site with all files written, and its files."""
     site, _ = four_segments()
     site.write_checkpoints()
     site.settle(site.manager.write_log_starts())
@@ -40,7 +40,7 @@ def stopped(clean: bool) -> tuple[LogSite, dict[str, bytes]]:
 
 
 def next_site(site: LogSite, contents: dict[str, bytes]) -> LogSite:
-    """The next life over files like these."""
+    """Restart over these files."""
     files = SimFiles(["/a/t-0"])
     for path, content in contents.items():
         file = files.open_append(path)
@@ -51,7 +51,7 @@ def next_site(site: LogSite, contents: dict[str, bytes]) -> LogSite:
 
 @pytest.mark.parametrize("clean", [True, False])
 @pytest.mark.parametrize("name", CHECKPOINTS)
-def test_a_checkpoint_damaged_from_any_byte_on_costs_no_record(name: str, clean: bool) -> None:
+def test_checkpoint_damaged_from_any_byte_on_loses_no_record(name: str, clean: bool) -> None:
     site, contents = stopped(clean)
     path = f"/a/{name}"
     original = contents[path]
@@ -67,8 +67,8 @@ def test_a_checkpoint_damaged_from_any_byte_on_costs_no_record(name: str, clean:
 
 
 @pytest.mark.parametrize("name", CHECKPOINTS)
-def test_a_garbled_checkpoint_never_keeps_a_broker_from_starting(name: str) -> None:
-    """A wrong digit may be believed; what that costs is told."""
+def test_broker_starts_with_a_garbled_checkpoint(name: str) -> None:
+    """A wrong digit may be accepted; its effects are reported."""
     site, contents = stopped(clean=False)
     path = f"/a/{name}"
     original = contents[path]
@@ -88,7 +88,7 @@ def test_a_garbled_checkpoint_never_keeps_a_broker_from_starting(name: str) -> N
             assert after.offline == []
 
 
-def test_the_identity_damaged_from_any_byte_on_refuses_the_start_or_is_right() -> None:
+def test_identity_damaged_from_any_byte_on_refuses_the_start_or_is_right() -> None:
     site, contents = stopped(clean=True)
     path = f"/a/{file_names.META_PROPERTIES}"
     original = contents[path]
@@ -108,7 +108,7 @@ def test_the_identity_damaged_from_any_byte_on_refuses_the_start_or_is_right() -
                 assert after.manager.cluster_id == site.manager.cluster_id
 
 
-def test_the_topic_of_a_directory_damaged_from_any_byte_on_is_taken_by_its_name() -> None:
+def test_directory_with_damaged_topic_id_is_assigned_by_name() -> None:
     site, contents = stopped(clean=True)
     path = f"/a/t-0/{file_names.PARTITION_METADATA}"
     original = contents[path]

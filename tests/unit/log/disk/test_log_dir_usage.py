@@ -1,4 +1,4 @@
-"""What lies in each log directory, and the room of its file system."""
+"""The logs of each log directory, and the free space of its file system."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def make() -> LogSite:
     return site
 
 
-def test_each_directory_has_its_logs_and_its_room() -> None:
+def test_usage_lists_logs_and_free_space_of_each_directory() -> None:
     site = make()
     site.files.capacity_bytes = site.files.used_bytes + 1000
     first, second = usage(site)
@@ -33,7 +33,7 @@ def test_each_directory_has_its_logs_and_its_room() -> None:
     assert first.space == second.space == (site.files.capacity_bytes, 1000)
 
 
-def test_a_directory_that_failed_has_only_its_error() -> None:
+def test_directory_that_failed_has_only_its_error() -> None:
     site = make()
     site.manager.storage_failed("/b", OSError(errno.EIO, "broken"))
     first, second = usage(site)
@@ -42,14 +42,14 @@ def test_a_directory_that_failed_has_only_its_error() -> None:
     assert (second.space, second.logs) == (None, ())
 
 
-def test_a_file_system_that_does_not_answer_is_an_error_and_nothing_more() -> None:
+def test_failed_space_query_is_only_reported_as_an_error() -> None:
     site = make()
     site.files.fail_when(lambda operation: operation.name == "space", errno.EIO)
     assert [one.error is None for one in usage(site)] == [False, False]
     assert site.offline == []
 
 
-def test_a_log_that_goes_meanwhile_is_not_told_of() -> None:
+def test_log_deleted_meanwhile_is_not_listed() -> None:
     site = make()
     asked = spawn(usage_of(site.manager, site.ports.jobs))
     site.delete("t-1")
@@ -57,7 +57,7 @@ def test_a_log_that_goes_meanwhile_is_not_told_of() -> None:
     assert (len(first.logs), len(second.logs)) == (2, 0)
 
 
-def test_it_does_not_wait_behind_the_directorys_other_jobs() -> None:
+def test_usage_does_not_wait_for_other_jobs_of_the_directory() -> None:
     site = make()
     spawn(usage_of(site.manager, site.ports.jobs))
     assert site.ports.jobs.waiting == ["space:/a", "space:/b"]

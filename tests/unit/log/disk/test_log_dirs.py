@@ -1,4 +1,4 @@
-"""Several log directories: whose they are, which ones work, which file system they are on."""
+"""Several log directories: their identity, state and file systems."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_new_directories_get_one_cluster_id_and_each_its_own_directory_id() -> N
     assert a.directory_id != b.directory_id
 
 
-def test_the_identity_stays_from_start_to_start() -> None:
+def test_identity_stays_the_same_across_starts() -> None:
     files = SimFiles(PATHS)
     first = _released(_open(files))
     before = [read_meta_properties(files, path) for path in PATHS]
@@ -91,7 +91,7 @@ def test_the_identity_stays_from_start_to_start() -> None:
     assert [read_meta_properties(files, path) for path in PATHS] == before
 
 
-def test_a_new_directory_joins_the_cluster_of_the_others() -> None:
+def test_new_directory_joins_the_cluster_of_the_others() -> None:
     files = SimFiles((*PATHS, "/c"))
     first = _released(_open(files))
     assert _open(files, ("/c", *PATHS)).cluster_id == first.cluster_id
@@ -100,7 +100,7 @@ def test_a_new_directory_joins_the_cluster_of_the_others() -> None:
     assert added.cluster_id == first.cluster_id
 
 
-def test_a_directory_of_another_cluster_is_refused() -> None:
+def test_directory_of_another_cluster_is_refused() -> None:
     files = SimFiles(PATHS)
     _belongs_to(files, "/a", "one")
     _belongs_to(files, "/b", "two")
@@ -108,15 +108,15 @@ def test_a_directory_of_another_cluster_is_refused() -> None:
         _open(files)
 
 
-def test_a_directory_of_another_broker_is_refused() -> None:
+def test_directory_of_another_broker_is_refused() -> None:
     files = SimFiles(PATHS)
     _belongs_to(files, "/b", "one", node_id=5)
     with pytest.raises(LogDirUnusable, match=r"/b belongs to broker 5, but node\.id is 1; correct"):
         _open(files)
 
 
-def test_a_start_that_is_refused_changes_nothing_and_holds_nothing() -> None:
-    """Above all it leaves the clean mark: nobody has to recover because of a wrong setting."""
+def test_refused_start_changes_nothing_and_holds_no_lock() -> None:
+    """In particular, the clean shutdown file stays: a wrong setting must not cause recovery."""
     files = SimFiles(PATHS)
     for log_dir in _open(files):
         log_dir.close(clean=True)
@@ -127,7 +127,7 @@ def test_a_start_that_is_refused_changes_nothing_and_holds_nothing() -> None:
     assert all(log_dir.was_clean for log_dir in _open(files))
 
 
-def test_a_directory_in_use_refuses_the_start_and_frees_the_others() -> None:
+def test_start_is_refused_and_locks_released_when_a_directory_is_in_use() -> None:
     files = SimFiles(PATHS)
     holder = LogDir("/b", files, lambda message, **fields: None)
     holder.open()
@@ -141,7 +141,7 @@ def test_a_directory_in_use_refuses_the_start_and_frees_the_others() -> None:
 
 
 @pytest.mark.parametrize("what", ["", "rename", "sync", "append"])
-def test_a_directory_that_cannot_be_used_is_offline_from_the_start(what: str) -> None:
+def test_directory_that_cannot_be_used_is_offline_from_the_start(what: str) -> None:
     files = SimFiles(PATHS)
     _belongs_to(files, "/a", "one")
     ports, log_dirs, reports = _dirs(files)
@@ -154,22 +154,22 @@ def test_a_directory_that_cannot_be_used_is_offline_from_the_start(what: str) ->
     assert len(log_dirs.sync_rounds) == 1
 
 
-def test_without_any_directory_there_is_no_start() -> None:
+def test_start_is_refused_without_any_usable_directory() -> None:
     files = SimFiles(PATHS)
     files.fail_when(lambda operation: True, errno.EROFS)
     with pytest.raises(LogDirUnusable, match=r"cannot use any of log\.dirs: /a, /b"):
         _open(files)
 
 
-def test_the_last_directory_may_fail_when_it_is_taken_over() -> None:
+def test_start_is_refused_when_the_last_directory_fails() -> None:
     files = SimFiles(["/a"])
     files.fail_when(_fails("/a", "sync"), errno.EIO)
     with pytest.raises(LogDirUnusable, match=r"cannot use any of log\.dirs: /a"):
         _open(files, ["/a"])
 
 
-def test_no_cluster_is_made_up_while_a_directory_cannot_tell() -> None:
-    """The new id would be written down, and later contradict the directory that is back."""
+def test_cluster_id_is_not_generated_while_a_directory_is_offline() -> None:
+    """The new id would be written, and later contradict the repaired directory."""
     files = SimFiles(PATHS)
     _belongs_to(files, "/a", "one")
     files.fail_when(_fails("/a"), errno.EIO)
@@ -194,7 +194,7 @@ def test_directories_of_one_file_system_share_their_sync_rounds(
     assert (log_dirs.rounds_of("/a") is log_dirs.rounds_of("/b")) == (expected == 1)
 
 
-def test_syncfs_is_not_used_where_the_settings_say_never() -> None:
+def test_syncfs_is_not_used_when_disabled() -> None:
     allowed = _open(SimFiles(PATHS)).sync_rounds[0]
     forbidden = _open(SimFiles(PATHS), plog_flush_syncfs="never").sync_rounds[0]
     assert allowed._may_sync_fs

@@ -1,4 +1,4 @@
-"""Who deleted records waits for the log's start, and shares the writing of it."""
+"""Waiting for log starts on disk, and sharing the write."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.helpers.log_site import LogSite, four_segments, partition_of, spied
 from tests.helpers.sim_ports import SimPorts, outcome, settled
 
 
-def test_those_who_ask_in_one_turn_share_a_writing() -> None:
+def test_waiters_of_one_turn_share_a_write() -> None:
     ports, written = SimPorts(), []
 
     def write(log_dir: str) -> Later[bool]:
@@ -31,7 +31,7 @@ def test_those_who_ask_in_one_turn_share_a_writing() -> None:
     assert written == ["/a", "/b", "/a"]
 
 
-def test_all_who_wait_hear_of_a_failure() -> None:
+def test_all_waiters_fail_when_the_write_fails() -> None:
     ports = SimPorts()
 
     def write(log_dir: str) -> Later[bool]:
@@ -50,7 +50,7 @@ def start_on_disk(site: LogSite) -> int | None:
     return read_offsets(site.files, path).get(partition_of("t-0"))
 
 
-def test_what_is_written_survives_a_power_loss() -> None:
+def test_written_log_start_survives_a_power_loss() -> None:
     for seed in range(5):
         site, log = four_segments()
         log.delete_records_before(12)
@@ -59,7 +59,7 @@ def test_what_is_written_survives_a_power_loss() -> None:
         assert site.crash(seed).log().log_start_offset == 12
 
 
-def test_what_is_written_already_is_not_written_again() -> None:
+def test_current_log_start_is_not_written_again() -> None:
     site, log = four_segments()
     log.delete_records_before(3)
     assert site.settle(site.manager.write_log_start_of(log))
@@ -70,7 +70,7 @@ def test_what_is_written_already_is_not_written_again() -> None:
 
 
 @pytest.mark.parametrize(("number", "offline"), [(errno.ENOSPC, []), (errno.EIO, ["/a"])])
-def test_a_disk_that_does_not_take_it_is_told_of(number: int, offline: list[str]) -> None:
+def test_failed_write_is_reported(number: int, offline: list[str]) -> None:
     site, log = four_segments()
     site.files.fail_when(lambda operation: operation.path.startswith("/a/log-start"), number)
     log.delete_records_before(3)

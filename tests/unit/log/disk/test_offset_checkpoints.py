@@ -1,4 +1,4 @@
-"""The three checkpoints of a log directory: what they say, when they are written, when not."""
+"""The three checkpoints of a log directory: their offsets, and when they are written."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ def _site() -> LogSite:
     return site
 
 
-def test_the_recovery_point_is_where_the_oldest_unsealed_segment_begins() -> None:
-    """R12: not the durable end, for the active segment's indexes are never synced."""
+def test_recovery_point_is_where_the_oldest_unsealed_segment_begins() -> None:
+    """R12: not the durable end, because the active segment's indexes are never synced."""
     site = _site()
     site.settle(site.manager.write_recovery_points())
     assert _on_disk(site, file_names.RECOVERY_POINT_CHECKPOINT) == {T0: 5, U0: 0}
 
 
-def test_a_high_watermark_is_written_only_as_far_as_it_is_durable() -> None:
-    """R12: with a relaxed flush.messages it runs ahead of the disk."""
+def test_high_watermark_is_written_only_as_far_as_it_is_durable() -> None:
+    """R12: with a relaxed flush.messages, it is ahead of the disk."""
     site = _site()
     log = site.log("t-0")
     log.config = replace(CONFIG, flush_messages=1000)
@@ -51,7 +51,7 @@ def test_a_high_watermark_is_written_only_as_far_as_it_is_durable() -> None:
     assert _on_disk(site, file_names.HIGH_WATERMARK_CHECKPOINT) == {T0: 10, U0: 0}
 
 
-def test_a_checkpoint_is_written_when_something_has_moved_and_not_else() -> None:
+def test_checkpoint_is_written_only_when_an_offset_has_changed() -> None:
     site = _site()
     site.settle()
     paths = spied(site.files, "rename")
@@ -66,8 +66,8 @@ def test_a_checkpoint_is_written_when_something_has_moved_and_not_else() -> None
     assert _on_disk(site, file_names.HIGH_WATERMARK_CHECKPOINT)[U0] == 1
 
 
-def test_what_an_earlier_process_wrote_is_written_once_more() -> None:
-    """So a checkpoint that was damaged, or missing, is there again after the first look."""
+def test_checkpoint_of_an_earlier_process_is_written_once() -> None:
+    """So a damaged or missing checkpoint is restored by the first pass."""
     site = _site()
     site.settle(site.manager.write_high_watermarks())
     site = site.kill()
@@ -77,7 +77,7 @@ def test_what_an_earlier_process_wrote_is_written_once_more() -> None:
     assert len(paths()) == 1
 
 
-def test_a_checkpoint_that_could_not_be_written_is_tried_again() -> None:
+def test_failed_checkpoint_write_is_retried() -> None:
     site = _site()
     site.files.fail_when(lambda operation: operation.name == "create", errno.ENOSPC)
     site.settle(site.manager.write_high_watermarks())
@@ -86,7 +86,7 @@ def test_a_checkpoint_that_could_not_be_written_is_tried_again() -> None:
     assert _on_disk(site, file_names.HIGH_WATERMARK_CHECKPOINT)[T0] == 12
 
 
-def test_a_high_watermark_below_the_durable_end_is_written_as_it_is() -> None:
+def test_high_watermark_below_the_durable_end_is_written_as_it_is() -> None:
     site = _site()
     site.log("t-0").high_watermark = 7
     site.settle(site.manager.write_high_watermarks())
@@ -109,7 +109,7 @@ def test_each_directory_has_its_own_checkpoints() -> None:
     assert _on_disk(site, file_names.RECOVERY_POINT_CHECKPOINT, "/b") == {U0: 0}
 
 
-def test_a_deleted_log_is_not_in_the_next_checkpoint() -> None:
+def test_deleted_log_is_not_in_the_next_checkpoint() -> None:
     site = _site()
     site.settle(site.manager.write_recovery_points())
     site.delete("t-0")
@@ -118,7 +118,7 @@ def test_a_deleted_log_is_not_in_the_next_checkpoint() -> None:
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EMFILE])
-def test_want_of_room_leaves_the_old_checkpoint_and_the_directory_online(number: int) -> None:
+def test_full_disk_keeps_the_old_checkpoint_and_the_directory_online(number: int) -> None:
     site = LogSite().start()
     log = site.create("t-0")
     site.settle(site.manager.write_recovery_points())
@@ -131,7 +131,7 @@ def test_want_of_room_leaves_the_old_checkpoint_and_the_directory_online(number:
     assert "cannot write recovery-point-offset-checkpoint in /a" in site.reports[-1]
 
 
-def test_a_checkpoint_that_cannot_be_synced_takes_the_directory_offline() -> None:
+def test_checkpoint_that_cannot_be_synced_takes_the_directory_offline() -> None:
     site = LogSite(("/a", "/b")).start()
     site.create("t-0")
     site.create("u-0")
@@ -141,7 +141,7 @@ def test_a_checkpoint_that_cannot_be_synced_takes_the_directory_offline() -> Non
     assert _on_disk(site, file_names.RECOVERY_POINT_CHECKPOINT, "/b") == {U0: 0}
 
 
-def test_a_directory_that_failed_is_not_written_any_more() -> None:
+def test_failed_directory_is_not_written() -> None:
     site = LogSite(("/a", "/b")).start()
     site.create("t-0")
     site.create("u-0")
@@ -155,7 +155,7 @@ def test_a_directory_that_failed_is_not_written_any_more() -> None:
     ]
 
 
-def test_a_disk_that_hangs_delays_the_checkpoints_of_no_other() -> None:
+def test_hanging_disk_does_not_delay_checkpoints_of_others() -> None:
     site = LogSite(("/a", "/b")).start()
     site.create("t-0")
     site.create("u-0")
@@ -165,7 +165,7 @@ def test_a_disk_that_hangs_delays_the_checkpoints_of_no_other() -> None:
     assert created() == ["/b/recovery-point-offset-checkpoint.tmp"]
 
 
-def test_a_bug_costs_one_checkpoint_of_one_directory_until_the_next_run(
+def test_bug_affects_one_checkpoint_of_one_directory_until_the_next_run(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     site = LogSite(("/a", "/b")).start()

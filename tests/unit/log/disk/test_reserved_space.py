@@ -1,4 +1,4 @@
-"""Room for the metadata on a full disk."""
+"""Reserved space for the metadata on a full disk."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.helpers.sim_broker import SimBroker, create_topic
 
 
 def full_broker() -> SimBroker:
-    """A broker with one topic, whose disk is as full as can be."""
+    """A broker with one topic on a completely full disk."""
     broker = SimBroker().start()
     create_topic(broker, "t")
     broker.produce("t", b"kept")
@@ -16,7 +16,7 @@ def full_broker() -> SimBroker:
     return broker
 
 
-def test_a_full_disk_starts_again_and_again() -> None:
+def test_broker_restarts_repeatedly_on_a_full_disk() -> None:
     broker = full_broker()
     for _ in range(20):
         files = broker.files.kill()
@@ -26,7 +26,7 @@ def test_a_full_disk_starts_again_and_again() -> None:
         assert broker.produce("t", b"x").error_code == ErrorCode.KAFKA_STORAGE_ERROR
 
 
-def test_a_topic_can_be_deleted_on_a_full_disk() -> None:
+def test_topic_can_be_deleted_on_a_full_disk() -> None:
     broker = full_broker()
     [answer] = broker.ask(DeleteTopicsRequest(topic_names=["t"], timeout_ms=1000), 5).responses
     assert answer.error_code == 0

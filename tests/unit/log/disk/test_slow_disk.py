@@ -1,4 +1,4 @@
-"""When a log directory counts as slow, and when no more."""
+"""When a log directory becomes slow, and fast again."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def writes(ports: SimPorts, reports: list[str]) -> SlowDisk:
     )
 
 
-def test_a_directory_is_fast_until_a_write_takes_more_than_20_ms(
+def test_directory_is_fast_until_a_write_takes_more_than_20_ms(
     writes: SlowDisk, reports: list[str]
 ) -> None:
     writes.took(SLOW_WRITE_MS)
@@ -39,7 +39,7 @@ def test_a_directory_is_fast_until_a_write_takes_more_than_20_ms(
     assert reports == ["a write to /a took 21 ms: writing on a thread until the disk is fast again"]
 
 
-def test_it_is_fast_again_with_the_first_write_after_30_s_without_a_slow_one(
+def test_directory_is_fast_again_after_30_s_without_a_slow_write(
     ports: SimPorts, writes: SlowDisk, reports: list[str]
 ) -> None:
     writes.took(50)
@@ -52,7 +52,7 @@ def test_it_is_fast_again_with_the_first_write_after_30_s_without_a_slow_one(
     assert reports[-1] == "writes to /a are fast again"
 
 
-def test_a_slow_write_begins_the_30_s_anew_and_is_told_once(
+def test_slow_write_restarts_the_30_s_and_is_reported_once(
     ports: SimPorts, writes: SlowDisk, reports: list[str]
 ) -> None:
     writes.took(50)
@@ -64,7 +64,7 @@ def test_a_slow_write_begins_the_30_s_anew_and_is_told_once(
     assert len(reports) == 1
 
 
-def test_a_job_that_writes_waits_for_those_of_its_directory(
+def test_write_job_runs_after_earlier_jobs_of_its_directory(
     ports: SimPorts, writes: SlowDisk
 ) -> None:
     ran: list[str] = []

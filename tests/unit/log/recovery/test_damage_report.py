@@ -1,4 +1,4 @@
-"""What a start says of files that are gone or contradict each other: what, where, what to do."""
+"""Reports of missing and contradictory files at startup: offsets, file, remedy."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.helpers.log_site import CONFIG, LogSite, base_offsets, batch_offsets,
 
 
 def without(lost: list[int], *, clean: bool, knows_start: bool = True) -> LogSite:
-    """The next life of a log of four segments without the records of some of them."""
+    """Restart a log of four segments without the records of some of them."""
     site, log = four_segments()
     site.write_checkpoints()
     if knows_start:
@@ -35,7 +35,7 @@ def without(lost: list[int], *, clean: bool, knows_start: bool = True) -> LogSit
         ([15], 15, 16, "the log continues after them"),
     ],
 )
-def test_a_file_of_records_that_was_removed_is_named_by_its_offsets(
+def test_removed_log_file_is_reported_with_its_offsets(
     lost: list[int], first: int, last: int, consequence: str, clean: bool
 ) -> None:
     site = without(lost, clean=clean)
@@ -51,14 +51,14 @@ def test_a_file_of_records_that_was_removed_is_named_by_its_offsets(
     assert site.log().log_end_offset == 18
 
 
-def test_where_a_log_began_is_not_guessed() -> None:
-    """Without an entry in the checkpoint: data of Kafka's, or a checkpoint that was damaged."""
+def test_unknown_log_start_is_not_reported_as_loss() -> None:
+    """The checkpoint has no entry: data of Kafka's, or a damaged checkpoint."""
     site = without([0], clean=False, knows_start=False)
     assert site.reports == []
     assert site.log().log_start_offset == 5
 
 
-def test_gaps_are_no_loss_where_compaction_may_have_made_them() -> None:
+def test_gaps_in_compacted_logs_are_not_reported() -> None:
     site, log = four_segments()
     site.write_checkpoints()
     site.files.unlink(site.path(log, 5))
@@ -70,7 +70,7 @@ def test_gaps_are_no_loss_where_compaction_may_have_made_them() -> None:
     assert after.reports == []
 
 
-def test_what_retention_has_deleted_is_not_lost() -> None:
+def test_records_deleted_by_retention_are_not_reported() -> None:
     site, log = four_segments()
     log.delete_records_before(12)
     site.settle()
@@ -83,10 +83,8 @@ def test_what_retention_has_deleted_is_not_lost() -> None:
 
 @pytest.mark.parametrize("start", [18, 10**6])
 @pytest.mark.parametrize("clean", [True, False])
-def test_a_log_start_beyond_the_end_is_told_and_nothing_is_thrown_away(
-    start: int, clean: bool
-) -> None:
-    """The file has no checksum: one wrong digit must not cost all records."""
+def test_log_start_beyond_the_end_is_reported_and_files_are_kept(start: int, clean: bool) -> None:
+    """The file has no checksum: one wrong digit must not lose all records."""
     site, log = four_segments()
     if clean:
         site.stop()
@@ -115,7 +113,7 @@ def test_a_log_start_beyond_the_end_is_told_and_nothing_is_thrown_away(
         assert again.files.read_file(site.path(log, base) + file_names.STRAY_SUFFIX) == content
 
 
-def test_the_mend_it_names_brings_the_records_back() -> None:
+def test_reported_remedy_restores_the_records() -> None:
     site, log = four_segments()
     site.stop()
     path = f"/a/{file_names.LOG_START_OFFSET_CHECKPOINT}"

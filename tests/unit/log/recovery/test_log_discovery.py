@@ -1,4 +1,4 @@
-"""Whose a partition's directory is: by its own word, else by its name."""
+"""The topic of a partition's directory: by its topic id, otherwise by its name."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.helpers.log_site import LogSite, batch_offsets, four_segments
 from tests.helpers.sim_files import SimFiles
 
 
-def test_the_topic_of_a_directory_is_told_by_its_metadata_file() -> None:
+def test_partition_metadata_determines_the_topic_of_a_directory() -> None:
     files = SimFiles(["/a/t-0"])
     assert topic_id_of(files, "/a/t-0") is None
     write_topic_id(files, "/a/t-0", b"\1" * 16)
@@ -21,8 +21,8 @@ def test_the_topic_of_a_directory_is_told_by_its_metadata_file() -> None:
 
 
 @pytest.mark.parametrize("damage", [None, b"", b"version: 0\n", b"\0" * 50])
-def test_a_log_whose_own_word_is_lost_is_taken_by_its_name(damage: bytes | None) -> None:
-    """Put aside, its records would seem to be gone."""
+def test_log_without_topic_id_is_assigned_by_name(damage: bytes | None) -> None:
+    """Renamed, its records would seem to be missing."""
     site, log = four_segments()
     path = f"{log.directory}/{file_names.PARTITION_METADATA}"
     if damage is None:
@@ -38,8 +38,8 @@ def test_a_log_whose_own_word_is_lost_is_taken_by_its_name(damage: bytes | None)
 
 
 @pytest.mark.parametrize("with_id", ["/a", "/b"])
-def test_a_log_that_says_whose_it_is_comes_before_one_of_the_same_name(with_id: str) -> None:
-    """A creation that was cut short has left a directory, and another one was made elsewhere."""
+def test_log_with_topic_id_takes_precedence_over_one_without(with_id: str) -> None:
+    """An interrupted creation has left a directory, and another one was created elsewhere."""
     site = LogSite(("/a", "/b")).start()
     log = site.create("t-0")
     site.fill(log, 3)

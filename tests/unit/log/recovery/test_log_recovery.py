@@ -1,4 +1,4 @@
-"""Loading a log: little is read after a clean stop; after a crash it is cut and synced."""
+"""Loading a log: little is read after a clean stop; after a crash it is truncated and synced."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.helpers.sim_files import Operation, SimCrash, SimFile
 # -- after a clean stop -----------------------------------------------------------------------
 
 
-def test_a_clean_stop_leaves_nothing_to_recover() -> None:
+def test_clean_stop_leaves_nothing_to_recover() -> None:
     site, log = four_segments()
     before, content = values(log), site.contents(log)
     site.stop()
@@ -47,10 +47,10 @@ def test_a_clean_stop_leaves_nothing_to_recover() -> None:
 
 
 @pytest.mark.parametrize("with_producer", [False, True])
-def test_a_clean_start_reads_as_little_of_a_long_log_as_of_a_short_one(
+def test_clean_start_reads_as_little_of_a_long_log_as_of_a_short_one(
     monkeypatch: pytest.MonkeyPatch, with_producer: bool
 ) -> None:
-    """Whether it knows producers or not: a snapshot without any is one, too."""
+    """With or without producers: a snapshot without any is valid, too."""
     pread = SimFile.pread
     bytes_read: list[int] = []
 
@@ -77,7 +77,7 @@ def test_a_clean_start_reads_as_little_of_a_long_log_as_of_a_short_one(
     assert bytes_read[1] < bytes_read[0] + 1000
 
 
-def test_after_a_clean_stop_the_log_goes_on_where_it_was() -> None:
+def test_log_continues_at_its_end_after_a_clean_stop() -> None:
     site, _ = four_segments()
     site = site.restart()
     site.fill(site.log(), 7)
@@ -86,8 +86,8 @@ def test_after_a_clean_stop_the_log_goes_on_where_it_was() -> None:
     assert batch_offsets(site.log()) == list(range(24))
 
 
-def test_a_clean_start_with_a_damaged_end_recovers_the_active_segment() -> None:
-    """Else new batches would be written behind bytes that nobody can get past."""
+def test_clean_start_with_a_damaged_end_recovers_the_active_segment() -> None:
+    """Otherwise new batches would follow bytes that no reader can skip."""
     site, log = four_segments()
     site.stop()
     path = site.path(log, 15)
@@ -101,7 +101,7 @@ def test_a_clean_start_with_a_damaged_end_recovers_the_active_segment() -> None:
     assert batch_offsets(log) == [*range(16), *batch_offsets(log, 16)]
 
 
-def test_a_clean_start_with_an_active_segment_of_garbage_goes_on_behind_it() -> None:
+def test_clean_start_continues_after_an_active_segment_of_garbage() -> None:
     """R14: it was durable when the broker stopped, so the garbage is damage, and kept."""
     site, log = four_segments()
     site.stop()
@@ -115,7 +115,7 @@ def test_a_clean_start_with_an_active_segment_of_garbage_goes_on_behind_it() -> 
 # -- after a crash: what is torn is cut -------------------------------------------------------
 
 
-def test_after_a_crash_indexes_are_the_same_as_they_would_have_been() -> None:
+def test_indexes_rebuilt_after_a_crash_equal_the_original_ones() -> None:
     site, log = four_segments()
     log.roll()
     site.fill(log, 3)
@@ -130,7 +130,7 @@ def test_after_a_crash_indexes_are_the_same_as_they_would_have_been() -> None:
     assert batch_offsets(site.log()) == list(range(20))
 
 
-def test_a_batch_torn_at_any_byte_is_cut() -> None:
+def test_batch_torn_at_any_byte_is_truncated() -> None:
     site, log = four_segments(3)
     path = site.path(log, 0)
     whole = site.files.read_file(path)
@@ -161,7 +161,7 @@ TAILS: dict[str, bytes] = {
 
 
 @pytest.mark.parametrize("tail", TAILS.values(), ids=TAILS.keys())
-def test_a_tail_that_is_no_batch_is_cut(tail: bytes) -> None:
+def test_tail_that_is_not_a_batch_is_truncated(tail: bytes) -> None:
     site, log = four_segments(3)
     path = site.path(log, 0)
     whole = site.files.read_file(path)
@@ -174,7 +174,7 @@ def test_a_tail_that_is_no_batch_is_cut(tail: bytes) -> None:
     assert batch_offsets(site.log()) == [0, 1, 2]
 
 
-def test_a_batch_with_a_wrong_checksum_and_all_behind_it_are_cut() -> None:
+def test_log_is_truncated_at_a_batch_with_a_wrong_checksum() -> None:
     site, log = four_segments(3)
     path = site.path(log, 0)
     size = len(site.files.read_file(path)) // 3
@@ -184,8 +184,8 @@ def test_a_batch_with_a_wrong_checksum_and_all_behind_it_are_cut() -> None:
     assert "checksum" in site.reports[-1]
 
 
-def test_stale_bytes_of_an_earlier_life_are_no_batch() -> None:
-    """A whole batch with a sound checksum, but not the offset that is next."""
+def test_stale_batch_of_a_reused_file_is_truncated() -> None:
+    """A whole batch with a valid checksum, but not the next offset."""
     site, log = four_segments(3)
     path = site.path(log, 0)
     whole = site.files.read_file(path)
@@ -195,14 +195,14 @@ def test_stale_bytes_of_an_earlier_life_are_no_batch() -> None:
     assert site.files.read_file(path) == whole
 
 
-def test_what_recovery_kept_survives_the_next_power_loss() -> None:
+def test_recovered_records_survive_the_next_power_loss() -> None:
     """R13: it may have been in the page cache only, and is served from now on."""
     for seed in range(10):
         site = LogSite().start()
         log = site.create("t-0")
         site.append(log)
         log.roll()
-        site.fill(log, 8)  # Nothing of it is synced.
+        site.fill(log, 8)  # None of it is synced.
         site.ports.jobs.forget_all()
         site = site.kill()
         kept = values(site.log())
@@ -211,7 +211,7 @@ def test_what_recovery_kept_survives_the_next_power_loss() -> None:
         assert values(site.log()) == kept
 
 
-def test_pages_the_disk_refused_are_not_believed_after_a_restart() -> None:
+def test_unsynced_page_cache_is_not_trusted_after_a_restart() -> None:
     """R13: a failed sync leaves them in the page cache, clean, until it is dropped."""
     site, log = four_segments(3)
     site.fill(log, 2)
@@ -234,7 +234,7 @@ def test_sealed_segments_are_not_read_again() -> None:
     assert (after.log().recovery_point, after.log().log_start_offset) == (15, 0)
 
 
-def test_an_error_of_the_disk_is_raised() -> None:
+def test_disk_error_is_raised() -> None:
     """The caller takes the directory offline."""
     site, log = four_segments()
     after = site.next_life()
@@ -250,7 +250,7 @@ def test_an_error_of_the_disk_is_raised() -> None:
 
 
 def _crashed_at_random(seed: int) -> LogSite:
-    """A power loss in the middle of appends, rolls, rounds and seals; not started again yet."""
+    """A power loss during appends, rolls, rounds and seals; not restarted yet."""
     chance = random.Random(seed)
     site = LogSite().start()
     log = site.create("t-0")
@@ -263,7 +263,7 @@ def _crashed_at_random(seed: int) -> LogSite:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_a_crash_at_any_moment_of_recovery_only_makes_it_begin_again(seed: int) -> None:
+def test_recovery_restarts_after_a_crash_at_any_operation(seed: int) -> None:
     total = _crashed_at_random(seed).start()
     expected = values(total.log())
     for number in range(1, total.files.operations + 1):
@@ -291,7 +291,7 @@ def _nothing_at_all(site: LogSite, log: Log) -> None:
     ],
 )
 @pytest.mark.parametrize("clean", [True, False])
-def test_whatever_is_missing_a_log_can_be_loaded(
+def test_log_loads_with_any_file_missing(
     damage: Callable[[LogSite, Log], None], clean: bool
 ) -> None:
     site, log = four_segments()

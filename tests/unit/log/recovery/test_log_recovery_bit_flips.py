@@ -1,7 +1,7 @@
-"""F4: one bit of a batch that was acknowledged has flipped, and recovery meets it.
+"""F4: recovery meets a flipped bit of an acknowledged batch.
 
-Whichever bit it is: the batch is kept and not served, or its records are right; all other batches
-are read as before, and the log goes on behind its end.
+For any bit, the batch is kept but not served, or its records are valid; all other batches can be
+read, and the log continues after its end.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def flipped(whole: LogImage, name: str, bit: int) -> LogImage:
 
 
 def batches_read(segment: LogSegment, offset: int) -> list[BatchHeader]:
-    """What a read of the segment from `offset` on gives."""
+    """Return the result of reading the segment from `offset` on."""
     region = segment.read(offset, 1 << 20, max_position=segment.size_bytes, at_least_one=True)
     assert region is not None
     payload = region.read()
@@ -50,7 +50,7 @@ def batches_read(segment: LogSegment, offset: int) -> list[BatchHeader]:
 
 
 def check(loaded: LoadedLog, whole: LogImage, bit: int, name: str, number: int) -> None:
-    """Batch `number` of the file called `name` has a wrong bit."""
+    """Flip a bit of batch `number` in the file `name`."""
     state = loaded.state
     assert (state.log_start_offset, state.high_watermark) == (0, whole.high_watermark)
     assert state.log_end_offset == whole.high_watermark
@@ -70,7 +70,7 @@ def check(loaded: LoadedLog, whole: LogImage, bit: int, name: str, number: int) 
 
 
 @pytest.mark.parametrize("number", range(5))
-def test_any_flipped_bit_of_an_acknowledged_batch_costs_that_batch_at_most(number: int) -> None:
+def test_flipped_bit_damages_at_most_its_batch(number: int) -> None:
     whole = image()
     name = max(name for name in whole.content_by_name if name.endswith(file_names.LOG_SUFFIX))
     start, end, _ = whole_batches(whole.content_by_name[name])[number]
@@ -80,7 +80,7 @@ def test_any_flipped_bit_of_an_acknowledged_batch_costs_that_batch_at_most(numbe
 
 
 @pytest.mark.parametrize("number", range(3))
-def test_the_same_in_a_segment_that_others_follow(number: int) -> None:
+def test_flipped_bit_in_an_older_segment_damages_at_most_its_batch(number: int) -> None:
     whole = image()
     name = min(name for name in whole.content_by_name if name.endswith(file_names.LOG_SUFFIX))
     start, end, _ = whole_batches(whole.content_by_name[name])[number]

@@ -1,4 +1,4 @@
-"""Loading a log with gaps, with damage below the high watermark (R14), with a roll that failed."""
+"""Loading a log with gaps, with damage below the high watermark (R14), with a failed roll."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ BATCH_BYTES = 173
 
 
 def _unsealed() -> tuple[LogSite, Log]:
-    """Four segments of which nothing proves that any was made durable."""
+    """Four segments, none of which is known to have been durable."""
     site, log = four_segments()
     site.forget(file_names.RECOVERY_POINT_CHECKPOINT, file_names.HIGH_WATERMARK_CHECKPOINT)
     for offset in site.listing(log, ".snapshot"):
@@ -36,7 +36,7 @@ def _strays(site: LogSite, log: Log) -> list[str]:
     return [name for name in site.files.listdir(log.directory) if name.endswith(".stray")]
 
 
-def test_what_follows_a_cut_segment_is_kept_as_stray_if_nothing_of_it_was_acknowledged() -> None:
+def test_unacknowledged_segments_after_a_truncated_one_become_stray() -> None:
     """Later pages may reach the disk before earlier ones."""
     site, log = _unsealed()
     site.flip(site.path(log, 5), -1)
@@ -56,8 +56,8 @@ def test_what_follows_a_cut_segment_is_kept_as_stray_if_nothing_of_it_was_acknow
         assert site.files.read_file(f"{site.path(log, base)}.stray") == content
 
 
-def test_what_follows_a_segment_that_was_lost_as_a_whole_is_kept_as_stray_too() -> None:
-    """Of two segments never synced, a power loss may keep the second one only."""
+def test_segments_after_a_lost_one_become_stray() -> None:
+    """Of two segments never synced, a power loss may keep only the second."""
     site, log = _unsealed()
     site.files.overwrite(site.path(log, 0), b"")
     site = site.kill()
@@ -67,7 +67,7 @@ def test_what_follows_a_segment_that_was_lost_as_a_whole_is_kept_as_stray_too() 
     assert len(_strays(site, log)) == 9
 
 
-def test_a_stray_segment_survives_starts_retention_and_another_of_its_offset() -> None:
+def test_stray_segment_survives_starts_retention_and_a_namesake() -> None:
     site, log = _unsealed()
     site.flip(site.path(log, 5), -1)
     first = site.files.read_file(site.path(log, 10))
@@ -118,8 +118,10 @@ def test_no_segment_below_a_snapshot_is_rejected_without_checkpoints(base: int, 
 
 
 @pytest.mark.parametrize("clean", [True, False])
-def test_nothing_below_a_clean_stop_is_cut_without_a_high_watermark(clean: bool) -> None:
-    """The stop wrote a snapshot of the log's end; an index is missing, so recovery reads it all."""
+def test_clean_log_is_not_truncated_without_a_high_watermark(clean: bool) -> None:
+    """The stop wrote a snapshot at the log's end; an index is missing, so recovery reads
+    everything.
+    """
     site, log = four_segments()
     site.stop()
     site.forget(file_names.HIGH_WATERMARK_CHECKPOINT, file_names.RECOVERY_POINT_CHECKPOINT)
@@ -133,8 +135,8 @@ def test_nothing_below_a_clean_stop_is_cut_without_a_high_watermark(clean: bool)
 
 
 @pytest.mark.parametrize("high_watermark", [7, 8, 10, 11, 17])
-def test_no_segment_behind_damage_below_the_high_watermark_is_dropped(high_watermark: int) -> None:
-    """R14: what is missing was durable, so that what follows may have been acknowledged."""
+def test_segments_after_damage_below_the_high_watermark_are_kept(high_watermark: int) -> None:
+    """R14: the missing records were durable, so later ones may have been acknowledged."""
     site, log = _unsealed()
     log.high_watermark = high_watermark
     site.settle(site.manager.write_high_watermarks())
@@ -148,7 +150,7 @@ def test_no_segment_behind_damage_below_the_high_watermark_is_dropped(high_water
 
 
 def _shortened(keep_bytes: int, *, clean: bool) -> LogSite:
-    """After a start on a log of 17 records whose last file has only `keep_bytes` left of two."""
+    """Start on a log of 17 records whose last file has only `keep_bytes` of two records left."""
     site, log = four_segments()
     site.write_checkpoints()
     if clean:
@@ -160,8 +162,8 @@ def _shortened(keep_bytes: int, *, clean: bool) -> LogSite:
 
 @pytest.mark.parametrize("clean", [True, False])
 @pytest.mark.parametrize("keep_bytes", [0, 1, 60, 61, 172, 173, 174, 345])
-def test_offsets_that_were_durable_are_never_given_out_again(keep_bytes: int, clean: bool) -> None:
-    """R14, a file cut short at any place: consumers have seen what stood there (G2)."""
+def test_durable_offsets_are_never_reassigned(keep_bytes: int, clean: bool) -> None:
+    """R14, a file truncated anywhere: consumers have seen the records after that (G2)."""
     site = _shortened(keep_bytes, clean=clean)
     log = site.log()
     assert (log.log_start_offset, log.log_end_offset, log.high_watermark) == (0, 17, 17)
@@ -181,7 +183,7 @@ def test_offsets_that_were_durable_are_never_given_out_again(keep_bytes: int, cl
 
 @pytest.mark.parametrize("clean", [True, False])
 @pytest.mark.parametrize("lost", [[15], [10, 15], [0, 5, 10, 15]])
-def test_nor_are_those_of_files_that_were_removed(lost: list[int], clean: bool) -> None:
+def test_offsets_of_removed_files_are_never_reassigned(lost: list[int], clean: bool) -> None:
     site, log = four_segments()
     site.write_checkpoints()
     if clean:
@@ -195,11 +197,11 @@ def test_nor_are_those_of_files_that_were_removed(lost: list[int], clean: bool) 
     assert f"has lost offsets {lost[0]} to 16, which were durable" in site.reports[-1]
     site.append(log, value=b"new")
     site.settle()
-    site = site.kill()  # Before any checkpoint knows of the new record.
+    site = site.kill()  # Before any checkpoint has the new record.
     assert values(site.log(), 17) == {17: b"new"}
 
 
-def test_a_reader_inside_what_is_lost_goes_on_behind_it() -> None:
+def test_reader_in_a_lost_range_continues_after_it() -> None:
     site = _shortened(0, clean=False)
     log = site.log()
     assert log.read(15, 1000, end_offset=17).region is None
@@ -209,7 +211,7 @@ def test_a_reader_inside_what_is_lost_goes_on_behind_it() -> None:
 
 
 def _damaged(position: int, high_watermark: int, *, sealed: bool = True) -> tuple[LogSite, Log]:
-    """The log after a crash that finds one byte of the third batch of segment 0 wrong."""
+    """The log after a crash, when one byte of the third batch of segment 0 is wrong."""
     site, log = four_segments() if sealed else _unsealed()
     log.high_watermark = high_watermark
     site.settle(site.manager.write_high_watermarks())
@@ -220,8 +222,8 @@ def _damaged(position: int, high_watermark: int, *, sealed: bool = True) -> tupl
 
 
 @pytest.mark.parametrize("position", [0, 8, 16, 20, 61, 100])
-def test_damage_below_the_high_watermark_is_kept_and_served_around(position: int) -> None:
-    """R14: base offset, length, magic, checksum, records: whatever it hits."""
+def test_damage_below_the_high_watermark_is_kept_and_other_records_served(position: int) -> None:
+    """R14: base offset, length, magic, checksum, records: wherever the damage is."""
     site, log = _damaged(position, high_watermark=17)
     assert (log.log_start_offset, log.log_end_offset) == (0, 17)
     assert batch_offsets(log, 3) == list(range(3, 17))
@@ -233,7 +235,7 @@ def test_damage_below_the_high_watermark_is_kept_and_served_around(position: int
     assert f"cannot read offsets 2 to 2, bytes {start} to {end} of {path};" in report
 
 
-def test_an_index_is_rebuilt_around_damage() -> None:
+def test_index_is_rebuilt_around_damage() -> None:
     site, log = _damaged(8, high_watermark=17)
     site.write_checkpoints()
     site.stop()
@@ -244,8 +246,8 @@ def test_an_index_is_rebuilt_around_damage() -> None:
         site.log().read(2, 1000, end_offset=17)
 
 
-def test_producers_and_epochs_behind_damage_are_known() -> None:
-    """Else a producer's next batch would be out of order, which ends it for good."""
+def test_producers_and_epochs_after_damage_are_known() -> None:
+    """Otherwise a producer's next batch would be out of order, which is fatal for it."""
     site = LogSite().start()
     log = site.create("t-0")
     for number in range(4):
@@ -266,7 +268,7 @@ def test_producers_and_epochs_behind_damage_are_known() -> None:
     assert (new.duplicate, new.first_offset) == (False, 5)
 
 
-def test_a_read_that_begins_before_damage_ends_there() -> None:
+def test_read_that_begins_before_damage_ends_there() -> None:
     _, log = _damaged(100, high_watermark=17)
     data = log.read(0, 1 << 20, end_offset=17)
     assert data.region is not None
@@ -274,14 +276,14 @@ def test_a_read_that_begins_before_damage_ends_there() -> None:
 
 
 @pytest.mark.parametrize("position", [0, 8, 16, 20, 61, 100])
-def test_damage_at_the_high_watermark_is_cut(position: int) -> None:
+def test_damage_at_the_high_watermark_is_truncated(position: int) -> None:
     _, log = _damaged(position, high_watermark=2, sealed=False)
     assert log.log_end_offset == 2
     assert batch_offsets(log) == [0, 1]
 
 
 @pytest.mark.parametrize("position", [0, 8, 16, 20, 100])
-def test_the_log_goes_on_in_a_segment_that_begins_with_damage(position: int) -> None:
+def test_log_continues_in_a_segment_that_begins_with_damage(position: int) -> None:
     site, log = four_segments()
     site.write_checkpoints()
     site.flip(site.path(log, 15), position)
@@ -291,7 +293,7 @@ def test_the_log_goes_on_in_a_segment_that_begins_with_damage(position: int) -> 
     assert batch_offsets(site.log(), 16) == [16, 17]
 
 
-def test_the_log_goes_on_behind_damage_at_its_very_end() -> None:
+def test_log_continues_in_a_new_segment_after_damage_at_its_end() -> None:
     site, log = four_segments()
     site.write_checkpoints()
     site.flip(site.path(log, 15), -1)
@@ -314,8 +316,8 @@ def _orphan(site: LogSite, log: Log, base_offset: int) -> None:
 
 
 @pytest.mark.parametrize("clean", [True, False])
-def test_an_empty_segment_the_log_has_overtaken_is_removed(clean: bool) -> None:
-    """It would be taken for the end of the log, and its offsets be given out twice."""
+def test_overtaken_empty_segment_is_removed(clean: bool) -> None:
+    """It would be taken for the log's end, and its offsets be assigned twice."""
     site, log = four_segments(4)
     site.write_checkpoints()
     if clean:
@@ -328,7 +330,7 @@ def test_an_empty_segment_the_log_has_overtaken_is_removed(clean: bool) -> None:
 
 
 @pytest.mark.parametrize("clean", [True, False])
-def test_an_empty_segment_among_others_is_removed(clean: bool) -> None:
+def test_empty_segment_among_others_is_removed(clean: bool) -> None:
     site, log = four_segments()
     if clean:
         site.stop()
@@ -339,8 +341,8 @@ def test_an_empty_segment_among_others_is_removed(clean: bool) -> None:
     assert batch_offsets(log) == list(range(17))
 
 
-def test_the_segment_before_an_empty_one_is_looked_at_whatever_the_recovery_point() -> None:
-    """After a clean stop at 3 the recovery point is 3; then a roll failed, and appends went on."""
+def test_segment_before_an_empty_one_is_always_recovered() -> None:
+    """After a clean stop at 3 the recovery point is 3; then a roll failed and appends continued."""
     site, log = four_segments(3)
     site = site.restart()
     site.write_checkpoints()
@@ -360,7 +362,7 @@ def test_the_segment_before_an_empty_one_is_looked_at_whatever_the_recovery_poin
 
 
 @pytest.mark.parametrize("clean", [True, False])
-def test_an_empty_active_segment_is_kept(clean: bool) -> None:
+def test_empty_active_segment_is_kept(clean: bool) -> None:
     site, log = four_segments(4)
     log.roll()
     site.settle()

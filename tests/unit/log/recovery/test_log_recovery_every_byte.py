@@ -1,7 +1,7 @@
-"""F2 and F3: a log cut, zeroed or garbled at every byte of its last batch starts and is right.
+"""F2 and F3: a log loads after damage of its last batch at every byte.
 
-Every kind of batch, with and without the files beside the records; and the same for every byte of
-those files.
+The batch is truncated, zeroed or garbled; every kind of batch, with and without the other files,
+and the same for every byte of those files.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def image(
     compression: Compression = Compression.NONE,
     last_value_bytes: int = 20,
 ) -> LogImage:
-    """Two segments and several batches in the last one, which has just been appended to."""
+    """Two segments, the last one with several batches, just appended."""
     site = LogSite().start()
     log = site.create("t-0", replace(CONFIG, segment_bytes=1 << 20))
     sequence = 0
@@ -72,7 +72,7 @@ def image(
 
 
 def damages(original: bytes, position: int, old: bytes) -> Iterator[tuple[str, bytes]]:
-    """What may stand from `position` on instead of the end of `original`."""
+    """Return possible replacements for the end of `original` from `position` on."""
     rest = len(original) - position
     yield "cut", original[:position]
     yield "zeros", original[:position] + bytes(rest)
@@ -91,7 +91,7 @@ def first_of(whole: LogImage) -> str:
 
 
 def goes_on(loaded: LoadedLog) -> None:
-    """The last segment takes a batch behind its last one."""
+    """The last segment accepts a batch after its last one."""
     segment: LogSegment = loaded.state.segments[-1]
     batches = whole_batches(segment.records.read(0, 1 << 20))
     assert next_offset(segment) == loaded.state.log_end_offset
@@ -121,13 +121,13 @@ def check_every_byte(whole: LogImage, positions: range) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_last_batch_damaged_from_any_byte_on_is_cut_and_nothing_else(kind: str) -> None:
+def test_only_the_last_batch_is_truncated_when_damaged_from_any_byte_on(kind: str) -> None:
     whole = image(**KINDS[kind])
     original = whole.content_by_name[last_of(whole)]
     check_every_byte(whole, range(whole_batches(original)[-1][0], len(original)))
 
 
-def test_a_large_last_batch_damaged_at_some_bytes_is_cut_and_nothing_else() -> None:
+def test_only_a_large_last_batch_is_truncated_when_damaged_at_some_bytes() -> None:
     whole = image(last_value_bytes=20_000)
     original = whole.content_by_name[last_of(whole)]
     start = whole_batches(original)[-1][0]
@@ -137,15 +137,15 @@ def test_a_large_last_batch_damaged_at_some_bytes_is_cut_and_nothing_else() -> N
 
 
 @pytest.mark.long
-def test_a_large_last_batch_damaged_from_any_byte_on_is_cut_and_nothing_else() -> None:
+def test_only_a_large_last_batch_is_truncated_when_damaged_from_any_byte_on() -> None:
     whole = image(last_value_bytes=20_000, idempotent=True)
     original = whole.content_by_name[last_of(whole)]
     check_every_byte(whole, range(whole_batches(original)[-1][0], len(original)))
 
 
 @pytest.mark.parametrize("kind", ["plain", "idempotent", "gzip"])
-def test_damage_in_a_last_batch_that_was_acknowledged_costs_it_alone(kind: str) -> None:
-    """Below the high watermark: its offsets are never given out again (G2, R14)."""
+def test_damage_in_an_acknowledged_last_batch_affects_only_that_batch(kind: str) -> None:
+    """Below the high watermark: its offsets are never reassigned (G2, R14)."""
     records = KINDS[kind].get("records", 1)
     acknowledged = replace(image(**KINDS[kind]), high_watermark=10 * records)
     name = last_of(acknowledged)
@@ -187,13 +187,13 @@ def reads_right(loaded: LoadedLog, whole: LogImage) -> None:
 
 
 def beside(whole: LogImage) -> list[str]:
-    """The files that hold no records."""
+    """Return the files without records."""
     return [name for name in whole.content_by_name if not name.endswith(file_names.LOG_SUFFIX)]
 
 
 @pytest.mark.parametrize("clean", [False, True])
-def test_the_files_beside_the_records_damaged_from_any_byte_on_change_nothing(clean: bool) -> None:
-    """After a crash they are made anew and equal; after a clean stop they mislead nobody."""
+def test_damage_of_other_files_from_any_byte_on_loses_no_record(clean: bool) -> None:
+    """After a crash they are rebuilt and equal; after a clean stop they do not mislead readers."""
     whole = replace(image(idempotent=True), recovery_point=10 if clean else 0)
     expected = whole.load(clean=clean)
     for name in beside(whole):

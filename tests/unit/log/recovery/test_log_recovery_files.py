@@ -1,4 +1,4 @@
-"""Loading a log whose indexes, epochs or snapshots are missing or wrong, or with stray files."""
+"""Loading a log with missing or wrong indexes, epochs or snapshots, or with stray files."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.helpers.log_site import (
 @pytest.mark.parametrize("clean", [True, False])
 @pytest.mark.parametrize("damage", [None, b"", b"\x77" * 13, b"\x77" * 24, bytes(96)])
 @pytest.mark.parametrize("suffix", [".index", ".timeindex"])
-def test_a_missing_or_damaged_index_is_rebuilt(
+def test_missing_or_damaged_index_is_rebuilt(
     suffix: str, damage: bytes | None, clean: bool
 ) -> None:
     site, log = four_segments()
@@ -40,12 +40,12 @@ def test_a_missing_or_damaged_index_is_rebuilt(
         else:
             site.files.overwrite(path, damage)
     site = site.kill()
-    if (suffix, damage) != (".index", b""):  # An index without entries is a true one, but slow.
+    if (suffix, damage) != (".index", b""):  # An index without entries is valid, but slow.
         assert site.contents(site.log()) == content
     assert batch_offsets(site.log()) == list(range(17))
 
 
-def test_a_damaged_epoch_file_is_made_anew_from_the_batches() -> None:
+def test_damaged_epoch_file_is_rebuilt_from_the_batches() -> None:
     site = LogSite().start()
     site.create("t-0")
     for _ in range(3):
@@ -61,8 +61,8 @@ def test_a_damaged_epoch_file_is_made_anew_from_the_batches() -> None:
     assert "rebuilding the leader epochs" in site.reports[0]
 
 
-def test_epochs_stay_what_they_are_from_crash_to_crash() -> None:
-    """The batches that recovery reads again do not move the start of their epoch."""
+def test_epochs_survive_repeated_crashes() -> None:
+    """Batches that recovery reads again do not move the start of their epoch."""
     site = LogSite().start()
     site.create("t-0")
     for _ in range(4):
@@ -80,14 +80,14 @@ def test_epochs_stay_what_they_are_from_crash_to_crash() -> None:
 
 
 @pytest.mark.parametrize("is_full", [False, True])
-def test_an_epoch_whose_segment_was_not_sealed_is_known_after_two_crashes(is_full: bool) -> None:
+def test_epoch_whose_segment_was_not_sealed_is_known_after_two_crashes(is_full: bool) -> None:
     site = LogSite().start()
     site.fill(site.create("t-0"), 3)
     site.settle()
     site = site.kill()
     site.fill(site.log(), 4)
     site.ports.timers.run_due()
-    site.ports.jobs.run_one("sync:1")  # The new segment lasts, but the old one is not sealed.
+    site.ports.jobs.run_one("sync:1")  # The new segment is durable, but the old one is not sealed.
     site = site.next_life()
     if is_full:
         site.files.fail_when(
@@ -100,7 +100,7 @@ def test_an_epoch_whose_segment_was_not_sealed_is_known_after_two_crashes(is_ful
     assert site.log().leader_epochs.entries == ((0, 0), (1, 3))
 
 
-def test_epochs_of_batches_that_were_cut_go_with_them() -> None:
+def test_epochs_of_truncated_batches_are_removed() -> None:
     site, log = four_segments(3)
     site = site.kill()
     site.append(site.log())
@@ -112,7 +112,7 @@ def test_epochs_of_batches_that_were_cut_go_with_them() -> None:
 
 
 def test_batches_without_an_epoch_have_none() -> None:
-    """Kafka wrote such ones before it knew leader epochs."""
+    """Kafka wrote such batches before it had leader epochs."""
     site = LogSite().start()
     log = site.create("t-0")
     append(log.segments.active, client_batch(), 0, leader_epoch=-1)
@@ -139,7 +139,7 @@ def _with_producers() -> tuple[LogSite, Log]:
 
 @pytest.mark.parametrize("snapshots", ["kept", "newest damaged", "all damaged", "all missing"])
 @pytest.mark.parametrize("clean", [True, False])
-def test_producers_are_known_after_a_restart_as_before(clean: bool, snapshots: str) -> None:
+def test_producer_state_survives_a_restart(clean: bool, snapshots: str) -> None:
     site, log = _with_producers()
     before = _states(log)
     assert len(before) == 3
@@ -158,7 +158,7 @@ def test_producers_are_known_after_a_restart_as_before(clean: bool, snapshots: s
     assert (again.duplicate, again.first_offset) == (True, 22)
 
 
-def test_producers_of_batches_that_were_cut_are_as_if_they_had_not_come() -> None:
+def test_truncated_batches_do_not_change_producer_state() -> None:
     site, log = _with_producers()
     active = site.path(log, base_offsets(log)[-1])
     site.flip(active, -1)
@@ -167,8 +167,8 @@ def test_producers_of_batches_that_were_cut_are_as_if_they_had_not_come() -> Non
     assert (again.duplicate, again.first_offset) == (False, 22)
 
 
-def test_a_silent_producer_is_forgotten_at_the_start() -> None:
-    """Silence counts from when the segment of its newest batch was last written."""
+def test_inactive_producer_expires_at_startup() -> None:
+    """Inactivity counts from the modification time of the newest batch's segment."""
     site, log = _with_producers()
     log.roll()
     site.settle()
@@ -179,8 +179,8 @@ def test_a_silent_producer_is_forgotten_at_the_start() -> None:
     assert list(site.log().producer_state.producers) == [9]
 
 
-def test_a_producer_of_new_records_is_known_whatever_the_date_of_the_file() -> None:
-    """A backup may give a file any date, and Kafka goes by the records alone."""
+def test_producer_of_recent_records_is_kept_whatever_the_file_date() -> None:
+    """A backup may give a file any date, and Kafka uses only the timestamps of records."""
     site, log = _with_producers()
     before = _states(log)
     site.files._find(site.path(log, base_offsets(log)[-1])).modified_ms = 0
@@ -191,7 +191,7 @@ def test_a_producer_of_new_records_is_known_whatever_the_date_of_the_file() -> N
 # -- what lies around in the directory --------------------------------------------------------
 
 
-def test_files_on_their_way_out_and_indexes_without_records_are_removed() -> None:
+def test_deleted_files_and_orphaned_indexes_are_removed() -> None:
     site, log = four_segments()
     site.stop()
     doomed = [
@@ -213,7 +213,7 @@ def test_files_on_their_way_out_and_indexes_without_records_are_removed() -> Non
 
 
 @pytest.mark.parametrize("clean", [True, False])
-def test_an_interrupted_deletion_is_finished(clean: bool) -> None:
+def test_interrupted_deletion_is_finished(clean: bool) -> None:
     site, log = four_segments()
     log.log_start_offset = 12
     site.settle(site.manager.write_log_starts())
@@ -231,9 +231,7 @@ def test_an_interrupted_deletion_is_finished(clean: bool) -> None:
 
 
 @pytest.mark.parametrize(("snapshots", "begin"), [(False, 12), (True, 15)])
-def test_a_log_without_segments_begins_where_it_is_known_to_have_ended(
-    snapshots: bool, begin: int
-) -> None:
+def test_log_without_segments_begins_at_its_last_known_end(snapshots: bool, begin: int) -> None:
     """A snapshot proves that there were records below its offset."""
     site, log = four_segments()
     log.log_start_offset = 12
@@ -252,7 +250,7 @@ def test_a_log_without_segments_begins_where_it_is_known_to_have_ended(
     assert batch_offsets(log) == [begin]
 
 
-def test_a_log_cut_below_its_start_offset_begins_anew_there() -> None:
+def test_log_truncated_below_its_start_offset_restarts_there() -> None:
     site, log = four_segments(4)
     log.log_start_offset = 3
     site.settle(site.manager.write_log_starts())
@@ -263,8 +261,8 @@ def test_a_log_cut_below_its_start_offset_begins_anew_there() -> None:
     assert (log.log_start_offset, log.log_end_offset) == (3, 3)
 
 
-def test_the_high_watermark_is_the_last_one_written_but_not_below_the_start() -> None:
-    """KAFKA-3978 and others: never back to 0 because of a restart."""
+def test_high_watermark_is_the_checkpointed_one_but_not_below_the_start() -> None:
+    """KAFKA-3978 and others: a restart must not reset it to 0."""
     for written, expected in [(0, 12), (13, 13), (17, 17)]:
         site, log = four_segments()
         log.log_start_offset = 12

@@ -1,4 +1,4 @@
-"""What a broker that was killed still knows of producers whose records have been deleted."""
+"""The producer state after a kill, when the producers' records have been deleted."""
 
 from __future__ import annotations
 
@@ -42,18 +42,18 @@ def files_of(broker: SimBroker) -> list[str]:
     return sorted(broker.files.listdir(f"{LOG_DIR}/t-0"))
 
 
-def test_a_kill_before_the_snapshot_of_a_roll_forgets_no_producer(broker: SimBroker) -> None:
+def test_kill_before_the_snapshot_of_a_roll_keeps_all_producers(broker: SimBroker) -> None:
     delete_all(broker)
     roll(broker)
     again = SimBroker(files=broker.files.kill()).start()
     assert "00000000000000000000.log" not in files_of(again)
-    for _ in range(2):  # What is known now survives the next kill, too.
+    for _ in range(2):  # The current state survives the next kill, too.
         assert again.produce("t", b"a", b"b", base_sequence=0, **_ID).base_offset == 0
         again = SimBroker(files=again.files.kill()).start()
     assert again.produce("t", b"c", base_sequence=2, **_ID).base_offset == 2
 
 
-def test_nor_does_one_that_comes_after_records_are_deleted_between_two_kills(
+def test_kill_after_record_deletion_keeps_all_producers(
     broker: SimBroker,
 ) -> None:
     roll(broker)
@@ -64,7 +64,7 @@ def test_nor_does_one_that_comes_after_records_are_deleted_between_two_kills(
     assert again.produce("t", b"a", b"b", base_sequence=0, **_ID).base_offset == 0
 
 
-def test_a_start_within_the_first_segment_leaves_the_snapshot_before_it(broker: SimBroker) -> None:
+def test_start_within_the_first_segment_leaves_the_snapshot_before_it(broker: SimBroker) -> None:
     roll(broker)
     assert broker.produce("t", b"x", b"y").base_offset == 2
     delete_all(broker)
@@ -75,7 +75,7 @@ def test_a_start_within_the_first_segment_leaves_the_snapshot_before_it(broker: 
     assert again.produce("t", b"a", b"b", base_sequence=0, **_ID).base_offset == 0
 
 
-def test_an_older_snapshot_and_what_was_dropped_tell_of_all(broker: SimBroker) -> None:
+def test_older_snapshot_and_dropped_segments_restore_all_producers(broker: SimBroker) -> None:
     roll(broker)
     broker.ports.settle()
     assert f"{2:020}{SNAPSHOT_SUFFIX}" in files_of(broker)
@@ -89,7 +89,7 @@ def test_an_older_snapshot_and_what_was_dropped_tell_of_all(broker: SimBroker) -
     assert again.produce("t", b"d", base_sequence=1, **other).base_offset == 3
 
 
-def test_a_full_disk_puts_off_the_snapshot_of_a_segment_that_is_deleted_meanwhile(
+def test_full_disk_postpones_the_snapshot_of_a_deleted_segment(
     broker: SimBroker,
 ) -> None:
     is_full = [True]
@@ -109,7 +109,7 @@ def test_a_full_disk_puts_off_the_snapshot_of_a_segment_that_is_deleted_meanwhil
     assert again.produce("t", b"a", b"b", base_sequence=0, **_ID).base_offset == 0
 
 
-def test_without_room_for_the_snapshot_the_next_start_has_what_was_dropped(
+def test_dropped_segments_are_kept_when_the_disk_is_too_full_for_a_snapshot(
     broker: SimBroker,
 ) -> None:
     delete_all(broker)

@@ -1,4 +1,4 @@
-"""What recovery makes of a segment, whatever a crash or the disk did to it."""
+"""Recovery of a segment after any crash or damage."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _recover(
     return segment, found, seen
 
 
-def test_sound_segment_stays_as_it_is_and_gets_the_same_indexes() -> None:
+def test_valid_segment_is_unchanged_and_gets_the_same_indexes() -> None:
     files, segment = _segment(60, records=3)
     before = [files.read_file(path) for path in (LOG, INDEX, TIME_INDEX)]
     files.overwrite(INDEX, b"\x33" * 50)
@@ -72,14 +72,16 @@ def test_sound_segment_stays_as_it_is_and_gets_the_same_indexes() -> None:
     assert recovered.max_timestamp == segment.max_timestamp
 
 
-def test_empty_segment_is_sound() -> None:
+def test_empty_segment_is_valid() -> None:
     files, _ = _segment(0)
     _, found, seen = _recover(files)
     assert (found.next_offset, found.truncated_bytes, seen) == (BASE, 0, [])
 
 
 @pytest.mark.parametrize("compression", [Compression.NONE, Compression.LZ4])
-def test_tail_torn_at_any_byte_is_cut_to_the_last_whole_batch(compression: Compression) -> None:
+def test_segment_torn_at_any_byte_is_truncated_after_the_last_whole_batch(
+    compression: Compression,
+) -> None:
     files, segment = _segment(3)
     sound_bytes = segment.size_bytes
     append(segment, client_batch(5, value=b"v" * 50, compression=compression), BASE + 3)
@@ -105,7 +107,7 @@ TAILS = {
 
 
 @pytest.mark.parametrize("tail", TAILS)
-def test_garbage_behind_the_last_batch_is_cut(tail: str) -> None:
+def test_garbage_after_the_last_batch_is_truncated(tail: str) -> None:
     files, _ = _segment()
     content = files.read_file(LOG)
     files.overwrite(LOG, content + TAILS[tail])
@@ -116,8 +118,8 @@ def test_garbage_behind_the_last_batch_is_cut(tail: str) -> None:
 
 
 @pytest.mark.parametrize("stale_offset", [BASE - 5, BASE, BASE + 9, BASE + 2**31])
-def test_stale_batch_behind_the_last_one_is_cut(stale_offset: int) -> None:
-    """A sound batch whose offset cannot come next is old data in a reused block."""
+def test_stale_batch_after_the_last_one_is_truncated(stale_offset: int) -> None:
+    """A valid batch with an impossible offset is old data in a reused block."""
     files, _ = _segment()
     content = files.read_file(LOG)
     stale = client_batch()
@@ -128,14 +130,14 @@ def test_stale_batch_behind_the_last_one_is_cut(stale_offset: int) -> None:
     assert "offsets" in found.reason
 
 
-def test_gap_that_compaction_left_is_kept() -> None:
+def test_gap_left_by_compaction_is_kept() -> None:
     files, segment = _segment()
     append(segment, client_batch(), BASE + 50)
     _, found, _ = _recover(files)
     assert (found.next_offset, found.truncated_bytes) == (BASE + 51, 0)
 
 
-def test_bit_flip_above_the_high_watermark_cuts_there() -> None:
+def test_bit_flip_above_the_high_watermark_truncates_there() -> None:
     files, segment = _segment()
     place = segment.find_offset(BASE + 6)
     assert place is not None
@@ -150,7 +152,7 @@ def test_bit_flip_above_the_high_watermark_cuts_there() -> None:
 
 @pytest.mark.parametrize("byte", [0, 7, 8, 11, 16, 17, 30, 60, 100, 170])
 @pytest.mark.parametrize("number", [0, 6])
-def test_bit_flip_below_the_high_watermark_costs_its_batch_only(byte: int, number: int) -> None:
+def test_bit_flip_below_the_high_watermark_damages_only_its_batch(byte: int, number: int) -> None:
     files, segment = _segment()
     places = list(segment.records.places_from())
     content = bytearray(files.read_file(LOG))
@@ -169,8 +171,8 @@ def test_bit_flip_below_the_high_watermark_costs_its_batch_only(byte: int, numbe
         region.close()
 
 
-def test_batch_inside_a_damaged_ones_payload_is_not_taken_for_the_next() -> None:
-    """A producer may send anything, also what looks like a batch of ours."""
+def test_batch_inside_a_damaged_payload_is_not_the_next_batch() -> None:
+    """A producer may send anything, even bytes that look like a batch."""
     files, segment = _segment(2)
     inner = client_batch(value=b"forged")
     set_base_offset_and_epoch(inner, 0, BASE + 3, 0)
@@ -186,7 +188,7 @@ def test_batch_inside_a_damaged_ones_payload_is_not_taken_for_the_next() -> None
     assert found.corrupt_ranges[0].end_position == place.position + place.size_bytes
 
 
-def test_damaged_last_batch_below_the_high_watermark_is_kept_if_its_header_makes_sense() -> None:
+def test_damaged_last_batch_below_the_high_watermark_is_kept_if_its_header_is_valid() -> None:
     files, _ = _segment()
     content = bytearray(files.read_file(LOG))
     content[-1] ^= 1
@@ -196,8 +198,8 @@ def test_damaged_last_batch_below_the_high_watermark_is_kept_if_its_header_makes
     assert found.corrupt_ranges[0].base_offset == BASE + 9
 
 
-def test_senseless_tail_below_the_high_watermark_is_kept_as_all_there_was_below_it() -> None:
-    """R14. Nothing is appended behind it: log_recovery.py begins a new segment."""
+def test_garbage_tail_covers_all_offsets_below_the_high_watermark() -> None:
+    """R14. Nothing is appended after it: log_recovery.py begins a new segment."""
     files, segment = _segment()
     place = segment.find_offset(BASE + 8)
     assert place is not None
@@ -220,7 +222,7 @@ def test_batches_larger_than_a_chunk_are_checked_whole() -> None:
     assert _recover(files)[1].next_offset == BASE + 2
 
 
-def test_damage_longer_than_a_chunk_is_walked_around() -> None:
+def test_damage_longer_than_a_chunk_is_skipped() -> None:
     files, segment = _segment(2)
     append(segment, client_batch(value=b"\2" * 100_000 + b"v" * (2 << 20)), BASE + 2)
     append(segment, client_batch(), BASE + 3)
@@ -247,7 +249,7 @@ def test_lowered_index_size_leaves_the_rest_without_entries() -> None:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_after_power_loss_a_prefix_is_left_and_nothing_synced_is_missing(seed: int) -> None:
+def test_power_loss_keeps_a_prefix_with_all_synced_batches(seed: int) -> None:
     chance = random.Random(seed)
     files, segment = _segment(0)
     files.sync_dir("/log")
@@ -274,7 +276,7 @@ def test_after_power_loss_a_prefix_is_left_and_nothing_synced_is_missing(seed: i
 # -- replay -----------------------------------------------------------------------------------
 
 
-def test_replay_tells_the_batches_from_the_one_that_holds_the_offset() -> None:
+def test_replay_begins_at_the_batch_that_holds_the_offset() -> None:
     _, segment = _segment(10, records=3)
     seen: list[int] = []
     replay_segment(segment, BASE + 16, lambda _, header: seen.append(header.base_offset))
@@ -292,7 +294,7 @@ def _replay(files: SimFiles, segment: LogSegment) -> tuple[ProducerStateManager,
     return producers, epochs
 
 
-def test_replay_learns_producers_and_epochs() -> None:
+def test_replay_restores_producers_and_epochs() -> None:
     files, segment = _segment(0)
     offset = append(segment, client_batch(3), BASE, leader_epoch=2)
     for sequence in (0, 2):
@@ -319,7 +321,7 @@ def _marker(kind: ControlType, coordinator_epoch: int = 9) -> memoryview:
 
 
 @pytest.mark.parametrize("kind", [ControlType.ABORT, ControlType.COMMIT])
-def test_replay_of_a_marker_ends_the_transaction(kind: ControlType) -> None:
+def test_replay_of_a_marker_completes_the_transaction(kind: ControlType) -> None:
     files, segment = _segment(0)
     batch = client_batch(2, producer_id=7, producer_epoch=1, base_sequence=0, is_transactional=True)
     append(segment, batch, BASE)
@@ -332,15 +334,15 @@ def test_replay_of_a_marker_ends_the_transaction(kind: ControlType) -> None:
     assert (state.coordinator_epoch, state.last_sequence) == (9, 1)
 
 
-def test_replay_of_other_control_records_ends_nothing() -> None:
+def test_replay_of_other_control_records_completes_no_transaction() -> None:
     files, segment = _segment(0)
     append(segment, _marker(ControlType.LEADER_CHANGE), BASE)
     producers, _ = _replay(files, segment)
     assert producers.producers == {}
 
 
-def test_a_full_disk_keeps_no_segment_from_being_recovered() -> None:
-    """Indexes are hints; what they cannot say for want of room is found by walking the log."""
+def test_segment_is_recovered_on_a_full_disk() -> None:
+    """Indexes are hints; offsets without an entry are found by walking the log."""
     files, _ = _segment()
     files.fail_when(lambda operation: operation.name == "append", errno.ENOSPC)
     segment = _open(files)

@@ -22,7 +22,7 @@ def test_segments_of_one_offset_get_different_names() -> None:
         assert files.exists(f"/log/{5:020}.index{state}.stray")
 
 
-def test_no_start_takes_a_stray_file_for_a_segment() -> None:
+def test_startup_ignores_stray_files() -> None:
     for number in (1, 2, 10):
         for suffix in file_names.SEGMENT_SUFFIXES:
             name = file_names.segment_file_name(5, suffix, file_names.stray_state(number))

@@ -1,4 +1,4 @@
-"""Batches in a file: walks, regions, and appends that fail."""
+"""Batches in a file: walks, regions, and failed appends."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_walk_finds_every_batch_small_and_large() -> None:
     assert [place.position for place in records.places_from(positions[3])] == positions[3:]
 
 
-def test_walk_ends_at_the_last_batch_that_is_wholly_before_the_bound() -> None:
+def test_walk_ends_at_the_last_whole_batch_before_the_bound() -> None:
     records = _records(SimFiles())
     positions = [_append(records, i) for i in range(4)]
     assert [p for p, _ in records.batches_from(0, positions[2])] == positions[:2]
@@ -72,7 +72,7 @@ def test_header_at_the_end_is_none() -> None:
         b"x",
     ],
 )
-def test_walk_into_bytes_that_are_no_batch_is_told(damage: bytes) -> None:
+def test_walk_raises_at_bytes_that_are_not_a_batch(damage: bytes) -> None:
     files = SimFiles()
     records = _records(files)
     end = _append(records, 0) + records.size_bytes
@@ -83,7 +83,7 @@ def test_walk_into_bytes_that_are_no_batch_is_told(damage: bytes) -> None:
         list(records.batches_from())
 
 
-def test_region_reads_what_it_stands_for_after_the_file_was_closed() -> None:
+def test_region_is_readable_after_the_file_was_closed() -> None:
     records = _records(SimFiles())
     _append(records, 0)
     position = _append(records, 1)
@@ -96,7 +96,7 @@ def test_region_reads_what_it_stands_for_after_the_file_was_closed() -> None:
         records.file.size()
 
 
-def test_region_of_bytes_that_were_cut_is_no_short_answer() -> None:
+def test_reading_a_truncated_region_raises() -> None:
     records = _records(SimFiles())
     _append(records, 0)
     position = _append(records, 1)
@@ -107,7 +107,7 @@ def test_region_of_bytes_that_were_cut_is_no_short_answer() -> None:
     region.close()
 
 
-def test_failed_append_leaves_nothing_behind() -> None:
+def test_failed_append_leaves_no_bytes() -> None:
     files = SimFiles()
     records = _records(files)
     _append(records, 0)
@@ -120,7 +120,7 @@ def test_failed_append_leaves_nothing_behind() -> None:
     assert _append(records, 1) == size
 
 
-def test_failed_append_that_cannot_be_cut_at_once_is_cut_before_the_next() -> None:
+def test_bytes_of_a_failed_append_are_removed_before_the_next() -> None:
     files = SimFiles()
     records = _records(files)
     _append(records, 0)
@@ -137,7 +137,7 @@ def test_failed_append_that_cannot_be_cut_at_once_is_cut_before_the_next() -> No
     assert len(list(records.batches_from())) == 2
 
 
-def test_truncate_tells_how_many_bytes_went() -> None:
+def test_truncate_returns_the_number_of_removed_bytes() -> None:
     records = _records(SimFiles())
     _append(records, 0)
     position = _append(records, 1)

@@ -1,4 +1,4 @@
-"""Damage that a look-up meets is looked for once, in jobs; later look-ups are led around it."""
+"""A segment with damage is scanned once, in jobs; later look-ups skip the damage."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ def _restarted(index_interval_bytes: int = 150) -> tuple[LogSite, Log]:
 
 
 def _damaged_header(base_offset: int = 0) -> tuple[LogSite, Log]:
-    """The third batch of a segment has a wrong length, and its index no entry behind that."""
+    """The third batch of a segment has a wrong length, and its index no entry after it."""
     site, log = _restarted(index_interval_bytes=900)
     site.flip(site.path(log, base_offset), 2 * BATCH_BYTES + 8)
     return site, log
 
 
 def _look_up(site: LogSite, log: Log, offset: int) -> UncheckedSegment:
-    """The check that a fetch at `offset` waits for, after the index was opened for it."""
+    """Return the check that a fetch at `offset` waits for, after its index was opened."""
     for _ in range(5):
         with pytest.raises(ColdRead) as raised:
             log.read(offset, 1, end_offset=log.high_watermark, nowait=True)
@@ -52,7 +52,7 @@ def _look_up(site: LogSite, log: Log, offset: int) -> UncheckedSegment:
 
 
 def _read(site: LogSite, log: Log, offset: int) -> int:
-    """The base offset of the batch that a fetch finds, which waits as often as it must."""
+    """Return the base offset of the batch that a fetch finds, after all its waits."""
     for _ in range(5):
         try:
             data = log.read(offset, 1, end_offset=log.high_watermark, nowait=True)
@@ -70,7 +70,7 @@ def _reports(site: LogSite, text: str) -> list[str]:
     return [line for line in site.reports if text in line]
 
 
-def test_a_damaged_header_costs_one_scan_and_later_look_ups_are_led_around_it() -> None:
+def test_damaged_header_is_scanned_once_and_then_skipped() -> None:
     site, log = _damaged_header()
     with pytest.raises(CorruptMessage, match="offsets 2 to 2 are damaged on disk"):
         _read(site, log, 2)
@@ -82,7 +82,7 @@ def test_a_damaged_header_costs_one_scan_and_later_look_ups_are_led_around_it() 
     assert site.offline == []
 
 
-def test_a_look_up_in_damage_reads_nothing_on_the_reactor(
+def test_look_up_in_damage_reads_nothing_on_the_reactor(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     site, log = _damaged_header()
@@ -95,7 +95,7 @@ def test_a_look_up_in_damage_reads_nothing_on_the_reactor(
         return pread(file, length, position)
 
     monkeypatch.setattr(SimFile, "pread", spy)
-    monkeypatch.setattr(SimFile, "pread_nowait", pread)  # All is in the page cache.
+    monkeypatch.setattr(SimFile, "pread_nowait", pread)  # Everything is in the page cache.
     assert _look_up(site, log, 3).segment is cold.segment
     done = site.manager.begin_read(log, cold)
     assert reads == []
@@ -115,7 +115,7 @@ def test_look_ups_that_meet_the_same_damage_share_one_scan() -> None:
     assert len(_reports(site, "rebuilt the indexes of")) == 1
 
 
-def test_look_ups_that_give_up_are_removed_and_the_check_goes_on() -> None:
+def test_check_continues_when_look_ups_are_cancelled() -> None:
     site, log = _damaged_header()
     found = _look_up(site, log, 2)
     for _ in range(3):
@@ -135,7 +135,7 @@ def test_look_ups_that_give_up_are_removed_and_the_check_goes_on() -> None:
         pytest.param(struct.pack(">ii", 1, 77), id="leads into a batch"),
     ],
 )
-def test_a_wrong_index_entry_is_replaced(index: bytes) -> None:
+def test_wrong_index_entry_is_replaced(index: bytes) -> None:
     site, log = _restarted()
     site.files.overwrite(site.path(log, 5, ".index"), index)
     expected = list(range(5, 10))
@@ -146,7 +146,7 @@ def test_a_wrong_index_entry_is_replaced(index: bytes) -> None:
     assert batch_offsets(again.log()) == list(range(17))
 
 
-def test_rebuilt_indexes_are_those_that_appends_made() -> None:
+def test_rebuilt_indexes_equal_those_of_the_appends() -> None:
     site, log = _restarted()
     right = site.contents(log)
     site.files.overwrite(site.path(log, 5, ".index"), struct.pack(">ii", 1, 77))
@@ -174,7 +174,7 @@ def _read_now(log: Log, offset: int) -> int:
     return base_offset
 
 
-def test_the_active_segment_learns_its_damage_and_goes_on() -> None:
+def test_active_segment_records_its_damage_and_accepts_appends() -> None:
     site, log = _restarted()
     site.fill(log, 2)
     site.settle()
@@ -199,7 +199,7 @@ def test_wrong_indexes_of_an_active_segment_are_rebuilt_when_it_is_sealed() -> N
     assert len(_reports(site, f"{15:020}.log")) == 1
 
 
-def test_a_look_up_by_time_that_meets_a_wrong_index_has_it_rebuilt() -> None:
+def test_look_up_by_time_triggers_a_rebuild_of_a_wrong_index() -> None:
     site, log = _restarted()
     site.files.overwrite(site.path(log, 5, ".timeindex"), struct.pack(">qi", START_MS + 1, 4))
     found = finished(offset_for_timestamp(log, START_MS + 7))
@@ -210,7 +210,7 @@ def test_a_look_up_by_time_that_meets_a_wrong_index_has_it_rebuilt() -> None:
     assert len(_reports(site, "rebuilt the indexes of")) == 1
 
 
-def test_damage_is_looked_for_again_only_after_a_while() -> None:
+def test_segment_is_scanned_again_only_after_a_while() -> None:
     site, log = _damaged_header()
     segment = log.segments.first
     with pytest.raises(CorruptMessage):
@@ -226,7 +226,7 @@ def test_damage_is_looked_for_again_only_after_a_while() -> None:
     assert _read(site, log, 4) == 4
 
 
-def test_a_full_disk_costs_the_new_indexes_but_not_the_knowledge_of_damage() -> None:
+def test_full_disk_prevents_new_indexes_but_damage_is_recorded() -> None:
     site, log = _damaged_header()
     site.files.fail_when(lambda operation: operation.name == "sync", errno.ENOSPC)
     with pytest.raises(CorruptMessage, match="offsets 2 to 2 are damaged on disk"):
@@ -236,7 +236,7 @@ def test_a_full_disk_costs_the_new_indexes_but_not_the_knowledge_of_damage() -> 
     assert not [name for name in site.files.listdir(log.directory) if "cleaned" in name]
 
 
-def test_a_disk_that_cannot_read_the_segment_goes_offline() -> None:
+def test_disk_that_cannot_read_the_segment_goes_offline() -> None:
     site, log = _damaged_header()
     cold = _look_up(site, log, 2)
     site.files.fail_when(lambda operation: operation.name == "rename", errno.EIO)
@@ -244,7 +244,7 @@ def test_a_disk_that_cannot_read_the_segment_goes_offline() -> None:
     assert site.offline == ["/a"]
 
 
-def test_a_bug_in_a_scan_is_reported_and_ends_the_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bug_in_a_scan_is_reported_and_ends_the_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     site, log = _damaged_header()
     cold = _look_up(site, log, 2)
 
@@ -260,7 +260,7 @@ def test_a_bug_in_a_scan_is_reported_and_ends_the_wait(monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize("end", ["deleted", "recreated", "retention"])
 @pytest.mark.parametrize("after_jobs", [0, 1])
-def test_a_scan_leaves_nothing_behind_when_its_segment_goes(end: str, after_jobs: int) -> None:
+def test_scan_of_a_deleted_segment_leaves_no_files(end: str, after_jobs: int) -> None:
     site, log = _damaged_header()
     waiting: Later[None] = site.manager.begin_read(log, _look_up(site, log, 2))
     for _ in range(after_jobs):
@@ -286,7 +286,7 @@ def test_a_scan_leaves_nothing_behind_when_its_segment_goes(end: str, after_jobs
 
 
 def test_no_crash_while_indexes_are_replaced_misleads_a_reader() -> None:
-    """Each rename may be lost or not; whichever index is there, look-ups check it."""
+    """Each rename may be lost or not; look-ups check either index."""
     site, log = _damaged_header()
     operations: list[Operation] = []
     site.files.on_operation = operations.append
@@ -304,8 +304,8 @@ def test_no_crash_while_indexes_are_replaced_misleads_a_reader() -> None:
         site = again
 
 
-def test_an_index_without_entries_where_there_should_be_some_is_rebuilt() -> None:
-    """Each fetch would walk far otherwise, if only through the page cache."""
+def test_empty_index_of_a_large_segment_is_rebuilt() -> None:
+    """Otherwise each fetch would walk far, if only through the page cache."""
     site = LogSite().start()
     log = site.create("t-0", replace(CONFIG, segment_bytes=64 << 20, index_interval_bytes=1 << 20))
     site.fill(log, 36, value_bytes=1_000_000)

@@ -1,4 +1,4 @@
-"""One segment: appends and their index entries, rolling, cutting, checks, renames."""
+"""One segment: appends and their index entries, rolls, truncation, checks, renames."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _open(files: SimFiles, config: TopicConfig = SMALL) -> LogSegment:
 
 
 def _offsets(segment: LogSegment, offset: int, max_bytes: int = 1 << 30, **how: int) -> list[int]:
-    """Base offsets of the whole batches a read gives."""
+    """Return the base offsets of the whole batches in a read."""
     region = segment.read(
         offset,
         max_bytes,
@@ -56,7 +56,7 @@ def test_new_segment_has_its_index_files() -> None:
     ]
 
 
-def test_until_it_gets_an_entry_only_the_records_of_a_new_segment_are_open() -> None:
+def test_new_segment_opens_its_indexes_with_the_first_entry() -> None:
     files = SimFiles()
     segment = _create(files, replace(SMALL, index_interval_bytes=400))
     append(segment, client_batch(), BASE)
@@ -83,7 +83,7 @@ def test_released_indexes_know_whether_they_are_full_and_where_the_next_entry_go
     assert segment.time_index.last_entry == kept.time_index.last_entry
 
 
-def test_without_a_descriptor_for_its_indexes_a_segment_is_appended_to_all_the_same(
+def test_segment_accepts_appends_without_descriptors_for_its_indexes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     files = SimFiles()
@@ -138,9 +138,11 @@ def test_creation_that_fails_keeps_no_file_open() -> None:
             file.close()
 
 
-def test_index_entries_are_kafkas() -> None:
-    """An entry before the batch that follows more than index.interval.bytes: its last offset, its
-    own position, and the largest timestamp so far, its own included (LogSegment.append)."""
+def test_index_entries_equal_those_of_kafka() -> None:
+    """An entry precedes each batch that begins more than index.interval.bytes later: its last
+    offset, its own position, and the largest timestamp so far, its own included
+    (LogSegment.append).
+    """
     files = SimFiles()
     segment = _create(files, replace(SMALL, index_interval_bytes=300))
     positions = []
@@ -149,13 +151,13 @@ def test_index_entries_are_kafkas() -> None:
         assert len(batch) == 141
         positions.append(segment.size_bytes)
         append(segment, batch, BASE + 2 * number)
-    # Batch 3 begins at 423, the first position more than 300 behind 0.
+    # Batch 3 begins at 423, the first position more than 300 after 0.
     assert segment.offset_index.count == 1
     assert segment.offset_index.entry(0) == (BASE + 7, positions[3])
     assert segment.time_index.entry(0) == (T0 + 3, BASE + 7)
 
 
-def test_timestamps_that_fall_make_no_time_index_entry() -> None:
+def test_falling_timestamps_add_no_time_index_entry() -> None:
     segment = _create(SimFiles())
     fill(segment, 50, step_ms=-1)
     assert segment.offset_index.count > 5
@@ -171,7 +173,7 @@ def test_last_time_index_entry_is_written_once() -> None:
     assert segment.time_index.last_entry == (T0 + 40, end - 1)
 
 
-def test_reopened_segment_goes_on_indexing_where_it_was() -> None:
+def test_reopened_segment_continues_its_indexes() -> None:
     files, once = SimFiles(), SimFiles()
     segment = _create(files)
     for _ in range(30):
@@ -315,7 +317,7 @@ def test_truncation_equals_never_having_appended_the_rest(records: int, offset: 
     assert files.read_file(TIME_INDEX) == once.read_file(TIME_INDEX)
 
 
-def test_cut_to_a_size_is_cut_to_the_batch_that_begins_there() -> None:
+def test_truncation_to_a_size_removes_the_batch_that_begins_there() -> None:
     segment = _create(SimFiles())
     fill(segment, 20)
     place = segment.find_offset(BASE + 13)
@@ -325,7 +327,7 @@ def test_cut_to_a_size_is_cut_to_the_batch_that_begins_there() -> None:
     assert segment.size_bytes == place.position
 
 
-def test_sound_segment_passes_the_sanity_check() -> None:
+def test_valid_segment_passes_the_sanity_check() -> None:
     files = SimFiles()
     segment = _create(files)
     _open(files).sanity_check()
@@ -357,7 +359,7 @@ def test_damaged_index_fails_the_sanity_check(path: str, damage: str) -> None:
         _open(files).sanity_check()
 
 
-def test_damage_behind_the_last_index_entry_fails_the_sanity_check() -> None:
+def test_damage_after_the_last_index_entry_fails_the_sanity_check() -> None:
     files = SimFiles()
     segment = _create(files)
     fill(segment, 40)
@@ -382,7 +384,7 @@ def test_index_that_ends_long_before_the_log_fails_the_sanity_check() -> None:
 
 
 def test_time_index_without_its_last_entry_fails_the_sanity_check() -> None:
-    """Retention would take the segment for older than it is."""
+    """Retention would consider the segment older than it is."""
     files = SimFiles()
     fill(_create(files), 40)
     with pytest.raises(CorruptIndex, match="last entry"):

@@ -1,4 +1,4 @@
-"""One segment: reads, look-ups by offset and by time, also with wrong indexes and damage."""
+"""One segment: reads, look-ups by offset and time, also with wrong indexes and damage."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _open(files: SimFiles, config: TopicConfig = SMALL) -> LogSegment:
 
 
 def _offsets(segment: LogSegment, offset: int, max_bytes: int = 1 << 30, **how: int) -> list[int]:
-    """Base offsets of the whole batches a read gives."""
+    """Return the base offsets of the whole batches in a read."""
     region = segment.read(
         offset,
         max_bytes,
@@ -67,7 +67,7 @@ def test_read_begins_with_the_batch_that_holds_the_offset(read_segment: LogSegme
         assert _offsets(read_segment, offset) == list(range(first, BASE + 200, 5))
 
 
-def test_read_behind_the_last_batch_is_none(read_segment: LogSegment) -> None:
+def test_read_after_the_last_batch_returns_none(read_segment: LogSegment) -> None:
     assert read_segment.read(BASE + 200, 100, max_position=10**9, at_least_one=True) is None
     assert read_segment.position_of(BASE + 200) == read_segment.size_bytes
 
@@ -78,7 +78,7 @@ def test_read_ends_at_the_given_position(read_segment: LogSegment) -> None:
     assert _offsets(read_segment, BASE + 50, max_position=end) == []
 
 
-def test_first_batch_comes_whole_even_if_it_is_larger_than_asked_for(
+def test_first_batch_is_whole_even_if_it_exceeds_max_bytes(
     read_segment: LogSegment,
 ) -> None:
     assert _offsets(read_segment, BASE + 7, 10) == [BASE + 5]
@@ -86,13 +86,13 @@ def test_first_batch_comes_whole_even_if_it_is_larger_than_asked_for(
     assert _offsets(read_segment, BASE + 7, 0, at_least_one=False) == []
 
 
-def test_next_offset_is_behind_the_last_batch(read_segment: LogSegment) -> None:
+def test_next_offset_follows_the_last_batch(read_segment: LogSegment) -> None:
     assert next_offset(read_segment) == BASE + 200
     assert next_offset(_create(SimFiles())) == BASE
 
 
 @pytest.mark.parametrize("garbage", [b"\0" * 80, b"\x7f" * 80, b"\0\0\0\x05\0\0\x01\0" * 10])
-def test_wrong_index_costs_time_and_nothing_else(garbage: bytes) -> None:
+def test_wrong_index_does_not_change_the_result(garbage: bytes) -> None:
     files = SimFiles()
     segment = _create(files)
     fill(segment, 40, records=5)
@@ -105,7 +105,7 @@ def test_wrong_index_costs_time_and_nothing_else(garbage: bytes) -> None:
         assert place.base_offset <= offset <= place.last_offset
 
 
-def test_index_that_leads_too_far_costs_time_and_nothing_else() -> None:
+def test_index_that_leads_too_far_does_not_change_the_result() -> None:
     files = SimFiles()
     segment = _create(files)
     fill(segment, 40)
@@ -120,7 +120,7 @@ def test_index_that_leads_too_far_costs_time_and_nothing_else() -> None:
     assert segment.index_is_suspect
 
 
-def test_index_that_shrinks_while_it_is_open_costs_time_and_nothing_else() -> None:
+def test_index_truncated_while_open_does_not_change_the_result() -> None:
     files = SimFiles()
     segment = _create(files)
     fill(segment, 40)
@@ -134,7 +134,7 @@ def test_index_that_shrinks_while_it_is_open_costs_time_and_nothing_else() -> No
     assert segment.index_is_suspect
 
 
-def test_damaged_log_without_an_index_is_told() -> None:
+def test_look_up_raises_in_a_damaged_log_without_an_index() -> None:
     files = SimFiles()
     _create(files)
     files.overwrite(f"/log/{file_names.segment_file_name(BASE, '.log')}", bytes(100))
@@ -142,7 +142,7 @@ def test_damaged_log_without_an_index_is_told() -> None:
         _open(files).find_offset(BASE)
 
 
-def test_damage_is_told_where_it_is_and_later_batches_are_read() -> None:
+def test_read_raises_at_damage_and_returns_later_batches() -> None:
     files = SimFiles()
     segment = _create(files)
     fill(segment, 40)
@@ -174,7 +174,7 @@ def test_read_stops_before_known_damage_and_refuses_to_begin_in_it() -> None:
 # -- age -------------------------------------------------------------------------------------
 
 
-def test_age_of_a_segment_without_timestamps_is_when_it_was_written() -> None:
+def test_segment_without_timestamps_is_as_old_as_its_file() -> None:
     segment = _create(SimFiles())
     append(segment, client_batch(timestamp=-1), BASE)
     assert segment.max_timestamp == -1

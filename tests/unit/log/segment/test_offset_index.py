@@ -1,4 +1,4 @@
-"""The offset index: look-ups, truncation and what the sanity check sees."""
+"""The offset index: look-ups, truncation and the sanity check."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _filled(files: SimFiles) -> OffsetIndex:
     return index
 
 
-def test_entries_on_disk_are_kafkas() -> None:
+def test_entries_on_disk_equal_those_of_kafka() -> None:
     files = SimFiles()
     _filled(files)
     assert files.read_file("/index") == struct.pack(">6i", 10, 1000, 20, 2000, 30, 3000)
@@ -44,12 +44,12 @@ def test_lookup_finds_the_entry_at_or_below(offset: int, found: tuple[int, int])
     assert _filled(SimFiles()).lookup(offset) == found
 
 
-def test_lookup_in_an_empty_index_begins_at_the_segments_start() -> None:
+def test_lookup_in_an_empty_index_returns_the_segment_start() -> None:
     index = _index(SimFiles())
     assert index.lookup(500) == index.last_entry == OffsetPosition(100, 0)
 
 
-def test_reopened_index_goes_on_where_it_was() -> None:
+def test_reopened_index_continues_at_its_end() -> None:
     files = SimFiles()
     _filled(files).close()
     index = _index(files)
@@ -61,7 +61,7 @@ def test_reopened_index_goes_on_where_it_was() -> None:
 @pytest.mark.parametrize(
     ("offset", "left"), [(100, 0), (110, 0), (111, 1), (120, 1), (130, 2), (131, 3), (999, 3)]
 )
-def test_truncate_drops_the_entries_at_or_above(offset: int, left: int) -> None:
+def test_truncate_removes_entries_at_or_above_the_offset(offset: int, left: int) -> None:
     index = _filled(SimFiles())
     index.truncate_to(offset)
     assert index.count == left
@@ -69,7 +69,7 @@ def test_truncate_drops_the_entries_at_or_above(offset: int, left: int) -> None:
     assert index.lookup(1000) == (999, 9999)
 
 
-def test_an_index_is_full_at_its_last_entry() -> None:
+def test_index_is_full_at_its_last_entry() -> None:
     index = _index(SimFiles(), max_bytes=17)
     index.append(101, 1)
     assert not index.is_full
@@ -77,7 +77,7 @@ def test_an_index_is_full_at_its_last_entry() -> None:
     assert index.is_full
 
 
-def test_sound_indexes_pass_the_sanity_check() -> None:
+def test_valid_index_passes_the_sanity_check() -> None:
     _index(SimFiles()).sanity_check(0)
     _filled(SimFiles()).sanity_check(3001)
 
@@ -95,7 +95,7 @@ def test_sound_indexes_pass_the_sanity_check() -> None:
         struct.pack(">2i", 10, 0),
     ],
 )
-def test_what_plainly_is_no_index_of_this_log_is_corrupt(content: bytes) -> None:
+def test_inconsistent_index_fails_the_sanity_check(content: bytes) -> None:
     files = SimFiles()
     files.open_append("/index").append(content)
     with pytest.raises(CorruptIndex):

@@ -1,4 +1,4 @@
-"""The batches a segment remembers: right where it answers, silent where it cannot know."""
+"""The recent batches of a segment: known offsets are right, others are not found."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from plogd.log.segment.file_records import BatchPlace
 from plogd.log.segment.recent_batches import RecentBatches
 
 
-def test_a_remembered_batch_is_found_with_its_size() -> None:
+def test_recent_batch_is_found_with_its_size() -> None:
     recent = RecentBatches()
     for number in range(10):
         recent.add(number * 100, number * 5 + 4)
@@ -16,7 +16,7 @@ def test_a_remembered_batch_is_found_with_its_size() -> None:
     assert recent.find(49, 1000) == BatchPlace(900, 100, 45, 49)
 
 
-def test_what_may_lie_in_an_older_batch_or_beyond_all_is_not_answered() -> None:
+def test_offset_outside_the_recent_batches_is_not_found() -> None:
     recent = RecentBatches()
     assert recent.find(0, 0) is None
     recent.add(500, 24)
@@ -27,7 +27,7 @@ def test_what_may_lie_in_an_older_batch_or_beyond_all_is_not_answered() -> None:
     assert recent.find(30, 700) is None
 
 
-def test_memory_is_bounded_and_keeps_the_newest() -> None:
+def test_number_of_recent_batches_is_bounded() -> None:
     recent = RecentBatches()
     for number in range(10_000):
         recent.add(number * 100, number)

@@ -1,4 +1,4 @@
-"""Sealing: all of a rolled segment on disk before recovery may skip it (R11, R12)."""
+"""Sealing: a rolled segment is durable before recovery may skip it (R11, R12)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.helpers.sim_files import Operation
 
 
 def _rolled(site: LogSite | None = None) -> tuple[LogSite, Log]:
-    """A log whose second segment has just begun, with the round done and the seal waiting."""
+    """A log whose second segment has just begun, with the round done and the seal pending."""
     site = site or LogSite().start()
     log = site.create("t-0")
     site.fill(log, 4)
@@ -28,7 +28,7 @@ def _rolled(site: LogSite | None = None) -> tuple[LogSite, Log]:
     return site, log
 
 
-def test_a_roll_seals_records_indexes_snapshot_and_epochs_in_a_job() -> None:
+def test_roll_seals_records_indexes_snapshot_and_epochs_in_a_job() -> None:
     site, log = _rolled()
     synced: list[str] = []
 
@@ -49,7 +49,7 @@ def test_a_roll_seals_records_indexes_snapshot_and_epochs_in_a_job() -> None:
     assert [entry.epoch for entry in read_leader_epochs(site.files, log.directory)] == [0]
 
 
-def test_the_recovery_point_waits_for_the_oldest_seal() -> None:
+def test_recovery_point_waits_for_the_oldest_seal() -> None:
     site, log = _rolled()
     site.append(log)
     log.roll()
@@ -60,7 +60,7 @@ def test_the_recovery_point_waits_for_the_oldest_seal() -> None:
     assert log.recovery_point == 6
 
 
-def test_the_snapshot_is_of_the_moment_of_the_roll() -> None:
+def test_snapshot_has_the_state_at_the_roll() -> None:
     site, log = _rolled()
     site.append(log, producer_id=8, producer_epoch=0, base_sequence=0)
     site.settle()
@@ -68,7 +68,7 @@ def test_the_snapshot_is_of_the_moment_of_the_roll() -> None:
     assert list(log.producer_state.producers) == [7]
 
 
-def test_an_epoch_assigned_while_a_seal_writes_is_written_by_the_next() -> None:
+def test_epoch_assigned_while_a_seal_writes_is_written_by_the_next() -> None:
     site, log = _rolled()
     site.epoch = 1
     site.append(log)
@@ -81,7 +81,7 @@ def test_an_epoch_assigned_while_a_seal_writes_is_written_by_the_next() -> None:
 
 
 @pytest.mark.parametrize("what", [".index", ".timeindex", ".snapshot.tmp", "checkpoint.tmp"])
-def test_a_seal_the_disk_fails_takes_the_directory_offline(what: str) -> None:
+def test_failed_seal_takes_the_directory_offline(what: str) -> None:
     site, log = _rolled()
     site.files.fail_when(
         lambda operation: operation.name == "sync" and operation.path.endswith(what), errno.EIO
@@ -92,7 +92,7 @@ def test_a_seal_the_disk_fails_takes_the_directory_offline(what: str) -> None:
 
 
 @pytest.mark.parametrize("what", [".snapshot.tmp", "checkpoint.tmp"])
-def test_a_seal_a_full_disk_refuses_is_tried_again(what: str) -> None:
+def test_seal_is_retried_when_the_disk_is_full(what: str) -> None:
     site, log = _rolled()
     site.files.fail_when(lambda operation: operation.path.endswith(what), errno.ENOSPC)
     site.settle()
@@ -108,8 +108,8 @@ def test_a_seal_a_full_disk_refuses_is_tried_again(what: str) -> None:
     assert [entry.epoch for entry in read_leader_epochs(site.files, log.directory)] == [0]
 
 
-def test_a_sync_that_fails_for_want_of_space_is_a_failed_sync() -> None:
-    """The kernel found no place for bytes it had taken: they are gone (R15)."""
+def test_sync_that_fails_on_a_full_disk_takes_the_directory_offline() -> None:
+    """The kernel found no space for bytes it had accepted: they are lost (R15)."""
     site, log = _rolled()
     site.files.fail_when(
         lambda operation: operation.name == "sync" and operation.path.endswith(".index"),
@@ -120,8 +120,8 @@ def test_a_sync_that_fails_for_want_of_space_is_a_failed_sync() -> None:
     assert log.recovery_point == 0
 
 
-def test_a_seal_of_a_deleted_log_costs_nothing() -> None:
-    """Its directory has another name when the job comes to write the snapshot."""
+def test_seal_of_a_deleted_log_is_skipped() -> None:
+    """Its directory has another name when the job writes the snapshot."""
     site, log = _rolled()
     log.close()
     site.files.rename(log.directory, f"{log.directory}.0-delete")
@@ -130,7 +130,7 @@ def test_a_seal_of_a_deleted_log_costs_nothing() -> None:
 
 
 @pytest.mark.parametrize("end", ["closed", "offline"])
-def test_a_seal_put_off_is_given_up_when_the_log_is_gone(end: str) -> None:
+def test_postponed_seal_is_dropped_when_the_log_is_deleted(end: str) -> None:
     site, log = _rolled()
     site.files.fail_when(lambda operation: operation.path.endswith(".tmp"), errno.ENOSPC)
     site.settle()
@@ -145,7 +145,7 @@ def test_a_seal_put_off_is_given_up_when_the_log_is_gone(end: str) -> None:
     assert site.listing(log, ".snapshot") == []
 
 
-def test_of_a_segment_that_is_deleted_the_producers_are_noted_all_the_same() -> None:
+def test_producer_snapshot_of_a_deleted_segment_is_written() -> None:
     site, log = _rolled()
     site.files.fail_when(lambda operation: operation.path.endswith(".tmp"), errno.ENOSPC)
     site.settle()
@@ -160,9 +160,7 @@ def test_of_a_segment_that_is_deleted_the_producers_are_noted_all_the_same() -> 
 
 
 @pytest.mark.parametrize("where", ["sync", "epochs", "snapshot"])
-def test_a_bug_costs_one_seal_which_is_tried_again(
-    where: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_seal_is_retried_after_a_bug(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
     site = LogSite().start()
     other = site.create("u-0")
     site, log = _rolled(site)
@@ -191,8 +189,8 @@ def test_a_bug_costs_one_seal_which_is_tried_again(
 
 
 @pytest.mark.parametrize("deleted_segment", [False, True])
-def test_a_recreated_topic_never_gets_the_snapshot_of_the_old_one(deleted_segment: bool) -> None:
-    """The seal is put off, and the topic is deleted and created again before it is tried."""
+def test_recreated_topic_does_not_get_the_old_snapshot(deleted_segment: bool) -> None:
+    """The seal is postponed; before its retry, the topic is deleted and created again."""
     site, log = _rolled()
     site.files.fail_when(lambda operation: operation.path.endswith(".snapshot.tmp"), errno.ENOSPC)
     site.settle()
@@ -210,18 +208,18 @@ def test_a_recreated_topic_never_gets_the_snapshot_of_the_old_one(deleted_segmen
 
 
 def _put_off() -> tuple[LogSite, Log]:
-    """A seal that a full disk has refused; meanwhile the indexes have lost their descriptors."""
+    """A seal that a full disk has refused; meanwhile the pool has closed the indexes."""
     site, log = _rolled()
     site.files.fail_when(lambda operation: operation.path.endswith(".snapshot.tmp"), errno.ENOSPC)
     site.settle()
     site.files.fail_no_more()
     site.files.descriptors.set_limit(16, 1 << 31)
-    site.create("u-0")  # Its files take the place of the idle ones.
+    site.create("u-0")  # Its files replace the idle ones.
     assert [file.is_open for file in log.segments.first.sync_files()[1:]] == [False, False]
     return site, log
 
 
-def test_seal_without_descriptors_for_its_indexes_is_tried_again() -> None:
+def test_seal_is_retried_when_descriptors_run_out() -> None:
     site, log = _put_off()
     records, index, _ = log.segments.first.sync_files()
     opened = open_file(records)
@@ -243,7 +241,7 @@ def test_seal_without_descriptors_for_its_indexes_is_tried_again() -> None:
     site.files.fail_no_more()
     site.ports.advance(RETRY_MS)
     assert (site.offline, log.recovery_point) == ([], 5)
-    site.create("v-0")  # The pool closes what is idle, and nothing else holds it open.
+    site.create("v-0")  # The pool closes idle files, and nothing else retains it.
     assert not opened.is_open
     assert not opened_index.is_open
 
@@ -266,7 +264,7 @@ def test_epochs_that_a_refused_seal_has_not_written_are_written_by_the_next() ->
     assert not log.leader_epochs.is_dirty
 
 
-def test_files_of_a_seal_whose_job_is_not_taken_are_closed() -> None:
+def test_files_are_closed_when_the_seal_job_is_rejected() -> None:
     site = LogSite().start()
     log = site.create("t-0")
     site.fill(log, 4)
@@ -282,7 +280,7 @@ def test_files_of_a_seal_whose_job_is_not_taken_are_closed() -> None:
     assert [file._holders for file in files] == [count - 1 for count in held]
 
 
-def test_files_are_held_until_the_seal_is_done() -> None:
+def test_files_are_retained_until_the_seal_is_done() -> None:
     site, log = _rolled()
     files = [open_file(file) for file in log.segments.first.sync_files()]
     log.close()
@@ -291,8 +289,8 @@ def test_files_are_held_until_the_seal_is_done() -> None:
     assert not any(file.is_open for file in files)
 
 
-def test_a_sealed_segment_is_left_out_of_the_next_sync_round() -> None:
-    """It is durable, and may have lost its descriptor: a round on the reactor must not open it."""
+def test_sealed_segment_is_left_out_of_the_next_sync_round() -> None:
+    """It is durable, and may have been closed: a round on the reactor must not open it."""
     site = LogSite().start()
     site.files.sync_fs_supported = False
     log = site.create("t-0", TopicConfig(segment_bytes=1000, flush_messages=1000))
@@ -319,7 +317,7 @@ def test_snapshot_of_a_later_segment_is_not_written_before_an_earlier_seal_is_do
     site, log = _rolled()
     site.append(log)
     log.roll()
-    # The disk fails once: with a sync, or because it has no room for a snapshot.
+    # The disk fails once: a sync, or the write of a snapshot for lack of space.
     failing = ".log" if code == errno.EIO else f"{5:020}.snapshot.tmp"
     attempts: list[Operation] = []
 
@@ -336,13 +334,13 @@ def test_snapshot_of_a_later_segment_is_not_written_before_an_earlier_seal_is_do
     assert log.offline == (code == errno.EIO)
 
 
-def test_clean_stop_waits_for_seals_that_begin_after_one_another() -> None:
+def test_clean_stop_waits_for_sequential_seals() -> None:
     site, log = _rolled()
     site.append(log)
     log.roll()
     site.append(log)
     log.roll()
-    # The second seal fails: what it should have made durable may be lost.
+    # The second seal fails: the data that it should have synced may be lost.
     site.files.fail_when(
         lambda operation: operation.path.endswith(f"{6:020}.snapshot.tmp"), errno.EIO
     )

@@ -28,12 +28,12 @@ def test_segments_are_kept_by_base_offset() -> None:
     assert len(segments) == 3
 
 
-def test_a_log_without_segments_is_our_bug() -> None:
+def test_log_without_segments_fails_an_assertion() -> None:
     with pytest.raises(AssertionError, match="active segment"):
         _segments()
 
 
-def test_a_new_segment_becomes_the_active_one() -> None:
+def test_new_segment_becomes_the_active_one() -> None:
     segments, [new] = _segments(0, 10), _segments(25)
     segments.add(new)
     assert segments.active is new
@@ -41,13 +41,13 @@ def test_a_new_segment_becomes_the_active_one() -> None:
 
 
 @pytest.mark.parametrize("base_offset", [0, 9, 10])
-def test_a_new_segment_begins_behind_the_active_one(base_offset: int) -> None:
+def test_new_segment_must_begin_after_the_active_one(base_offset: int) -> None:
     segments, [new] = _segments(0, 10), _segments(base_offset)
     with pytest.raises(AssertionError):
         segments.add(new)
 
 
-def test_the_oldest_are_taken_out_and_the_active_one_stays() -> None:
+def test_oldest_segments_are_removed_but_never_the_active_one() -> None:
     segments = _segments(0, 10, 20)
     removed = segments.remove_first(2)
     assert [segment.base_offset for segment in removed] == [0, 10]
@@ -56,13 +56,15 @@ def test_the_oldest_are_taken_out_and_the_active_one_stays() -> None:
         segments.remove_first(1)
 
 
-def test_an_end_offset_is_the_next_base_or_the_logs_end() -> None:
+def test_end_offset_is_the_next_base_or_the_logs_end() -> None:
     segments = _segments(0, 10, 20)
     assert [segments.end_offset_of(segment, 27) for segment in segments] == [10, 20, 27]
 
 
 @given(bases=st.sets(st.integers(0, 30), min_size=1, max_size=6), offset=st.integers(0, 40))
-def test_a_walk_begins_where_the_offset_may_be(bases: set[int], offset: int) -> None:
+def test_iteration_begins_at_the_segment_that_may_hold_the_offset(
+    bases: set[int], offset: int
+) -> None:
     segments = _segments(*bases)
     found = [segment.base_offset for segment in segments.starting_at(offset)]
     floor = max((base for base in bases if base <= offset), default=min(bases))

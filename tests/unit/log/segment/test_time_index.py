@@ -22,7 +22,7 @@ def _filled(files: SimFiles) -> TimeIndex:
     return index
 
 
-def test_entries_on_disk_are_kafkas() -> None:
+def test_entries_on_disk_equal_those_of_kafka() -> None:
     files = SimFiles()
     _filled(files)
     assert files.read_file("/timeindex") == struct.pack(">qiqiqi", 1000, 10, 2000, 20, 3000, 30)
@@ -57,7 +57,7 @@ def test_lookup_finds_the_entry_at_or_below(timestamp: int, found: tuple[int, in
 
 
 @pytest.mark.parametrize(("offset", "left"), [(100, 0), (110, 0), (111, 1), (130, 2), (131, 3)])
-def test_truncate_drops_the_entries_at_or_above(offset: int, left: int) -> None:
+def test_truncate_removes_entries_at_or_above_the_offset(offset: int, left: int) -> None:
     files = SimFiles()
     index = _filled(files)
     index.truncate_to(offset)
@@ -65,7 +65,7 @@ def test_truncate_drops_the_entries_at_or_above(offset: int, left: int) -> None:
     assert index.last_entry == ([(-1, 100), (1000, 110), (2000, 120), (3000, 130)][left])
 
 
-def test_the_last_slot_is_kept_for_the_entry_at_the_roll() -> None:
+def test_last_slot_is_kept_for_the_entry_at_the_roll() -> None:
     index = _index(SimFiles(), max_bytes=24)
     full = [index.is_full]
     index.maybe_append(1000, 110)
@@ -74,13 +74,13 @@ def test_the_last_slot_is_kept_for_the_entry_at_the_roll() -> None:
     assert index.count == 2
 
 
-def test_reopened_index_goes_on_where_it_was() -> None:
+def test_reopened_index_continues_at_its_end() -> None:
     files = SimFiles()
     _filled(files).close()
     assert _index(files).last_entry == (3000, 130)
 
 
-def test_sound_indexes_pass_the_sanity_check() -> None:
+def test_valid_index_passes_the_sanity_check() -> None:
     _index(SimFiles()).sanity_check()
     _filled(SimFiles()).sanity_check()
 
@@ -95,7 +95,7 @@ def test_sound_indexes_pass_the_sanity_check() -> None:
         b"\xff" * 24,
     ],
 )
-def test_what_plainly_is_no_time_index_is_corrupt(content: bytes) -> None:
+def test_inconsistent_time_index_fails_the_sanity_check(content: bytes) -> None:
     files = SimFiles()
     files.open_append("/timeindex").append(content)
     with pytest.raises(CorruptIndex):
