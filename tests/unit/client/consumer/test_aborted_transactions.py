@@ -1,4 +1,4 @@
-"""Which batches read_committed leaves out, with batches built by hand."""
+"""AbortedTransactions finds the batches that read_committed skips; the batches are hand-made."""
 
 from __future__ import annotations
 

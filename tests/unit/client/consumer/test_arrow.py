@@ -1,4 +1,4 @@
-"""Record batches of Arrow: the same records as `take` gives."""
+"""Arrow record batches contain the same records that `take` returns."""
 
 from __future__ import annotations
 

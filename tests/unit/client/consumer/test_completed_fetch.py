@@ -1,4 +1,4 @@
-"""What a fetch brought of one partition, taken piece by piece."""
+"""The fetched batches of one partition are taken in parts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The consumer's engine against a whole broker, on virtual time."""
+"""ConsumerCore against a complete broker, in virtual time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A consumer whose group assigns its partitions: positions from commits, and back."""
+"""A consumer in a group resumes from committed positions and commits them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Handing out what is buffered, in a thread of its own."""
+"""FetchCollector hands out buffered records in the consuming thread."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the next fetch from a node names, within bounds."""
+"""The plan of the next fetch from a node, within its limits."""
 
 from __future__ import annotations
 

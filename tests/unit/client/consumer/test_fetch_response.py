@@ -1,4 +1,4 @@
-"""What becomes of each partition's part of an answer."""
+"""FetchResponseHandler applies each partition of a response."""
 
 from __future__ import annotations
 

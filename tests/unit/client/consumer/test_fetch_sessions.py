@@ -1,4 +1,4 @@
-"""Our side of fetch sessions; the other side is the broker's own, in test_fetcher.py."""
+"""The client side of fetch sessions; test_fetcher.py covers the broker's side."""
 
 from __future__ import annotations
 

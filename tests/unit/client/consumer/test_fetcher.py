@@ -1,4 +1,4 @@
-"""The loops that fetch: sessions with a real broker's, errors of whole fetches, backing off."""
+"""The fetch loops: sessions with a real broker, top-level errors and backoff."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Topics and partitions that do not exist are reported, and those that come late are not."""
+"""Missing topics and partitions are reported, and those created late are not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finding and validating positions, with brokers whose answers the test gives."""
+"""OffsetFetcher finds and validates positions, with scripted brokers."""
 
 from __future__ import annotations
 

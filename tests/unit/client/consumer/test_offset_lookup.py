@@ -1,4 +1,4 @@
-"""Questions about offsets, and their answers as values. The asking itself: test_core.py."""
+"""Questions about offsets and their answers as plain values; test_core.py sends them."""
 
 from __future__ import annotations
 

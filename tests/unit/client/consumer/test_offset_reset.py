@@ -1,4 +1,4 @@
-"""Where a reset leads to, as ListOffsets is asked for it."""
+"""The timestamp that each reset sends to the leader."""
 
 from __future__ import annotations
 

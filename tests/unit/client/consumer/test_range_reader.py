@@ -1,4 +1,4 @@
-"""Fetching a range piece by piece, from a broker that does not always answer."""
+"""RangeReader fetches a range from a broker that does not always respond."""
 
 from __future__ import annotations
 

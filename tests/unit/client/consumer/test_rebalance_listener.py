@@ -1,4 +1,4 @@
-"""Listeners: what is called, and what becomes of what they raise."""
+"""Listeners: which methods are called, and what happens to their exceptions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ranges cut out of what fetches bring. The fetching itself: test_range_reader.py."""
+"""Ranges cut out of fetched batches; test_range_reader.py covers fetching."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a subscription makes a cluster keep fresh."""
+"""A subscription determines the topics whose metadata the cluster refreshes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Assigned partitions, their positions, and what may change them."""
+"""Assigned partitions, their positions, and the events that change them."""
 
 from __future__ import annotations
 

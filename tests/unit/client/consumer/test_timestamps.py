@@ -1,4 +1,4 @@
-"""Points in time that an application names."""
+"""Conversion of times to milliseconds."""
 
 from __future__ import annotations
 

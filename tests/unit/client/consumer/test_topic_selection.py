@@ -1,4 +1,4 @@
-"""What a subscription means."""
+"""The topics that a subscription selects."""
 
 from __future__ import annotations
 
